@@ -1,0 +1,93 @@
+"""The only list of kinds: what each is called in the API, and the struct it decodes to."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.api import core, gateway, policies, routes
+from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
+
+CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
+GATEWAY_API: Final = gateway.GROUP
+EXPERIMENTAL_API: Final = "gateway.networking.x-k8s.io"
+
+
+class Kind(Struct):
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    """Served versions we read, newest first."""
+    plural: str
+    struct: type[Object]
+    namespaced: bool = True
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
+
+
+KINDS: Final[dict[str, Kind]] = {
+    k.kind: k
+    for k in (
+        Kind("Namespace", "", ("v1",), "namespaces", core.Namespace, namespaced=False),
+        Kind("Service", "", ("v1",), "services", core.Service),
+        Kind("EndpointSlice", "discovery.k8s.io", ("v1",), "endpointslices", core.EndpointSlice),
+        Kind("ConfigMap", "", ("v1",), "configmaps", core.ConfigMap),
+        Kind("Secret", "", ("v1",), "secrets", core.Secret),
+        Kind(
+            "ClusterTrustBundle",
+            "certificates.k8s.io",
+            ("v1", "v1beta1", "v1alpha1"),
+            "clustertrustbundles",
+            core.ClusterTrustBundle,
+            namespaced=False,
+        ),
+        Kind("GatewayClass", GATEWAY_API, ("v1", "v1beta1"), "gatewayclasses", gateway.GatewayClass, namespaced=False),
+        Kind("Gateway", GATEWAY_API, ("v1", "v1beta1"), "gateways", gateway.Gateway),
+        Kind("ReferenceGrant", GATEWAY_API, ("v1", "v1beta1"), "referencegrants", gateway.ReferenceGrant),
+        Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
+        Kind(
+            "BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy
+        ),
+        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", routes.Unserved),
+        Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
+        Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.Unserved),
+        Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.Unserved),
+        Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.Unserved),
+        Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", routes.Unserved),
+        Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", routes.Unserved),
+        Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", routes.Unserved, namespaced=False),
+        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", routes.Unserved),
+    )
+}
+
+
+def _hook(kind: type, value: Any) -> Any:
+    if kind is StringMap:
+        return StringMap.of(value)
+    if kind is BytesMap:
+        return BytesMap.of(value)
+    raise TypeError(f"cannot read {kind.__name__}")
+
+
+def decode(kind: str, document: dict[str, Any]) -> Object:
+    """A JSON-like document (defaults applied, schema checked) as its struct.
+
+    Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
+    """
+    return msgspec.convert(_without_nulls(document), KINDS[kind].struct, dec_hook=_hook)
+
+
+def key_of(kind: str, obj: Object) -> Key:
+    return Key(kind, obj.metadata.namespace, obj.metadata.name)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A field written as null is a field left out, as in the API server."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value

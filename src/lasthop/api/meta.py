@@ -1,0 +1,79 @@
+"""What every object has: a key, and the part of its metadata that means something to a gateway."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+
+class Key(NamedTuple):
+    """An object's identity. `kind` is one of `kinds.KINDS`; `namespace` is empty for cluster-scoped kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}"
+
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of all API structs: immutable, hashable, compared by the fields we declare."""
+
+
+class StringMap(tuple[tuple[str, str], ...]):
+    """A frozen str -> str map as sorted pairs, so that objects holding one stay hashable."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, str] | None) -> StringMap:
+        return cls(sorted((values or {}).items()))
+
+    def get(self, key: str, default: str = "") -> str:
+        return next((v for k, v in self if k == key), default)
+
+
+class BytesMap(tuple[tuple[str, bytes], ...]):
+    """The same for the contents of a Secret; never shows them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, str] | None) -> BytesMap:
+        return cls(sorted((k, base64.b64decode(v, validate=True)) for k, v in (values or {}).items()))
+
+    def get(self, key: str) -> bytes | None:
+        return next((v for k, v in self if k == key), None)
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(f'{k}: {len(v)} bytes' for k, v in self)}>"
+
+
+class ObjectMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    """RFC 3339 in UTC, so that text order is time order."""
+    labels: StringMap = StringMap()
+    annotations: StringMap = StringMap()
+
+
+class Object(Struct):
+    """Any object: a kind's own struct adds spec, data or whatever else that kind has."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def age(self) -> tuple[str, str, str]:
+        """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere."""
+        return (self.metadata.creation_timestamp, self.metadata.namespace, self.metadata.name)

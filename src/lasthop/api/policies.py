@@ -1,0 +1,85 @@
+"""BackendTLSPolicy.
+
+Its structs refuse unknown fields: a field that a newer bundle adds might narrow trust or where the policy applies, so an
+object that has one is never half understood (it becomes a `RejectedPolicy` and fails closed).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key, Object, StringMap, Struct
+
+
+class Strict(Struct, forbid_unknown_fields=True):
+    pass
+
+
+class PolicyTargetReference(Strict):
+    group: str
+    kind: str
+    name: str
+    section_name: str = ""
+
+
+class LocalObjectReference(Strict):
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}{'.' + self.group if self.group else ''} {self.name}"
+
+
+class SubjectAltName(Strict):
+    type: str
+    hostname: str = ""
+    uri: str = ""
+
+
+class BackendTLSPolicyValidation(Strict):
+    hostname: str
+    ca_certificate_refs: tuple[LocalObjectReference, ...] = ()
+    well_known_ca_certificates: str = msgspec.field(default="", name="wellKnownCACertificates")
+    subject_alt_names: tuple[SubjectAltName, ...] = ()
+
+
+class BackendTLSPolicySpec(Strict):
+    target_refs: tuple[PolicyTargetReference, ...]
+    validation: BackendTLSPolicyValidation
+    options: StringMap = StringMap()
+
+
+class AncestorReference(Struct):
+    name: str
+    namespace: str = ""
+    group: str = ""
+    kind: str = ""
+
+
+class PolicyAncestorStatus(Struct):
+    ancestor_ref: AncestorReference
+    controller_name: str
+
+
+class PolicyStatus(Struct):
+    ancestors: tuple[PolicyAncestorStatus, ...] = ()
+
+
+class BackendTLSPolicy(Object):
+    spec: BackendTLSPolicySpec = BackendTLSPolicySpec(
+        target_refs=(), validation=BackendTLSPolicyValidation(hostname="")
+    )
+    status: PolicyStatus = PolicyStatus()
+    """Only who else has written: the list is shared and holds 16, so foreign entries decide what still fits."""
+
+
+class RejectedPolicy(Object):
+    """A BackendTLSPolicy that could not be read whole. What it names is refused, never served as if it were not there."""
+
+    targets: tuple[PolicyTargetReference, ...] = ()
+    message: str = ""
+
+    @property
+    def policy(self) -> Key:
+        return Key("BackendTLSPolicy", self.metadata.namespace, self.metadata.name)

@@ -1,0 +1,37 @@
+"""Every problem, said once: the same finding feeds status, the log, `lasthop check` and the audit."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from lasthop.api.meta import Key
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(msgspec.Struct, frozen=True, order=True):
+    """What is wrong, where, and what to do about it."""
+
+    object: Key | None
+    reason: str
+    """CamelCase, the condition reason where there is one."""
+    message: str
+    """What is wrong, naming the reference or value at fault."""
+    remedy: str = ""
+    """What to do, as an imperative sentence."""
+    field: str = ""
+    """Path inside the object, e.g. `spec.validation.caCertificateRefs[0]`."""
+    severity: Severity = Severity.ERROR
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
+        remedy = f" {self.remedy}" if self.remedy else ""
+        return f"{place}{what + ': ' if what else ''}{self.message}{remedy}"

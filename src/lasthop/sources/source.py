@@ -1,0 +1,28 @@
+"""Where objects come from. A source yields batches; the store takes them whole, so nothing is ever half applied."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from lasthop.api.meta import Key, Object
+from lasthop.plan.finding import Finding
+
+
+class Batch(msgspec.Struct, frozen=True):
+    changes: Mapping[Key, Object | None]
+    """Objects that are new or different, and None for those that are gone. A BackendTLSPolicy that could not be read whole
+    comes as Key("RejectedPolicy", namespace, name) -> RejectedPolicy."""
+    findings: tuple[Finding, ...] = ()
+    """Everything that is wrong with the input now: the whole list, not what is new."""
+    policies_known: bool = True
+    """False while some input that might hold a BackendTLSPolicy could be neither read nor remembered: then nothing new may
+    be served in plaintext, because not knowing is not "none"."""
+
+
+class Source(Protocol):
+    def batches(self) -> AsyncIterator[Batch]:
+        """The first batch holds everything that is there at the start; each later one what changed since."""
+        ...
