@@ -5,11 +5,11 @@ from __future__ import annotations
 from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 
 
-class Namespace(Object):
+class Namespace(Object, frozen=True):
     pass
 
 
-class ServicePort(Struct):
+class ServicePort(Struct, frozen=True):
     port: int
     name: str = ""
     protocol: str = "TCP"
@@ -17,26 +17,26 @@ class ServicePort(Struct):
     target_port: int | str = 0
 
 
-class ServiceSpec(Struct):
+class ServiceSpec(Struct, frozen=True):
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] = ()
     external_name: str = ""
 
 
-class Service(Object):
+class Service(Object, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
     def port(self, number: int) -> ServicePort | None:
         return next((p for p in self.spec.ports if p.port == number and p.protocol == "TCP"), None)
 
 
-class EndpointConditions(Struct):
+class EndpointConditions(Struct, frozen=True):
     ready: bool | None = None
     serving: bool | None = None
     terminating: bool | None = None
 
 
-class Endpoint(Struct):
+class Endpoint(Struct, frozen=True):
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
 
@@ -45,33 +45,33 @@ class Endpoint(Struct):
         return self.conditions.ready is not False
 
 
-class EndpointPort(Struct):
+class EndpointPort(Struct, frozen=True):
     name: str = ""
     port: int | None = None
     protocol: str = "TCP"
 
 
-class EndpointSlice(Object):
+class EndpointSlice(Object, frozen=True):
     address_type: str = "IPv4"
     endpoints: tuple[Endpoint, ...] = ()
     ports: tuple[EndpointPort, ...] = ()
 
 
-class ConfigMap(Object):
+class ConfigMap(Object, frozen=True):
     data: StringMap = StringMap()
 
 
-class Secret(Object):
+class Secret(Object, frozen=True):
     """`data` holds the bytes themselves, no longer in base64."""
 
     type: str = "Opaque"
     data: BytesMap = BytesMap()
 
 
-class ClusterTrustBundleSpec(Struct):
+class ClusterTrustBundleSpec(Struct, frozen=True):
     trust_bundle: str = ""
     signer_name: str = ""
 
 
-class ClusterTrustBundle(Object):
+class ClusterTrustBundle(Object, frozen=True):
     spec: ClusterTrustBundleSpec = ClusterTrustBundleSpec()

@@ -9,62 +9,62 @@ from lasthop.api.meta import Object, StringMap, Struct
 GROUP = "gateway.networking.k8s.io"
 
 
-class ParametersReference(Struct):
+class ParametersReference(Struct, frozen=True):
     group: str
     kind: str
     name: str
     namespace: str = ""
 
 
-class GatewayClassSpec(Struct):
+class GatewayClassSpec(Struct, frozen=True):
     controller_name: str
     parameters_ref: ParametersReference | None = None
 
 
-class GatewayClass(Object):
+class GatewayClass(Object, frozen=True):
     spec: GatewayClassSpec = GatewayClassSpec(controller_name="")
 
 
-class LabelSelectorRequirement(Struct):
+class LabelSelectorRequirement(Struct, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Struct):
+class LabelSelector(Struct, frozen=True):
     match_labels: StringMap = StringMap()
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class RouteNamespaces(Struct):
+class RouteNamespaces(Struct, frozen=True):
     from_: str = msgspec.field(default="Same", name="from")
     selector: LabelSelector | None = None
 
 
-class RouteGroupKind(Struct):
+class RouteGroupKind(Struct, frozen=True):
     kind: str
     group: str = GROUP
 
 
-class AllowedRoutes(Struct):
+class AllowedRoutes(Struct, frozen=True):
     namespaces: RouteNamespaces = RouteNamespaces()
     kinds: tuple[RouteGroupKind, ...] = ()
 
 
-class SecretObjectReference(Struct):
+class SecretObjectReference(Struct, frozen=True):
     name: str
     group: str = ""
     kind: str = "Secret"
     namespace: str = ""
 
 
-class ListenerTLSConfig(Struct):
+class ListenerTLSConfig(Struct, frozen=True):
     mode: str = "Terminate"
     certificate_refs: tuple[SecretObjectReference, ...] = ()
     options: StringMap = StringMap()
 
 
-class Listener(Struct):
+class Listener(Struct, frozen=True):
     name: str
     port: int
     protocol: str
@@ -73,24 +73,24 @@ class Listener(Struct):
     allowed_routes: AllowedRoutes = AllowedRoutes()
 
 
-class GatewayAddress(Struct):
+class GatewayAddress(Struct, frozen=True):
     type: str = "IPAddress"
     value: str = ""
 
 
-class GatewayBackendTLS(Struct):
+class GatewayBackendTLS(Struct, frozen=True):
     client_certificate_ref: SecretObjectReference | None = None
 
 
-class GatewayTLSConfig(Struct):
+class GatewayTLSConfig(Struct, frozen=True):
     backend: GatewayBackendTLS | None = None
 
 
-class GatewayInfrastructure(Struct):
+class GatewayInfrastructure(Struct, frozen=True):
     parameters_ref: ParametersReference | None = None
 
 
-class GatewaySpec(Struct):
+class GatewaySpec(Struct, frozen=True):
     gateway_class_name: str
     listeners: tuple[Listener, ...] = ()
     addresses: tuple[GatewayAddress, ...] = ()
@@ -98,26 +98,26 @@ class GatewaySpec(Struct):
     infrastructure: GatewayInfrastructure | None = None
 
 
-class Gateway(Object):
+class Gateway(Object, frozen=True):
     spec: GatewaySpec = GatewaySpec(gateway_class_name="")
 
 
-class ReferenceGrantFrom(Struct):
+class ReferenceGrantFrom(Struct, frozen=True):
     group: str
     kind: str
     namespace: str
 
 
-class ReferenceGrantTo(Struct):
+class ReferenceGrantTo(Struct, frozen=True):
     group: str
     kind: str
     name: str = ""
 
 
-class ReferenceGrantSpec(Struct):
+class ReferenceGrantSpec(Struct, frozen=True):
     from_: tuple[ReferenceGrantFrom, ...] = msgspec.field(default=(), name="from")
     to: tuple[ReferenceGrantTo, ...] = ()
 
 
-class ReferenceGrant(Object):
+class ReferenceGrant(Object, frozen=True):
     spec: ReferenceGrantSpec = ReferenceGrantSpec()

@@ -14,7 +14,7 @@ GATEWAY_API: Final = gateway.GROUP
 EXPERIMENTAL_API: Final = "gateway.networking.x-k8s.io"
 
 
-class Kind(Struct):
+class Kind(Struct, frozen=True):
     kind: str
     group: str
     versions: tuple[str, ...]
@@ -48,9 +48,7 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("Gateway", GATEWAY_API, ("v1", "v1beta1"), "gateways", gateway.Gateway),
         Kind("ReferenceGrant", GATEWAY_API, ("v1", "v1beta1"), "referencegrants", gateway.ReferenceGrant),
         Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
-        Kind(
-            "BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy
-        ),
+        Kind("BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy),
         Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", routes.Unserved),
         Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.Unserved),

@@ -57,7 +57,7 @@ class BytesMap(tuple[tuple[str, bytes], ...]):
         return f"<{', '.join(f'{k}: {len(v)} bytes' for k, v in self)}>"
 
 
-class ObjectMeta(Struct):
+class ObjectMeta(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -68,7 +68,7 @@ class ObjectMeta(Struct):
     annotations: StringMap = StringMap()
 
 
-class Object(Struct):
+class Object(Struct, frozen=True):
     """Any object: a kind's own struct adds spec, data or whatever else that kind has."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -11,18 +11,18 @@ import msgspec
 from lasthop.api.meta import Key, Object, StringMap, Struct
 
 
-class Strict(Struct, forbid_unknown_fields=True):
+class Strict(Struct, forbid_unknown_fields=True, frozen=True):
     pass
 
 
-class PolicyTargetReference(Strict):
+class PolicyTargetReference(Strict, frozen=True):
     group: str
     kind: str
     name: str
     section_name: str = ""
 
 
-class LocalObjectReference(Strict):
+class LocalObjectReference(Strict, frozen=True):
     group: str
     kind: str
     name: str
@@ -31,50 +31,48 @@ class LocalObjectReference(Strict):
         return f"{self.kind}{'.' + self.group if self.group else ''} {self.name}"
 
 
-class SubjectAltName(Strict):
+class SubjectAltName(Strict, frozen=True):
     type: str
     hostname: str = ""
     uri: str = ""
 
 
-class BackendTLSPolicyValidation(Strict):
+class BackendTLSPolicyValidation(Strict, frozen=True):
     hostname: str
     ca_certificate_refs: tuple[LocalObjectReference, ...] = ()
     well_known_ca_certificates: str = msgspec.field(default="", name="wellKnownCACertificates")
     subject_alt_names: tuple[SubjectAltName, ...] = ()
 
 
-class BackendTLSPolicySpec(Strict):
+class BackendTLSPolicySpec(Strict, frozen=True):
     target_refs: tuple[PolicyTargetReference, ...]
     validation: BackendTLSPolicyValidation
     options: StringMap = StringMap()
 
 
-class AncestorReference(Struct):
+class AncestorReference(Struct, frozen=True):
     name: str
     namespace: str = ""
     group: str = ""
     kind: str = ""
 
 
-class PolicyAncestorStatus(Struct):
+class PolicyAncestorStatus(Struct, frozen=True):
     ancestor_ref: AncestorReference
     controller_name: str
 
 
-class PolicyStatus(Struct):
+class PolicyStatus(Struct, frozen=True):
     ancestors: tuple[PolicyAncestorStatus, ...] = ()
 
 
-class BackendTLSPolicy(Object):
-    spec: BackendTLSPolicySpec = BackendTLSPolicySpec(
-        target_refs=(), validation=BackendTLSPolicyValidation(hostname="")
-    )
+class BackendTLSPolicy(Object, frozen=True):
+    spec: BackendTLSPolicySpec = BackendTLSPolicySpec(target_refs=(), validation=BackendTLSPolicyValidation(hostname=""))
     status: PolicyStatus = PolicyStatus()
     """Only who else has written: the list is shared and holds 16, so foreign entries decide what still fits."""
 
 
-class RejectedPolicy(Object):
+class RejectedPolicy(Object, frozen=True):
     """A BackendTLSPolicy that could not be read whole. What it names is refused, never served as if it were not there."""
 
     targets: tuple[PolicyTargetReference, ...] = ()

@@ -6,7 +6,7 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Object, Struct
 
 
-class ParentReference(Struct):
+class ParentReference(Struct, frozen=True):
     name: str
     group: str = GROUP
     kind: str = "Gateway"
@@ -15,7 +15,7 @@ class ParentReference(Struct):
     port: int = 0
 
 
-class BackendObjectReference(Struct):
+class BackendObjectReference(Struct, frozen=True):
     name: str
     group: str = ""
     kind: str = "Service"
@@ -23,61 +23,57 @@ class BackendObjectReference(Struct):
     port: int = 0
 
 
-class HTTPRouteFilter(Struct):
+class HTTPRouteFilter(Struct, frozen=True):
     type: str
 
 
-class HTTPBackendRef(BackendObjectReference):
+class HTTPBackendRef(BackendObjectReference, frozen=True):
     weight: int = 1
     filters: tuple[HTTPRouteFilter, ...] = ()
 
 
-class HTTPPathMatch(Struct):
+class HTTPPathMatch(Struct, frozen=True):
     type: str = "PathPrefix"
     value: str = "/"
 
 
-class HTTPHeaderMatch(Struct):
+class HTTPValueMatch(Struct, frozen=True):
+    """A header or query parameter match: the two are written alike."""
+
     name: str
     value: str
     type: str = "Exact"
 
 
-class HTTPQueryParamMatch(Struct):
-    name: str
-    value: str
-    type: str = "Exact"
-
-
-class HTTPRouteMatch(Struct):
+class HTTPRouteMatch(Struct, frozen=True):
     path: HTTPPathMatch = HTTPPathMatch()
-    headers: tuple[HTTPHeaderMatch, ...] = ()
-    query_params: tuple[HTTPQueryParamMatch, ...] = ()
+    headers: tuple[HTTPValueMatch, ...] = ()
+    query_params: tuple[HTTPValueMatch, ...] = ()
     method: str = ""
 
 
-class HTTPRouteRule(Struct):
+class HTTPRouteRule(Struct, frozen=True):
     name: str = ""
     matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     filters: tuple[HTTPRouteFilter, ...] = ()
     backend_refs: tuple[HTTPBackendRef, ...] = ()
 
 
-class HTTPRouteSpec(Struct):
+class HTTPRouteSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
     rules: tuple[HTTPRouteRule, ...] = ()
 
 
-class HTTPRoute(Object):
+class HTTPRoute(Object, frozen=True):
     spec: HTTPRouteSpec = HTTPRouteSpec()
 
 
-class UnservedSpec(Struct):
+class UnservedSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
 
 
-class Unserved(Object):
+class Unserved(Object, frozen=True):
     """A kind that is admitted but does nothing in this version; `check` and the log say so."""
 
     spec: UnservedSpec = UnservedSpec()

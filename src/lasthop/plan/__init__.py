@@ -1,0 +1,1 @@
+"""The answer: frozen values that know neither Kubernetes nor Envoy."""

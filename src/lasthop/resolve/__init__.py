@@ -1,0 +1,1 @@
+"""What the objects mean. Pure queries over the graph, one file for each concept of the spec."""

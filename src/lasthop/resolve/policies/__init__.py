@@ -1,0 +1,1 @@
+"""Policies: where they attach and what they ask for."""

@@ -1,0 +1,193 @@
+"""The engine: objects in, changes out. No clock, no sockets; everything that runs Lasthop runs this.
+
+Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes by Gateway, status by object, findings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from lasthop.api.meta import Key, Object
+from lasthop.api.status import Status
+from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
+from lasthop.outputs.envoy.listeners import LISTENERS
+from lasthop.outputs.envoy.quarantine import quarantine_input
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
+from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
+from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
+from lasthop.outputs.status.findings import FINDINGS
+from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS
+from lasthop.outputs.status.routes import ROUTE_STATUS
+from lasthop.plan.finding import Finding
+from lasthop.plan.proxy import ProxyState, proxy_input
+from lasthop.plan.tls import SystemStore
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.attachment import ATTACHMENTS, TABLES
+from lasthop.resolve.backends import REACH, SLICES
+from lasthop.resolve.gateways import SOCKETS
+from lasthop.resolve.grants import GRANTS
+from lasthop.resolve.policies.backend_tls import served_plaintext
+from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
+from lasthop.resolve.ports import Probe, probe_input
+from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.store.graph import GONE, Graph, Stage
+from lasthop.store.store import Store
+
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS)
+
+STAGES: tuple[Stage, ...] = (
+    # Indexes of the objects themselves.
+    *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
+    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH),
+    # What is told to Envoy, and to people.
+    *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, LISTENERS),
+    *STATUS,
+    *FINDINGS,
+)
+
+
+class Update(msgspec.Struct, frozen=True):
+    """What has to be told to whom."""
+
+    xds: dict[Key, dict[str, dict[str, Change]]]
+    """By Gateway, then by type and name."""
+    status: dict[Key, Status | None]
+    """None: nothing of ours is to stand in the object's status any more."""
+    findings: bool
+    """Whether `Engine.findings()` has changed."""
+
+
+class Engine:
+    def __init__(self, settings: Settings | None = None, now: float = 0.0) -> None:
+        self.graph = Graph(STAGES, now)
+        self.store = Store(self.graph)
+        self.graph.set(SETTINGS, settings or Settings())
+        self._endpoint_names: dict[Any, str] = {}
+        self._listener_names: dict[Key, set[str]] = {}
+        self._hosts: dict[str, dict[str, EncodedHost]] = {}
+        self._tables: set[tuple[Key, str]] = set()
+        self._plaintext: set[Hop] = set()
+        self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def apply(self, changes: Mapping[Key, Object | None]) -> None:
+        self.store.apply(changes)
+
+    def set_policies_known(self, known: bool) -> None:
+        """Not knowing every policy freezes what is plaintext now: nothing joins it until all are known again."""
+        if bool(self.graph.peek(POLICIES_UNKNOWN)) != known:
+            return
+        for hop in self._plaintext:
+            self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
+        self.graph.set(POLICIES_UNKNOWN, None if known else True)
+
+    def set_system_store(self, store: SystemStore | None) -> None:
+        self.graph.set(SYSTEM_STORE, store)
+
+    def set_proxy(self, gateway: Key, state: ProxyState) -> None:
+        self.graph.set(proxy_input(gateway), state)
+
+    def set_probe(self, gateway: Key, address: str, port: int, probe: Probe | None) -> None:
+        self.graph.set(probe_input(gateway, address, port), probe)
+
+    def set_quarantine(self, type_url: str, part: str, digest: str, complaint: str | None) -> None:
+        self.graph.set(quarantine_input(type_url, part, digest), complaint)
+
+    def advance(self, now: float) -> None:
+        self.graph.advance(now)
+
+    # --- what goes out -----------------------------------------------------------------------------------------------
+
+    def settle(self) -> Update:
+        outputs = self.graph.settle()
+        xds = _Changes()
+        for hop_key, entry in outputs.get(CLUSTERS.name, {}).items():
+            self._cluster(xds, Hop(*hop_key), entry)
+        for hop_key, resource in outputs.get(LOAD_ASSIGNMENTS.name, {}).items():
+            self._load_assignment(xds, Hop(*hop_key), resource)
+        for (gateway, secret), resource in outputs.get(SECRETS.name, {}).items():
+            xds.put(gateway, SECRET, secret.path, resource)
+        self._route_tables(xds, outputs.get(TABLE_NAMES.name, {}), outputs.get(HOSTS.name, {}))
+        for (gateway,), resources in outputs.get(LISTENERS.name, {}).items():
+            self._listeners(xds, gateway, () if resources in (GONE, None) else resources)
+        status = {
+            key: None if value is GONE else value
+            for output in STATUS
+            for (key,), value in outputs.get(output.name, {}).items()
+        }
+        return Update(xds.by_gateway, status, self._collect_findings(outputs))
+
+    def findings(self) -> list[Finding]:
+        return sorted(finding for group in self._findings.values() for finding in group)
+
+    def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
+        known = isinstance(entry, ClusterEntry)
+        (self._plaintext.add if known and entry.plaintext else self._plaintext.discard)(hop)  # type: ignore[union-attr]
+        # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
+        xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
+
+    def _load_assignment(self, xds: _Changes, hop: Hop, resource: Resource | None) -> None:
+        name = resource.name if isinstance(resource, Resource) else ""
+        old = self._endpoint_names.pop(hop, "")
+        if old and old != name:
+            xds.put(hop.gateway, ENDPOINTS, old, GONE)
+        if isinstance(resource, Resource):
+            self._endpoint_names[hop] = name
+            xds.put(hop.gateway, ENDPOINTS, name, resource)
+
+    def _route_tables(self, xds: _Changes, tables: Mapping[Any, Any], hosts: Mapping[Any, Any]) -> None:
+        changed = set()
+        for (gateway, table), name in tables.items():
+            (self._tables.discard if name is GONE else self._tables.add)((gateway, table))
+            changed.add((gateway, table))
+        for (gateway, table, hostname), host in hosts.items():
+            known = self._hosts.setdefault(table_name(gateway, table), {})
+            if isinstance(host, EncodedHost):
+                known[hostname] = host
+            else:
+                known.pop(hostname, None)
+            changed.add((gateway, table))
+        for gateway, table in changed:
+            name = table_name(gateway, table)
+            if (gateway, table) in self._tables:
+                xds.put(gateway, ROUTES, name, route_table(name, self._hosts.get(name, {})))
+            else:
+                xds.put(gateway, ROUTES, name, GONE)
+                if not self._hosts.get(name):
+                    self._hosts.pop(name, None)
+
+    def _listeners(self, xds: _Changes, gateway: Key, resources: Iterable[Resource]) -> None:
+        new = {resource.name: resource for resource in resources}
+        for name in self._listener_names.pop(gateway, set()) - new.keys():
+            xds.put(gateway, LISTENER, name, GONE)
+        for name, resource in new.items():
+            xds.put(gateway, LISTENER, name, resource)
+        if new:
+            self._listener_names[gateway] = set(new)
+
+    def _collect_findings(self, outputs: Mapping[str, Mapping[Any, Any]]) -> bool:
+        changed = False
+        for output in FINDINGS:
+            for key, found in outputs.get(output.name, {}).items():
+                old = self._findings.pop((output.name, key), ())
+                new = () if found in (GONE, None) else found
+                if new:
+                    self._findings[(output.name, key)] = new
+                changed |= old != new
+        return changed
+
+
+class _Changes:
+    def __init__(self) -> None:
+        self.by_gateway: dict[Key, dict[str, dict[str, Change]]] = {}
+
+    def put(self, gateway: Key, type_url: str, name: str, value: Any) -> None:
+        """`value`: a Resource; GONE when nobody names it any more; None when it must fail at once."""
+        change: Change = value if isinstance(value, Resource) else Withdrawal(urgent=value is not GONE)
+        self.by_gateway.setdefault(gateway, {}).setdefault(type_url, {})[name] = change

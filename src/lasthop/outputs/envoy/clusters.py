@@ -1,0 +1,160 @@
+"""Clusters and their endpoints: what stands behind a hop's name.
+
+Trust is inline, so that a stricter policy never waits for a second message while the old one serves (facts/envoy.md 0.4). The
+endpoints' name carries the hash of the cluster: a changed cluster is a new subscription and is answered at once, where an
+unchanged name would let it warm for 15 s (facts/envoy.md 0.8).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
+from envoy.config.core.v3 import base_pb2, protocol_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
+from lasthop.outputs.envoy.quarantine import quarantined
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash
+from lasthop.outputs.envoy.tls import upstream_transport_socket
+from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused, SystemStore
+from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstream
+from lasthop.resolve.backends import endpoints, upstream
+from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.store.graph import Graph, Output
+
+CONNECT_TIMEOUT: Final = 5.0
+"""Covers TCP and the TLS handshake."""
+BUFFER_LIMIT: Final = 65536
+"""A slow client then costs 130 KiB instead of 905, at the same speed (facts/envoy.md 2.4)."""
+NO_LIMIT: Final = 1_000_000
+"""Envoy's breakers default to 1,024 requests and 3 retries, which users meet as 503 without a reason."""
+ENDPOINTS_TIMEOUT: Final = 1.0
+HEAVY: Final = 65536
+"""Bundles above this many bytes take Envoy milliseconds each."""
+METADATA: Final = "lasthop"
+HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+class ClusterEntry(msgspec.Struct, frozen=True):
+    resource: Resource
+    endpoints_name: str
+    """Empty where the cluster carries its endpoints itself (DNS)."""
+    plaintext: bool
+
+
+def cluster(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
+    """None: no cluster, so that whoever names it answers 500 or closes."""
+    hop = Hop(gateway, service, port, protocol)
+    found, tls = g(upstream, gateway, service, port), g(hop_tls, gateway, service, port)
+    if found is None or isinstance(tls, Refused):
+        return None
+    names = g(endpoints, service, port) if found.endpoints is EndpointsKind.DNS else None
+    entry = build(hop, found, tls, names)
+    return None if quarantined(g, entry.resource) else entry
+
+
+def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> ClusterEntry:
+    message = cluster_pb2.Cluster(
+        name=hop.name,
+        connect_timeout=seconds(CONNECT_TIMEOUT),
+        per_connection_buffer_limit_bytes={"value": BUFFER_LIMIT},
+        lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
+        circuit_breakers=_no_breakers(),
+        ignore_health_on_host_removal=True,
+        typed_extension_protocol_options={HTTP_OPTIONS: packed(_http_options(hop, found, tls))},
+    )
+    if isinstance(tls, BackendTLS):
+        message.transport_socket.CopyFrom(upstream_transport_socket(tls))
+        message.metadata.CopyFrom(_metadata(tls))
+    heavy = isinstance(tls, BackendTLS) and (isinstance(tls.trust, SystemStore) or len(tls.trust.pem) > HEAVY)
+    if names is not None:
+        message.type = cluster_pb2.Cluster.STRICT_DNS
+        message.respect_dns_ttl = True
+        message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
+        # A silent resolver must not withhold the acknowledgement of every other cluster (facts/xds.md 5).
+        message.wait_for_warm_on_init.value = False
+        message.load_assignment.CopyFrom(_assignment(hop.name, names))
+        return ClusterEntry(_resource(message, heavy), "", isinstance(tls, Plaintext))
+    message.type = cluster_pb2.Cluster.EDS
+    endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
+    message.eds_cluster_config.service_name = endpoints_name
+    message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
+    return ClusterEntry(_resource(message, heavy), endpoints_name, isinstance(tls, Plaintext))
+
+
+def _resource(message: Any, heavy: bool) -> Resource:
+    body = encode(message)
+    version = content_hash(body)
+    return Resource(CLUSTER, message.name, body, version, {message.name: version}, heavy=heavy)
+
+
+def _no_breakers() -> Any:
+    limit = {"value": NO_LIMIT}
+    return circuit_breaker_pb2.CircuitBreakers(
+        thresholds=[
+            circuit_breaker_pb2.CircuitBreakers.Thresholds(
+                max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit
+            )
+        ]
+    )
+
+
+def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> Any:
+    """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (facts/envoy.md h)."""
+    options = http_protocol_options_pb2.HttpProtocolOptions()
+    http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
+    offered = _offered(hop, found, tls)
+    if len(offered) == 2:
+        options.auto_config.http_protocol_options.CopyFrom(http1)
+        options.auto_config.http2_protocol_options.CopyFrom(http2)
+    elif "h2" in offered:
+        options.explicit_http_config.http2_protocol_options.CopyFrom(http2)
+    else:
+        options.explicit_http_config.http_protocol_options.CopyFrom(http1)
+    return options
+
+
+def _offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
+    if hop.protocol is Protocol.H1_UPGRADE:
+        return frozenset({"http/1.1"})
+    if isinstance(tls, Plaintext):
+        return frozenset({"h2"} if found.h2c else {"http/1.1"})
+    if isinstance(tls, BackendTLS) and tls.options.alpn:
+        return frozenset(tls.options.alpn)
+    return frozenset({"h2"} if found.h2c else {"h2", "http/1.1"})
+
+
+def _metadata(tls: BackendTLS) -> Any:
+    """What the access log needs to say in words why a handshake failed."""
+    metadata = base_pb2.Metadata()
+    fields = metadata.filter_metadata[METADATA].fields
+    fields["policy"].string_value = tls.policy.path
+    fields["wants"].string_value = ", ".join(str(name) for name in tls.names)
+    return metadata
+
+
+def _assignment(name: str, found: Endpoints) -> Any:
+    members = [
+        endpoint_components_pb2.LbEndpoint(
+            endpoint=endpoint_components_pb2.Endpoint(address=socket_address(e.address, e.port))
+        )
+        for e in found.endpoints
+    ]
+    localities = [endpoint_components_pb2.LocalityLbEndpoints(lb_endpoints=members)] if members else []
+    return endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=localities)
+
+
+def load_assignment(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Resource | None:
+    entry = g(cluster, gateway, service, port, protocol)
+    if entry is None or not entry.endpoints_name:
+        return None
+    body = encode(_assignment(entry.endpoints_name, g(endpoints, service, port)))
+    return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
+
+
+CLUSTERS = Output("clusters", "hop", cluster)
+LOAD_ASSIGNMENTS = Output("endpoints", "hop", load_assignment)

@@ -1,0 +1,35 @@
+"""Small helpers around protobuf messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import address_pb2, config_source_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+
+
+def encode(message: Any) -> bytes:
+    """Equal messages give equal bytes, on which versions and hashes rest."""
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+def packed(message: Any) -> AnyMessage:
+    return AnyMessage(type_url=f"type.googleapis.com/{message.DESCRIPTOR.full_name}", value=encode(message))
+
+
+def seconds(value: float) -> Duration:
+    return Duration(seconds=int(value), nanos=round((value % 1) * 1_000_000_000))
+
+
+def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.ConfigSource:
+    return config_source_pb2.ConfigSource(
+        ads=config_source_pb2.AggregatedConfigSource(),
+        resource_api_version=config_source_pb2.V3,
+        initial_fetch_timeout=None if initial_fetch_timeout is None else seconds(initial_fetch_timeout),
+    )
+
+
+def socket_address(address: str, port: int) -> address_pb2.Address:
+    return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port))

@@ -1,0 +1,145 @@
+"""Listeners: one for each port of a Gateway, one filter chain for each HTTPS hostname.
+
+Certificates come by SDS and routes by RDS, so neither a rotation nor a route edit touches a listener.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import base_pb2, protocol_pb2, substitution_format_string_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.access_log import access_log
+from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
+from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
+from lasthop.outputs.envoy.quarantine import part_quarantined
+from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
+from lasthop.outputs.envoy.routes import table_name
+from lasthop.outputs.envoy.tls import TLS, secret_config
+from lasthop.plan.listener import Gateway, Listener
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import port_problem
+from lasthop.store.graph import Graph, Output
+
+HCM: Final = "envoy.filters.network.http_connection_manager"
+BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend.\n"
+"""All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
+HEADERS_TIMEOUT: Final = 10.0
+MAX_STREAMS: Final = 100
+
+
+def listener_name(key: Key, port: int) -> str:
+    return f"{key.path}/{port}"
+
+
+def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
+    """The Gateway's listeners by port; a port that cannot be had is left out."""
+    owner = g(gateway, key)
+    if owner is None or not owner.accepted.status:
+        return ()
+    ports: dict[int, list[Listener]] = {}
+    for listener in owner.listeners:
+        if listener.served and g(port_problem, key, listener.port) is None:
+            ports.setdefault(listener.port, []).append(listener)
+    built = (_port(g, owner, port, listeners) for port, listeners in sorted(ports.items()))
+    return tuple(resource for resource in built if resource)
+
+
+def _port(g: Graph, owner: Gateway, port: int, listeners: list[Listener]) -> Resource | None:
+    name = listener_name(owner.key, port)
+    chains: dict[str, Any] = {}
+    for listener in listeners:
+        chain = _chain(owner, listener)
+        part = f"{name}#{chain.name}"
+        digest = content_hash(encode(chain))
+        if not part_quarantined(g, LISTENER, part, digest):
+            chains[part] = chain
+    if not chains:
+        return None
+    first, *rest = owner.addresses
+    message = listener_pb2.Listener(
+        name=name,
+        address=socket_address(first, port),
+        additional_addresses=[listener_pb2.AdditionalAddress(address=socket_address(a, port)) for a in rest],
+        per_connection_buffer_limit_bytes={"value": BUFFER_LIMIT},
+        filter_chains=chains.values(),
+    )
+    if listeners[0].protocol == "HTTPS":
+        inspector = packed(tls_inspector_pb2.TlsInspector())
+        message.listener_filters.append(
+            listener_components_pb2.ListenerFilter(name="envoy.filters.listener.tls_inspector", typed_config=inspector)
+        )
+    body = encode(message)
+    parts = {part: content_hash(encode(chain)) for part, chain in chains.items()}
+    return Resource(LISTENER, name, body, content_hash(body), parts)
+
+
+def _chain(owner: Gateway, listener: Listener) -> Any:
+    """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
+    chain = listener_components_pb2.FilterChain(name=listener.table)
+    manager = _connection_manager(owner.key, listener.table)
+    chain.filters.append(listener_components_pb2.Filter(name=HCM, typed_config=packed(manager)))
+    if listener.protocol == "HTTPS":
+        if listener.hostname:
+            chain.filter_chain_match.server_names.append(listener.hostname)
+        chain.transport_socket.CopyFrom(_downstream_tls(listener))
+    return chain
+
+
+def _downstream_tls(listener: Listener) -> Any:
+    context = tls_pb2.DownstreamTlsContext(
+        common_tls_context=tls_pb2.CommonTlsContext(
+            alpn_protocols=["h2", "http/1.1"],
+            tls_params=common_pb2.TlsParameters(
+                tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
+                tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
+            ),
+            tls_certificate_sds_secret_configs=[secret_config(secret) for secret in listener.certificates],
+        )
+    )
+    return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
+
+
+def _connection_manager(key: Key, table: str) -> Any:
+    router = router_pb2.Router(dynamic_stats={"value": False}, suppress_envoy_headers=True)
+    return hcm_pb2.HttpConnectionManager(
+        stat_prefix="http",
+        rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
+        http_filters=[hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router))],
+        upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
+        use_remote_address={"value": True},
+        normalize_path={"value": True},
+        strip_trailing_host_dot=True,
+        generate_request_id={"value": False},
+        request_headers_timeout=seconds(HEADERS_TIMEOUT),
+        http2_protocol_options=protocol_pb2.Http2ProtocolOptions(
+            max_concurrent_streams={"value": MAX_STREAMS},
+            initial_stream_window_size={"value": BUFFER_LIMIT},
+            initial_connection_window_size={"value": 16 * BUFFER_LIMIT},
+        ),
+        server_header_transformation=hcm_pb2.HttpConnectionManager.PASS_THROUGH,
+        access_log=[access_log(key.path)],
+        local_reply_config=_local_replies(),
+    )
+
+
+def _local_replies() -> Any:
+    # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid.
+    failed = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF", "NC"]))
+    text = substitution_format_string_pb2.SubstitutionFormatString(
+        text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
+    )
+    return hcm_pb2.LocalReplyConfig(
+        mappers=[hcm_pb2.ResponseMapper(filter=failed, body=base_pb2.DataSource(inline_string=BACKEND_FAILURE))],
+        body_format=text,
+    )
+
+
+LISTENERS = Output("listeners", "Gateway", listener_resources)

@@ -1,0 +1,23 @@
+"""What Envoy has refused although it should not have: withheld until its content changes.
+
+A refused update leaves the old version in force, which may be a weaker one, so the part at fault is taken away instead.
+"""
+
+from __future__ import annotations
+
+from lasthop.outputs.envoy.resource import Resource
+from lasthop.store.graph import Graph
+
+
+def quarantine_input(type_url: str, part: str, digest: str) -> tuple[str, str, str, str]:
+    """The input that holds Envoy's complaint about one part of a resource at one content."""
+    return ("quarantine", type_url, part, digest)
+
+
+def quarantined(g: Graph, resource: Resource) -> bool:
+    """Whether a resource that has only itself as a part is withheld."""
+    return part_quarantined(g, resource.type_url, resource.name, resource.version)
+
+
+def part_quarantined(g: Graph, type_url: str, part: str, digest: str) -> bool:
+    return g.input(quarantine_input(type_url, part, digest)) is not None

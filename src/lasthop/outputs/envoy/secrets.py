@@ -1,0 +1,49 @@
+"""Certificates with private keys, by SDS: the only place from which a key leaves the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
+
+from lasthop.api.core import Secret
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.encode import encode
+from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
+from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.store.graph import Emitter, Graph, Output
+from lasthop.store.store import read
+
+
+def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+    """The Secrets that one Gateway's proxy may hold."""
+    owner = g(gateway, key)
+    if owner is None or not owner.accepted.status:
+        return ()
+    secrets = {secret for listener in owner.listeners for secret in listener.certificates}
+    own = g(client_certificate, key)
+    if isinstance(own, Key):
+        secrets.add(own)
+    return tuple((("secret", key, secret), True) for secret in sorted(secrets))
+
+
+def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
+    obj = read(g, secret, Secret)
+    if obj is None or isinstance(g(key_pair, secret), str):
+        return None
+    message = secret_pb2.Secret(
+        name=secret.path,
+        tls_certificate=common_pb2.TlsCertificate(
+            certificate_chain=base_pb2.DataSource(inline_bytes=obj.data.get("tls.crt")),
+            private_key=base_pb2.DataSource(inline_bytes=obj.data.get("tls.key")),
+        ),
+    )
+    body = encode(message)
+    version = content_hash(body)
+    return Resource(SECRET, secret.path, body, version, {secret.path: version})
+
+
+GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit)
+SECRETS = Output("secrets", "secret", secret_resource)

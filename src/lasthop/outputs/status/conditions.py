@@ -1,0 +1,28 @@
+"""Conditions as they stand in a status: with the generation they speak of, and with the time of their last change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lasthop.api.meta import Object
+from lasthop.api.status import ConditionStatus
+from lasthop.plan.reasons import Condition
+
+
+def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatus, ...]:
+    """Conditions about `obj`; their time is set when they are merged with what was there before."""
+    return tuple(ConditionStatus(c.type, str(c.status), c.reason, c.message, obj.metadata.generation) for c in conditions)
+
+
+def timed(new: tuple[ConditionStatus, ...], old: tuple[ConditionStatus, ...], now: str) -> tuple[ConditionStatus, ...]:
+    """lastTransitionTime moves only with the status."""
+    before = {c.type: c for c in old}
+    merged = []
+    for condition in new:
+        previous = before.get(condition.type)
+        unchanged = previous is not None and previous.status == condition.status
+        time = previous.last_transition_time if previous and unchanged else now
+        merged.append(msgspec.structs.replace(condition, last_transition_time=time))
+    return tuple(merged)

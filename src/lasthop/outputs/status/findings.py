@@ -1,0 +1,120 @@
+"""Findings: everything in a status that is not as its author wants it, and what no status can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
+from lasthop.api.routes import Unserved
+from lasthop.api.status import ConditionStatus, GatewayStatus, RouteStatus
+from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.routes import route_status
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.tls import Plaintext
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
+from lasthop.resolve.policies.standing import target_trouble, udp_warning
+from lasthop.resolve.policies.validation import verdict
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
+"""Conditions that are bad news when true."""
+
+
+def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "") -> Iterator[Finding]:
+    for condition in conditions:
+        if (condition.status == "True") == (condition.type in NEGATIVE) and condition.reason != reasons.PENDING:
+            yield Finding(key, condition.reason, f"{where}{condition.message}")
+
+
+def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    status = g(gateway_status, key)
+    return tuple(dict.fromkeys(_of_gateway(key, status))) if status else ()
+
+
+def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
+    for listener in status.listeners:
+        yield from (f for f in _bad(key, listener.conditions, f"listener {listener.name}: ") if f.reason != reasons.INVALID)
+    yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
+
+
+def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    status = g(class_status, key)
+    return tuple(_bad(key, status.conditions)) if status else ()
+
+
+def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    status: RouteStatus | None = g(route_status, key)
+    if status is None:
+        message = "no parentRef names a Gateway of this controller; the route has no effect"
+        return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
+    found = [f for parent in status.parents for f in _bad(key, parent.conditions)]
+    return tuple(dict.fromkeys(found))
+
+
+def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_policy(g, key)))
+
+
+def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged = read(g, key, BackendTLSPolicy), g(verdict, key)
+    if obj is None or judged is None:
+        return
+    if not judged.accepted.status:
+        yield Finding(key, judged.accepted.reason, judged.accepted.message, field="spec.validation")
+    elif not judged.resolved.status:
+        yield Finding(key, judged.resolved.reason, judged.resolved.message, field="spec.validation.caCertificateRefs")
+    for warning in judged.warnings:
+        yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
+    for number, target in enumerate(obj.spec.target_refs):
+        field = f"spec.targetRefs[{number}]"
+        trouble, warning = g(target_trouble, key, target), udp_warning(g, key, target)
+        if trouble:
+            yield Finding(key, trouble.reason, trouble.message, field=field)
+        if warning:
+            yield Finding(key, "Warning", warning, field=field, severity=Severity.WARNING)
+    reached = g(ancestors, key)
+    if not reached.gateways and not reached.without_room:
+        message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
+        yield Finding(key, "NotReached", message, severity=Severity.WARNING)
+    for gateway_key in reached.without_room:
+        message = f"its status has no room for Gateway {gateway_key.path}; connections from there fail"
+        yield Finding(key, reasons.INVALID, message, remedy="Remove entries of other controllers or split the policy.")
+
+
+def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: str) -> tuple[Finding, ...]:
+    """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
+    service = read(g, service_key, Service)
+    service_port = service.port(port) if service else None
+    if service_port is None or service_port.app_protocol.lower() != "https":
+        return ()
+    if not isinstance(g(hop_tls, gateway_key, service_key, port), Plaintext):
+        return ()
+    message = f"port {port} has appProtocol {service_port.app_protocol} but is spoken to in plaintext"
+    remedy = "Create a BackendTLSPolicy for it."
+    return (Finding(service_key, "PlaintextBackend", message, remedy, severity=Severity.WARNING),)
+
+
+def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    obj = read(g, key, Unserved)
+    refs = obj.spec.parent_refs if obj else ()
+    gateways = (Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in refs)
+    if refs and all(g(gateway, parent) is None for parent in gateways):
+        return ()
+    return (Finding(key, reasons.UNSUPPORTED_VALUE, f"{key.kind} is not served by this version", severity=Severity.WARNING),)
+
+
+UNSERVED_KINDS = ("ListenerSet", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "XBackend", "XTelemetryPolicy")
+
+FINDINGS = (
+    Output("findings-classes", "GatewayClass", class_findings),
+    Output("findings-gateways", "Gateway", gateway_findings),
+    Output("findings-routes", "HTTPRoute", route_findings),
+    Output("findings-policies", "BackendTLSPolicy", policy_findings),
+    Output("findings-hops", "hop", hop_findings),
+    *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
+)

@@ -1,0 +1,55 @@
+"""Status of routes: one entry for each parentRef that names a Gateway of ours."""
+
+from __future__ import annotations
+
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.status import ParentStatus, RouteStatus
+from lasthop.outputs.status.conditions import stated
+from lasthop.plan import reasons
+from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.routing import Parent
+from lasthop.resolve.attachment import parents
+from lasthop.resolve.routes import RouteVerdict, verdict
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+
+def route_status(g: Graph, key: Key) -> RouteStatus | None:
+    obj = read(g, key, HTTPRoute)
+    if obj is None:
+        return None
+    entries = []
+    for parent in g(parents, key):
+        ref = ParentReference(
+            parent.gateway.name, namespace=parent.gateway.namespace, section_name=parent.section_name, port=parent.port
+        )
+        conditions = _conditions(parent, g(verdict, key, parent.gateway))
+        entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
+    return RouteStatus(tuple(entries)) if entries else None
+
+
+def _conditions(parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
+    found = [_accepted(parent, judged), _resolved(judged)]
+    if judged.unsupported and not judged.all_unsupported:
+        message = f"these rules answer 500: {'; '.join(judged.unsupported)}"
+        found.append(Condition(reasons.PARTIALLY_INVALID, True, reasons.UNSUPPORTED_VALUE, message))
+    return tuple(found)
+
+
+def _accepted(parent: Parent, judged: RouteVerdict) -> Condition:
+    if parent.problem:
+        return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
+    if judged.all_unsupported:
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, "; ".join(judged.unsupported))
+    return true(reasons.ACCEPTED)
+
+
+def _resolved(judged: RouteVerdict) -> Condition:
+    if not judged.refs:
+        return true(reasons.RESOLVED_REFS)
+    return false(reasons.RESOLVED_REFS, judged.refs[0].reason, "; ".join(problem.message for problem in judged.refs))
+
+
+ROUTE_STATUS = Output("status-routes", "HTTPRoute", route_status)

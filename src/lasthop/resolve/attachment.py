@@ -1,0 +1,132 @@
+"""Attachment: which listeners a route is served by, and under which hostnames.
+
+route ──> (route table, hostname) buckets ──> virtual hosts
+      ──> listener counters               ──> attachedRoutes
+      ──> hops                            ──> clusters, and the reach of policies
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lasthop.api import gateway as api
+from lasthop.api.gateway import GROUP
+from lasthop.api.meta import Key
+from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.plan import reasons
+from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.routing import Parent, RouteProblem
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.hostnames import covers, intersection, most_specific, specificity
+from lasthop.resolve.listeners import allows_namespace
+from lasthop.resolve.routes import targets
+from lasthop.store.graph import Emitter, Graph
+from lasthop.store.store import read
+
+HTTP_PROTOCOLS = (Protocol.AUTO, Protocol.H1_UPGRADE)
+
+
+def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
+    """What became of each parentRef that names a Gateway of ours. Others, and Services (mesh), get no word from us."""
+    obj = read(g, route, HTTPRoute)
+    if obj is None:
+        return ()
+    found = []
+    for ref in obj.spec.parent_refs:
+        if (ref.group, ref.kind) != (GROUP, "Gateway"):
+            continue
+        key = Key("Gateway", ref.namespace or route.namespace, ref.name)
+        owner = g(gateway, key)
+        if owner is not None:
+            found.append(_attach(g, route, obj, ref, owner))
+    return tuple(dict.fromkeys(found))
+
+
+def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: Gateway) -> Parent:
+    def refused(reason: str, message: str) -> Parent:
+        return Parent(owner.key, ref.section_name, ref.port, problem=RouteProblem(reason, message))
+
+    named = [
+        listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
+    ]
+    if not named:
+        wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
+        have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
+        return refused(reasons.NO_MATCHING_PARENT, f"the Gateway has no listener {wanted}; it has {have}")
+    allowed = [listener for listener in named if _allows(g, owner, listener, route)]
+    if not allowed:
+        return refused(
+            reasons.NOT_ALLOWED_BY_LISTENERS,
+            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the Gateway",
+        )
+    hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
+    pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
+    if not pairs:
+        have = ", ".join(listener.hostname for listener in allowed)
+        return refused(
+            reasons.NO_MATCHING_LISTENER_HOSTNAME,
+            f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})",
+        )
+    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(owner, listener, route_host)}
+    names = dict.fromkeys(listener.name for listener, _ in pairs)
+    return Parent(owner.key, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)))
+
+
+def _allows(g: Graph, owner: Gateway, listener: Listener, route: Key) -> bool:
+    obj = read(g, owner.key, api.Gateway)
+    spec = next((x for x in obj.spec.listeners if x.name == listener.name), None) if obj else None
+    if spec is None or route.kind not in listener.supported_kinds:
+        return False
+    return allows_namespace(g, owner.key, spec.allowed_routes.namespaces, route.namespace)
+
+
+def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator[str]:
+    """The names under which a route is served by a listener: what both stand for, less what belongs to a more specific
+    listener on the same port (listener isolation)."""
+    hostname = intersection(listener.hostname, route_hostname)
+    if hostname is None or not listener.served:
+        return
+    rivals = tuple(x.hostname for x in owner.listeners if x.table == listener.table and x.served)
+    if most_specific(rivals, hostname) == listener.hostname:
+        yield hostname
+
+
+def route_hostname(g: Graph, route: Key, hostname: str) -> str:
+    """Which of its own hostnames a route owes a virtual host to: the most specific one."""
+    obj = read(g, route, HTTPRoute)
+    own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
+    fitting = [h for h in own if covers(h, hostname) or covers(hostname, h)]
+    return min(fitting, key=specificity, default="")
+
+
+def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+    emitted: dict[tuple[Any, ...], Any] = {}
+    for parent in g(parents, route):
+        for listener in parent.listeners:
+            emitted[("attached", parent.gateway, listener)] = True
+        for table, hostname in parent.hosts:
+            emitted[("vhost", parent.gateway, table, hostname)] = True
+        if parent.problem is None:
+            for found in g(targets, route):
+                for protocol in HTTP_PROTOCOLS:
+                    emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
+    return tuple(emitted.items())
+
+
+ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
+
+
+def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+    owner = g(gateway, key)
+    if owner is None or not owner.accepted.status:
+        return ()
+    served = [listener for listener in owner.listeners if listener.served]
+    tables = {("table", key, listener.table) for listener in served}
+    # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+    hosts = {("vhost", key, listener.table, listener.hostname) for listener in served if listener.hostname}
+    return tuple((bucket, True) for bucket in sorted(tables | hosts))
+
+
+TABLES = Emitter("tables", "Gateway", _emit_tables)

@@ -1,0 +1,135 @@
+"""Backends: what a backendRef leads to, and where the endpoints of a Service port are."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+import msgspec
+
+from lasthop.api.core import EndpointSlice, Service, ServicePort
+from lasthop.api.gateway import GROUP
+from lasthop.api.meta import Key
+from lasthop.api.routes import BackendObjectReference
+from lasthop.plan import reasons
+from lasthop.plan.routing import RouteProblem
+from lasthop.plan.tls import Plaintext, Refused
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Upstream
+from lasthop.resolve.gateways import no_grant
+from lasthop.resolve.grants import permitted
+from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Emitter, Graph
+from lasthop.store.store import read
+
+SERVICE_NAME = "kubernetes.io/service-name"
+H2C = "kubernetes.io/h2c"
+WSS = "kubernetes.io/wss"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A permitted reference to a Service port, whether or not that exists."""
+
+    service: Key
+    port: int
+
+
+def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteProblem:
+    if (ref.group, ref.kind) != ("", "Service"):
+        kind = f"{ref.kind} of group {ref.group!r}" if ref.group else ref.kind
+        return RouteProblem(reasons.INVALID_KIND, f"backendRef {ref.name}: kind {kind} is not supported; use a Service")
+    service = Key("Service", ref.namespace or route.namespace, ref.name)
+    if not permitted(g, GROUP, route, "", service):
+        return RouteProblem(reasons.REF_NOT_PERMITTED, f"backendRef {ref.name}: {no_grant(route, service)}")
+    return Target(service, ref.port)
+
+
+def problem(g: Graph, gateway: Key, found: Target) -> RouteProblem | None:
+    """Why requests from this Gateway to a permitted backend are refused."""
+    service = read(g, found.service, Service)
+    path = found.service.path
+    if service is None:
+        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} does not exist")
+    port = service.port(found.port)
+    if port is None:
+        ports = ", ".join(str(p.port) for p in service.spec.ports if p.protocol == "TCP") or "none"
+        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} has no TCP port {found.port} (it has {ports})")
+    refusal = _refusal(g, gateway, found, service, port)
+    return RouteProblem(refusal.reason, refusal.message) if refusal else None
+
+
+def _refusal(g: Graph, gateway: Key, found: Target, service: Service, port: ServicePort) -> Refused | None:
+    if service.spec.type == "ExternalName" and not settings(g).external_names:
+        message = f"Service {found.service.path} is of type ExternalName, which could point anywhere; use EndpointSlices"
+        return Refused(reasons.UNSUPPORTED_VALUE, message)
+    tls = g(hop_tls, gateway, found.service, found.port)
+    if isinstance(tls, Refused):
+        return Refused(reasons.INVALID_BACKEND_TLS, f"backend {found.service.path}:{found.port}: {tls.message}")
+    if port.app_protocol == WSS and isinstance(tls, Plaintext):
+        message = f"Service {found.service.path} port {found.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, message)
+    return None
+
+
+def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int) -> Upstream | None:
+    """What stands behind a hop's name; None if nothing may."""
+    service = read(g, service_key, Service)
+    port = service.port(port_number) if service else None
+    if service is None or port is None or _refusal(g, gateway, Target(service_key, port_number), service, port):
+        return None
+    return Upstream(h2c=port.app_protocol == H2C, endpoints=g(endpoints_kind, service_key, port_number))
+
+
+def endpoints_kind(g: Graph, service: Key, port: int) -> EndpointsKind:
+    return g(endpoints, service, port).kind
+
+
+def endpoints(g: Graph, service_key: Key, port_number: int) -> Endpoints:
+    service = read(g, service_key, Service)
+    port = service.port(port_number) if service else None
+    if service is None or port is None:
+        return Endpoints(EndpointsKind.ADDRESSES)
+    if service.spec.type == "ExternalName":
+        target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
+        return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
+    slices = [read(g, key, EndpointSlice) for (key,), _ in g.bucket("slice", service_key.namespace, service_key.name)]
+    return _from_slices([s for s in slices if s], port.name)
+
+
+def _kind_of(name: str) -> EndpointsKind:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return EndpointsKind.DNS
+    return EndpointsKind.ADDRESSES
+
+
+def _from_slices(slices: list[EndpointSlice], port_name: str) -> Endpoints:
+    # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
+    found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
+    for slice in slices:
+        kind = EndpointsKind.DNS if slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
+        for port in slice.ports:
+            if port.name == port_name and port.protocol == "TCP" and port.port:
+                found[kind].update(
+                    Endpoint(address, port.port) for e in slice.endpoints if e.usable for address in e.addresses[:1]
+                )
+    kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
+    return Endpoints(kind, tuple(sorted(found[kind])))
+
+
+def _emit_slices(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], bool]]:
+    found = read(g, key, EndpointSlice)
+    name = found.metadata.labels.get(SERVICE_NAME) if found else ""
+    if name:
+        yield ("slice", key.namespace, name), True
+
+
+SLICES = Emitter("slices", "EndpointSlice", lambda g, key: tuple(_emit_slices(g, key)))
+
+
+def _emit_reach(g: Graph, *hop: object) -> tuple[tuple[tuple[str, Key], bool], ...]:
+    return ((("reach", Hop(*hop).service), True),)  # type: ignore[arg-type]
+
+
+REACH = Emitter("reach", "hop", _emit_reach)

@@ -1,0 +1,121 @@
+"""Gateways: whose they are, what they bind, the certificate they show to backends, and who holds a contested port."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from lasthop.api import gateway as api
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.listener import Gateway
+from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.grants import permitted
+from lasthop.resolve.listeners import listeners
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Emitter, Graph
+from lasthop.store.store import read
+
+WILDCARDS = frozenset({"0.0.0.0", "::"})
+
+
+def age(g: Graph, key: Key) -> tuple[str, str, str]:
+    obj = read(g, key, api.Gateway)
+    return obj.age if obj else ("", key.namespace, key.name)
+
+
+def gateway(g: Graph, key: Key) -> Gateway | None:
+    """The Gateway as it is to be served; None if it is not ours."""
+    obj = read(g, key, api.Gateway)
+    if obj is None:
+        return None
+    of_class = g(gateway_class, Key("GatewayClass", "", obj.spec.gateway_class_name))
+    if of_class is None:
+        return None
+    own = g(listeners, key)
+    addresses, bad_address = _addresses(g, obj)
+    infrastructure = obj.spec.infrastructure
+    if not of_class.status:
+        accepted = false(reasons.ACCEPTED, of_class.reason, f"its GatewayClass is not accepted: {of_class.message}")
+    elif infrastructure and infrastructure.parameters_ref:
+        ref = infrastructure.parameters_ref
+        message = f"infrastructure.parametersRef: kind {ref.kind}.{ref.group} is not supported; remove it"
+        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, message)
+    elif bad_address:
+        accepted = false(reasons.ACCEPTED, reasons.UNSUPPORTED_ADDRESS, bad_address)
+    else:
+        bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
+        message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
+        if own and not any(listener.served for listener in own):
+            accepted = false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message)
+        else:
+            accepted = true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else "")
+    return Gateway(key, addresses, own, accepted)
+
+
+def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
+    default = settings(g).default_address
+    found = []
+    for number, address in enumerate(obj.spec.addresses):
+        if address.type != "IPAddress":
+            return (), f"addresses[{number}]: type {address.type} is not supported; use IPAddress"
+        try:
+            found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
+        except ValueError:
+            return (), f"addresses[{number}]: {address.value} is no IP address"
+    return tuple(dict.fromkeys(found)) or (default,), ""
+
+
+def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
+    """The Secret that the Gateway shows to its backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
+    obj = read(g, key, api.Gateway)
+    backend = obj.spec.tls.backend if obj and obj.spec.tls else None
+    ref = backend.client_certificate_ref if backend else None
+    if ref is None:
+        return None
+    if (ref.group, ref.kind) != ("", "Secret"):
+        message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a Secret"
+        return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, message)
+    secret = Key("Secret", ref.namespace or key.namespace, ref.name)
+    if not permitted(g, api.GROUP, key, "", secret):
+        return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, no_grant(key, secret))
+    pair = g(key_pair, secret)
+    if isinstance(pair, str):
+        return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, pair)
+    return secret
+
+
+def no_grant(source: Key, target: Key) -> str:
+    return (
+        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
+        f"{source.namespace} refer to it; create one in {target.namespace}"
+    )
+
+
+def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str, str], tuple[str, ...]]], ...]:
+    found = g(gateway, key)
+    if found is None or not found.accepted.status or not settings(g).host_network:
+        return ()
+    ports = {listener.port for listener in found.listeners if listener.served}
+    return tuple((("socket", port), (g(age, key), found.addresses)) for port in sorted(ports))
+
+
+SOCKETS = Emitter("sockets", "Gateway", _emit_sockets)
+
+
+def port_holder(g: Graph, key: Key, port: int) -> Key | None:
+    """An older Gateway that has this Gateway's address and port already, on a host that they share."""
+    mine: tuple[str, ...] = ()
+    rivals = []
+    for (other,), (other_age, addresses) in g.bucket("socket", port):
+        if other == key:
+            mine = addresses
+        else:
+            rivals.append((other_age, other, addresses))
+    older = [r for r in sorted(rivals) if r[0] < g(age, key)]
+    return next((other for _, other, addresses in older if _overlap(mine, addresses)), None)
+
+
+def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    return bool(set(a) & set(b)) or bool(WILDCARDS & {*a, *b})

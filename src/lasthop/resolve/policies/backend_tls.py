@@ -1,0 +1,100 @@
+"""How a Gateway talks to a Service port: in plaintext, with TLS as a policy asks, or not at all.
+
+    claims on the port ──> winner ──> its verdict ──> this Gateway's part (client certificate, room in the status) ──> HopTLS
+
+Nothing here ever answers "plaintext" for a port that a policy claims, whatever state that policy is in.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.core import Service
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
+from lasthop.plan import reasons
+from lasthop.plan.reasons import Condition
+from lasthop.plan.tls import HopTLS, Plaintext, Refused
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.gateways import age, client_certificate
+from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.validation import verdict, wanted_tls
+from lasthop.resolve.settings import POLICIES_UNKNOWN
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+MAX_ANCESTORS = 16
+
+
+def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
+    service = read(g, service_key, Service)
+    service_port = service.port(port) if service else None
+    if service_port is None:
+        return Refused(reasons.BACKEND_NOT_FOUND, f"Service {service_key.path} has no TCP port {port}")
+    claim = g(port_winner, service_key, service_port.name)
+    if claim is None:
+        return _without_policy(g, service_key, port)
+    policy = claim.policy
+    if claim.rejected:
+        return Refused(reasons.INVALID, f"BackendTLSPolicy {policy.path} could not be read: {claim.rejected}", policy)
+    judged, wanted = g(verdict, policy), g(wanted_tls, policy)
+    if judged is None or wanted is None:
+        condition = judged.accepted if judged else None
+        message = condition.message if condition else "it is gone"
+        reason = condition.reason if condition else reasons.INVALID
+        return Refused(reason, f"BackendTLSPolicy {policy.path} is invalid: {message}", policy)
+    if gateway_key in g(ancestors, policy).without_room:
+        message = (
+            f"BackendTLSPolicy {policy.path} has no room in its status for this Gateway (at most {MAX_ANCESTORS} entries)"
+        )
+        return Refused(reasons.INVALID, message, policy)
+    own = g(client_certificate, gateway_key)
+    if isinstance(own, Condition):
+        return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.message}", policy)
+    return msgspec.structs.replace(wanted, client_certificate=own)
+
+
+def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
+    """The input that is set for a port which was served in plaintext while the policies were still all known."""
+    return ("served-plaintext", service, port)
+
+
+def _without_policy(g: Graph, service: Key, port: int) -> HopTLS:
+    # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
+    # before stays so, and nothing becomes it.
+    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(service, port)):
+        message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; mend it"
+        return Refused(reasons.INVALID, message)
+    return Plaintext()
+
+
+class Ancestors(msgspec.Struct, frozen=True):
+    """The Gateways that reach a policy's targets, as far as the policy's status has room for them."""
+
+    gateways: tuple[Key, ...] = ()
+    without_room: tuple[Key, ...] = ()
+
+
+def ancestors(g: Graph, policy: Key) -> Ancestors:
+    obj = read(g, policy, BackendTLSPolicy)
+    if obj is None:
+        return Ancestors()
+    reached: set[Key] = set()
+    for target in obj.spec.target_refs:
+        if is_service(target):
+            service = Key("Service", policy.namespace, target.name)
+            reached.update(gw for gw, _ in g(reached_by, service, target.section_name))
+    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
+    room = max(0, MAX_ANCESTORS - foreign)
+    ordered = sorted(reached, key=lambda key: g(age, key))
+    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
+
+
+def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
+    """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port is spoken of
+    wherever the Service is reached at all, because that is where its author will look."""
+    service = read(g, service_key, Service)
+    ports = {p.port for p in service.spec.ports if p.name == section} if service and section != WHOLE else set()
+    hops = (Hop(*member) for member, _ in g.bucket("reach", service_key))
+    return tuple(sorted({(hop.gateway, hop.port) for hop in hops if not ports or hop.port in ports}))

@@ -1,0 +1,38 @@
+"""Ports of the host: who has them, and what the edge found when it tried them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.resolve.gateways import gateway, port_holder
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Graph
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """What came of trying to bind an address and port; an empty problem means that it is free or already ours."""
+
+    problem: str = ""
+
+
+def probe_input(key: Key, address: str, port: int) -> tuple[str, Key, str, int]:
+    """The input that holds the probe's result; while it is unset the port has not been tried yet and is not served."""
+    return ("probe", key, address, port)
+
+
+def port_problem(g: Graph, key: Key, port: int) -> str | None:
+    """Why a Gateway cannot serve a port of this host, if it cannot."""
+    owner = g(gateway, key)
+    if owner is None or not settings(g).host_network:
+        return None
+    holder = g(port_holder, key, port)
+    if holder:
+        return f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address"
+    for address in owner.addresses:
+        probe: Probe | None = g.input(probe_input(key, address, port))
+        if probe is None:
+            return f"{address}:{port} has not been tried yet"
+        if probe.problem:
+            return probe.problem
+    return None

@@ -1,0 +1,27 @@
+"""What the way of running decides: the same objects mean slightly different things on a laptop and in a cluster."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from lasthop.store.graph import Graph
+
+SETTINGS: Final = "settings"
+POLICIES_UNKNOWN: Final = "policies-unknown"
+SYSTEM_STORE: Final = "system-store"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    default_address: str = "0.0.0.0"
+    """What a Gateway without addresses binds."""
+    host_network: bool = True
+    """Gateways share the host's ports, so two can want the same one."""
+    external_names: bool = True
+    """ExternalName Services may be backends. Off on Kubernetes: whoever may write a Service could point the gateway at
+    anything (CVE-2021-25740)."""
+
+
+def settings(g: Graph) -> Settings:
+    return cast(Settings, g.input(SETTINGS) or Settings())

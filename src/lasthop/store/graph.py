@@ -1,0 +1,386 @@
+"""The incremental query graph: every answer remembers what it read, and is worked out again only if that changed.
+
+    inputs ──read by──> queries ──read by──> stages
+    (objects, buckets,   (pure functions      (one node for each member of a domain: an index entry, a status,
+     deadlines)           f(g, *key))          an xDS resource)
+
+A changed input marks its readers, transitively, as perhaps out of date; `settle()` then walks the stages in order. A query is
+recomputed only if something it read really changed, and a recomputed value that equals the old one stops the wave.
+An input that is missing is an input with the value None, so "the ConfigMap appears later" needs no special case.
+
+A stage is either an `Emitter`, which sorts its members into buckets (the indexes, and whatever is derived like one), or an
+`Output`, whose changed values `settle()` returns. A bucket is itself an input for later stages, and the keys of all non-empty
+buckets with one tag can be the domain of a later stage.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NodeId = tuple[Any, ...]
+BucketKey = tuple[Any, ...]
+"""(tag, *key)."""
+
+
+class Gone:
+    """The value of an output whose key has left the domain."""
+
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = Gone()
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """A query that raised. Its readers raise the same; at a stage the member counts as emitting nothing, so a bug in one
+    corner withholds what it should have made and nothing else (an output's value is then None)."""
+
+    error: Exception
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Crash) and repr(self.error) == repr(other.error)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.error))
+
+
+class Emitter(msgspec.Struct, frozen=True):
+    """Sorts members of a domain into buckets. `emit(g, *key)` yields (bucket key, value) pairs."""
+
+    name: str
+    domain: str
+    emit: Callable[..., Iterable[tuple[BucketKey, Hashable]]]
+
+
+class Output(msgspec.Struct, frozen=True):
+    """One value for each member of a domain, reported by `settle()` when it changes."""
+
+    name: str
+    domain: str
+    value: Callable[..., Any]
+
+
+Stage = Emitter | Output
+
+
+class State(IntEnum):
+    CLEAN = 0
+    MAYBE = 1
+    DIRTY = 2
+
+
+class Node:
+    __slots__ = ("changed", "deps", "id", "pinned", "readers", "state", "value", "verified")
+
+    def __init__(self, id: NodeId) -> None:
+        self.id = id
+        self.value: Any = None
+        self.deps: tuple[Node, ...] = ()
+        self.readers: set[Node] = set()
+        self.state = State.DIRTY
+        self.changed = 0
+        self.verified = 0
+        self.pinned: tuple[int, Any] | None = None
+        """(stage number, member key) where this node is a stage's own."""
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.state.name}>"
+
+
+_INPUT: Final = "input"
+_BUCKET: Final = "bucket"
+_SIZE: Final = "size"
+_BEFORE: Final = "before"
+
+
+class Graph:
+    def __init__(self, stages: Iterable[Stage] = (), now: float = 0.0) -> None:
+        self.stages = tuple(stages)
+        self.now = now
+        self.reads = 0
+        """Values read by queries, a bucket counting once for each entry: with `recomputed`, what an edit costs."""
+        self.recomputed = 0
+        self.crashes: dict[tuple[str, Any], Exception] = {}
+        self._revision = 1
+        self._inputs: dict[Any, Any] = {}
+        self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
+        self._nodes: dict[NodeId, Node] = {}
+        self._stack: list[dict[Node, None]] = []
+        self._deadlines: list[float] = []
+        self._domains: dict[str, list[int]] = {}
+        for number, stage in enumerate(self.stages):
+            self._domains.setdefault(stage.domain, []).append(number)
+        self._dirty: list[dict[Any, None]] = [{} for _ in self.stages]
+        self._emitted: list[dict[Any, dict[BucketKey, Hashable]]] = [{} for _ in self.stages]
+        self._members: list[set[Any]] = [set() for _ in self.stages]
+        self._told: list[dict[Any, int]] = [{} for _ in self.stages]
+        """The revision of each member's value that was last emitted or reported."""
+
+    # --- what queries call -------------------------------------------------------------------------------------------
+
+    def __call__(self, fn: Callable[Concatenate[Graph, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The value of query `fn` for this key, remembered and tracked."""
+        value: T = self._read((fn, *args))
+        self.reads += 1
+        return value
+
+    def input(self, key: Hashable) -> Any:
+        """An input's value, None where nobody has set it."""
+        self.reads += 1
+        return self._read((_INPUT, key))
+
+    def bucket(self, tag: str, *key: Any) -> tuple[tuple[Any, Any], ...]:
+        """(member, value) pairs of one bucket, sorted by member."""
+        value: tuple[tuple[Any, Any], ...] = self._read((_BUCKET, tag, *key))
+        self.reads += 1 + len(value)
+        return value
+
+    def size(self, tag: str, *key: Any) -> int:
+        """How many members a bucket has, without reading them."""
+        self.reads += 1
+        size: int = self._read((_SIZE, tag, *key))
+        return size
+
+    def before(self, deadline: float) -> bool:
+        """Whether that moment is still to come. Time never enters in any other way."""
+        self.reads += 1
+        value: bool = self._read((_BEFORE, deadline))
+        return value
+
+    # --- what the edges call -----------------------------------------------------------------------------------------
+
+    def set(self, key: Hashable, value: Any) -> bool:
+        """Sets an input (None: it is not there); says whether that changed anything."""
+        if self._inputs.get(key) == value:
+            return False
+        if value is None:
+            del self._inputs[key]
+        else:
+            self._inputs[key] = value
+        self._touch((_INPUT, key))
+        return True
+
+    def peek(self, key: Hashable) -> Any:
+        return self._inputs.get(key)
+
+    def enter(self, domain: str, key: Any) -> None:
+        """A member joins a domain."""
+        for number in self._domains.get(domain, ()):
+            self._members[number].add(key)
+            self._dirty[number][key] = None
+
+    def leave(self, domain: str, key: Any) -> None:
+        for number in self._domains.get(domain, ()):
+            self._members[number].discard(key)
+            self._dirty[number][key] = None
+
+    def advance(self, now: float) -> None:
+        """Lets time pass: every deadline up to `now` is over."""
+        self.now = max(now, self.now)
+        while self._deadlines and self._deadlines[0] <= self.now:
+            self._touch((_BEFORE, heapq.heappop(self._deadlines)))
+
+    def next_deadline(self) -> float | None:
+        return self._deadlines[0] if self._deadlines else None
+
+    def settle(self) -> dict[str, dict[Any, Any]]:
+        """Brings everything up to date; returns changed outputs as {output name: {member key: value or GONE}}."""
+        changes: dict[str, dict[Any, Any]] = {}
+        for _ in range(len(self.stages) + 1):
+            if not any(self._dirty):
+                return changes
+            for number, stage in enumerate(self.stages):
+                dirty, self._dirty[number] = self._dirty[number], {}
+                for key in dirty:
+                    self._settle_member(number, stage, key, changes)
+        raise RuntimeError("stages feed each other in a circle")
+
+    def value(self, fn: Callable[Concatenate[Graph, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A query's value from outside, not tracked."""
+        node = self._node((fn, *args))
+        self._refresh(node)
+        value: T = node.value
+        self._drop_if_unread(node)
+        if isinstance(value, Crash):
+            raise value.error
+        return value
+
+    # --- settling ----------------------------------------------------------------------------------------------------
+
+    def _settle_member(self, number: int, stage: Stage, key: Any, changes: dict[str, dict[Any, Any]]) -> None:
+        fn = stage.emit if isinstance(stage, Emitter) else stage.value
+        id = (fn, *key)
+        if key not in self._members[number]:
+            node = self._nodes.get(id)
+            if node is not None:
+                node.pinned = None
+                self._drop_if_unread(node)
+            self.crashes.pop((stage.name, key), None)
+            if self._told[number].pop(key, None) is None:
+                return
+            if isinstance(stage, Emitter):
+                self._emit(number, key, {})
+            else:
+                changes.setdefault(stage.name, {})[key] = GONE
+            return
+        node = self._node(id)
+        node.pinned = (number, key)
+        self._refresh(node)
+        if self._told[number].get(key) == node.changed:
+            return
+        self._told[number][key] = node.changed
+        value = node.value
+        if isinstance(value, Crash):
+            self.crashes[(stage.name, key)] = value.error
+            value = () if isinstance(stage, Emitter) else None
+        else:
+            self.crashes.pop((stage.name, key), None)
+        if isinstance(stage, Emitter):
+            self._emit(number, key, dict(value))
+        else:
+            changes.setdefault(stage.name, {})[key] = value
+
+    def _emit(self, number: int, key: Any, new: dict[BucketKey, Hashable]) -> None:
+        """Moves a member from the buckets it was in to those it is in now."""
+        old = self._emitted[number].pop(key, {})
+        if new:
+            self._emitted[number][key] = new
+        for bucket_key in old.keys() - new.keys():
+            bucket = self._buckets[bucket_key]
+            del bucket[key]
+            self._touch((_BUCKET, *bucket_key))
+            self._touch((_SIZE, *bucket_key))
+            if not bucket:
+                del self._buckets[bucket_key]
+                self.leave(bucket_key[0], bucket_key[1:])
+        for bucket_key, value in new.items():
+            bucket = self._buckets.setdefault(bucket_key, {})
+            known = key in bucket
+            if known and bucket[key] == value:
+                continue
+            bucket[key] = value
+            self._touch((_BUCKET, *bucket_key))
+            if not known:
+                self._touch((_SIZE, *bucket_key))
+                if len(bucket) == 1:
+                    self.enter(bucket_key[0], bucket_key[1:])
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _node(self, id: NodeId) -> Node:
+        node = self._nodes.get(id)
+        if node is None:
+            node = self._nodes[id] = Node(id)
+        return node
+
+    def _read(self, id: NodeId) -> Any:
+        node = self._node(id)
+        self._refresh(node)
+        if self._stack:
+            self._stack[-1][node] = None
+        if isinstance(node.value, Crash):
+            raise node.value.error
+        return node.value
+
+    def _refresh(self, node: Node) -> None:
+        if node.state is State.MAYBE:
+            for dep in node.deps:
+                self._refresh(dep)
+                if dep.changed > node.verified:
+                    break
+            else:
+                node.state = State.CLEAN
+                node.verified = self._revision
+                return
+        elif node.state is State.CLEAN:
+            return
+        self._recompute(node)
+
+    def _recompute(self, node: Node) -> None:
+        tag = node.id[0]
+        if isinstance(tag, str):
+            value = self._input_value(tag, node.id)
+        else:
+            reads: dict[Node, None] = {}
+            self._stack.append(reads)
+            try:
+                value = tag(self, *node.id[1:])
+            except Exception as error:
+                value = Crash(error)
+            finally:
+                self._stack.pop()
+            self.recomputed += 1
+            old, node.deps = node.deps, tuple(reads)
+            for dep in node.deps:
+                dep.readers.add(node)
+            for dep in old:
+                if dep not in reads:
+                    dep.readers.discard(node)
+                    self._drop_if_unread(dep)
+        if node.changed == 0 or value != node.value:
+            node.value = value
+            node.changed = self._revision
+        node.state = State.CLEAN
+        node.verified = self._revision
+
+    def _input_value(self, tag: str, id: NodeId) -> Any:
+        match tag:
+            case "input":
+                return self._inputs.get(id[1])
+            case "bucket":
+                return tuple(sorted(self._buckets.get(id[1:], {}).items()))
+            case "size":
+                return len(self._buckets.get(id[1:], ()))
+            case _:
+                deadline: float = id[1]
+                if deadline > self.now:
+                    heapq.heappush(self._deadlines, deadline)
+                return deadline > self.now
+
+    def _touch(self, id: NodeId) -> None:
+        """An input has changed: its readers, and theirs, may be out of date."""
+        node = self._nodes.get(id)
+        if node is None:
+            return
+        self._revision += 1
+        node.state = State.DIRTY
+        todo = list(node.readers)
+        while todo:
+            reader = todo.pop()
+            if reader.state is not State.CLEAN:
+                continue
+            reader.state = State.MAYBE
+            if reader.pinned is not None:
+                number, key = reader.pinned
+                self._dirty[number][key] = None
+            todo.extend(reader.readers)
+
+    def _drop_if_unread(self, node: Node) -> None:
+        if node.readers or node.pinned is not None or self._nodes.get(node.id) is not node:
+            return
+        del self._nodes[node.id]
+        for dep in node.deps:
+            dep.readers.discard(node)
+            self._drop_if_unread(dep)
+
+    # --- what recorded reads are good for ----------------------------------------------------------------------------
+
+    def reads_of(self, fn: Callable[..., Any], *args: Any) -> tuple[NodeId, ...]:
+        """What a query read when it was last computed; empty if it has not been."""
+        node = self._nodes.get((fn, *args))
+        return tuple(dep.id for dep in node.deps) if node else ()
+
+    def members(self, stage: str) -> Mapping[Any, Any]:
+        """All current values of an output."""
+        number = next(n for n, s in enumerate(self.stages) if s.name == stage)
+        fn = self.stages[number].value  # type: ignore[union-attr]
+        return {key: self._nodes[(fn, *key)].value for key in self._members[number] if (fn, *key) in self._nodes}
