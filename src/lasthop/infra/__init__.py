@@ -1,0 +1,1 @@
+"""What a Gateway needs to exist: ports and proxies."""

@@ -38,6 +38,8 @@ class Route(msgspec.Struct, frozen=True):
     match: Match
     backends: tuple[Backend, ...]
     """Empty: every request gets a 500."""
+    origin: str
+    """The route object, `namespace/name`: for the log."""
 
 
 class VirtualHost(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ Everything that Envoy could refuse is refused here first, because a refused upda
 from __future__ import annotations
 
 import re
+import warnings
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import NameOID
 
 from lasthop.api.core import Secret
@@ -61,12 +63,19 @@ def parse_bundle(pem: bytes) -> Bundle:
     anchors, normal = [], []
     for number, block in enumerate(blocks, 1):
         try:
-            certificate = x509.load_pem_x509_certificate(block)
+            certificate = _load(block)
             anchors.append(_anchor(certificate))
         except (ValueError, UnsupportedAlgorithm) as error:
             raise BadCertificate(f"certificate {number} of {len(blocks)} cannot be read ({_brief(error)})") from error
         normal.append(certificate.public_bytes(Encoding.PEM))
     return Bundle(b"".join(normal), tuple(anchors))
+
+
+def _load(block: bytes) -> x509.Certificate:
+    with warnings.catch_warnings():
+        # Old CAs with a serial number of zero: Envoy takes them, and so do we.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        return x509.load_pem_x509_certificate(block)
 
 
 def _anchor(certificate: x509.Certificate) -> Anchor:

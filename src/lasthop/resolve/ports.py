@@ -21,18 +21,24 @@ def probe_input(key: Key, address: str, port: int) -> tuple[str, Key, str, int]:
     return ("probe", key, address, port)
 
 
-def port_problem(g: Graph, key: Key, port: int) -> str | None:
+class PortProblem(msgspec.Struct, frozen=True):
+    message: str
+    pending: bool = False
+    """Nothing is wrong yet; the port is about to be tried."""
+
+
+def port_problem(g: Graph, key: Key, port: int) -> PortProblem | None:
     """Why a Gateway cannot serve a port of this host, if it cannot."""
     owner = g(gateway, key)
     if owner is None or not settings(g).host_network:
         return None
     holder = g(port_holder, key, port)
     if holder:
-        return f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address"
+        return PortProblem(f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address")
     for address in owner.addresses:
         probe: Probe | None = g.input(probe_input(key, address, port))
         if probe is None:
-            return f"{address}:{port} has not been tried yet"
+            return PortProblem(f"{address}:{port} has not been tried yet", pending=True)
         if probe.problem:
-            return probe.problem
+            return PortProblem(probe.problem)
     return None

@@ -75,7 +75,7 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     for rule in obj.spec.rules:
         not_served = unsupported(rule)
         backends = () if not_served else _backends(g, route, gateway, rule)
-        found += [Route(_match(m), backends) for m in rule.matches if m.path.type in ("Exact", "PathPrefix")]
+        found += [Route(_match(m), backends, route.path) for m in rule.matches if m.path.type in ("Exact", "PathPrefix")]
     return tuple(found)
 
 

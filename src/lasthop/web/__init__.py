@@ -1,0 +1,1 @@
+"""The local admin address: health, metrics, status, and a page for people."""

@@ -24,6 +24,7 @@ FIELDS: Final = {
     "path": "%REQ(:PATH)%",
     "status": "%RESPONSE_CODE%",
     "flags": "%RESPONSE_FLAGS%",
+    "route": "%ROUTE_NAME%",
     "details": "%RESPONSE_CODE_DETAILS%",
     "upstream_cluster": "%UPSTREAM_CLUSTER_RAW%",
     "upstream_host": "%UPSTREAM_HOST%",

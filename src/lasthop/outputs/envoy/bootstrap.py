@@ -27,7 +27,7 @@ def bootstrap(*, node_id: str, xds_socket: PurePath, admin_socket: PurePath, max
             "ads_config": {
                 "api_type": "DELTA_GRPC",
                 "transport_api_version": "V3",
-                # The node lists every extension that Envoy has, some 30 KB; once a stream is enough.
+                # The node lists every extension that Envoy has, some 60 KB; once a stream is enough.
                 "set_node_on_first_message_only": True,
                 # A Lasthop that comes back is found within a second. Envoy's own pause grows to 30 s, in which no edit
                 # would have an effect.

@@ -62,13 +62,15 @@ def _internal_error() -> Any:
 
 def _routes(route: Route) -> Iterable[Any]:
     if not route.backends:
-        yield route_components_pb2.Route(match=_match(route.match), direct_response=_internal_error())
+        yield route_components_pb2.Route(name=route.origin, match=_match(route.match), direct_response=_internal_error())
         return
     # WebSocket needs HTTP/1.1 to the backend, so requests that ask for an upgrade go by a hop of their own.
     upgrade = _match(route.match)
     upgrade.headers.append(route_components_pb2.HeaderMatcher(name="upgrade", present_match=True))
-    yield route_components_pb2.Route(match=upgrade, route=_action(route.backends, Protocol.H1_UPGRADE))
-    yield route_components_pb2.Route(match=_match(route.match), route=_action(route.backends, Protocol.AUTO))
+    yield route_components_pb2.Route(name=route.origin, match=upgrade, route=_action(route.backends, Protocol.H1_UPGRADE))
+    yield route_components_pb2.Route(
+        name=route.origin, match=_match(route.match), route=_action(route.backends, Protocol.AUTO)
+    )
 
 
 def _match(match: Match) -> Any:

@@ -68,7 +68,7 @@ def _matcher(name: San) -> common_pb2.SubjectAltNameMatcher:
 
 
 def dns_regex(name: str) -> str:
-    """The certificate names that a policy's name accepts, by RFC 9525 6.3: a wildcard only as the whole left-most label and for
+    """The certificate names that a policy's name accepts, by RFC 9525 6.3: a wildcard only as the whole left-most label, for
     one label. A regex sees the SAN as it is written; Envoy's own exact matcher would also accept `f*.example.com`.
 
     A wildcard in the policy accepts a certificate that carries that wildcard or any one-label name under it.

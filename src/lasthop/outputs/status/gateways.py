@@ -13,7 +13,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
-from lasthop.resolve.ports import port_problem
+from lasthop.resolve.ports import PortProblem, port_problem
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -49,11 +49,11 @@ def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
     problems = {listener.port: g(port_problem, owner.key, listener.port) for listener in served}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
-        return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, "; ".join(blocked))
+        return _blocked(blocked)
     if not proxy.connected:
         return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "no proxy is connected")
     if any(port in proxy.ports for port in problems) or not served:
-        return true(reasons.PROGRAMMED, "; ".join(blocked))
+        return true(reasons.PROGRAMMED, "; ".join(problem.message for problem in blocked))
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged the configuration yet")
 
 
@@ -62,10 +62,15 @@ def _listener_programmed(g: Graph, owner: Gateway, listener: Listener, proxy: Pr
         return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
     problem = g(port_problem, owner.key, listener.port)
     if problem:
-        return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, problem)
+        return _blocked([problem])
     if listener.port in proxy.ports:
         return true(reasons.PROGRAMMED)
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged it yet")
+
+
+def _blocked(problems: list[PortProblem]) -> Condition:
+    reason = reasons.PENDING if any(problem.pending for problem in problems) else reasons.ADDRESS_NOT_USABLE
+    return false(reasons.PROGRAMMED, reason, "; ".join(problem.message for problem in problems))
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:

@@ -1,0 +1,10 @@
+"""Objects from a folder of YAML files, admitted as an API server would admit them.
+
+folder -> text -> documents -> admitted objects -> in force -> Batch
+          yaml    admission    content             in_force    loader, source
+"""
+
+from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.source import FilesSource
+
+__all__ = ["FilesError", "FilesSource"]

@@ -1,0 +1,283 @@
+"""The whole flow on one screen.
+
+source ──batch──> engine ──update──> xDS server ──> Envoy
+                    ^     ──status──> book (status, findings) ──> admin page, CLI, log
+                    └── what came back: acknowledgements, refusals, ports, the system store, time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from lasthop import logs
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.infra.processes import Processes
+from lasthop.infra.system_store import SystemStoreCopies
+from lasthop.outputs.envoy.resource import LISTENER, Resource
+from lasthop.outputs.status.book import StatusBook
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.proxy import ProxyState
+from lasthop.plan.reasons import RESOLVED_REFS
+from lasthop.proxy.entry import Entry
+from lasthop.proxy.find import Envoy
+from lasthop.proxy.process import Ended, Event, Started
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import Probe
+from lasthop.resolve.settings import Settings
+from lasthop.sources.source import Batch, Source
+from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.xds.server import Server
+
+SYSTEM_STORE_INTERVAL: Final = 1.0
+
+
+class Controller:
+    """Runs one source on this host, with one Envoy for each Gateway."""
+
+    def __init__(
+        self,
+        source: Source,
+        envoy: Envoy,
+        run_dir: Path,
+        *,
+        settings: Settings | None = None,
+        entry: Callable[[Entry], None] = lambda entry: None,
+        concurrency: int | None = None,
+    ) -> None:
+        self.source = source
+        self.engine = Engine(settings, now=time.time())
+        self.book = StatusBook(self.engine.store)
+        self.server = Server(self)
+        self.processes = Processes(
+            envoy,
+            run_dir,
+            probed=self._probed,
+            proxy_event=self._proxy_event,
+            entry=lambda failed: entry(self._with_reason(failed)),
+            concurrency=concurrency,
+        )
+        self.source_findings: tuple[Finding, ...] = ()
+        self.log = logs.get()
+        self._system_store = SystemStoreCopies(run_dir / "system-ca")
+        self._proxies: dict[Key, ProxyState] = {}
+        self._acked: dict[Key, dict[str, str]] = {}
+        self._quarantines: dict[Key, Quarantine] = {}
+        self._withheld: dict[Key, frozenset[Part]] = {}
+        self._gateways: set[Key] = set()
+        self._told: set[Finding] = set()
+        self._dirty = asyncio.Event()
+        self.loaded = asyncio.Event()
+        """The source has been read once."""
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Lives until `stop`; then ends the proxies with a drain and returns."""
+        await self.server.start(self.processes.xds_socket)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(self._read())
+                keeping = [tasks.create_task(work()) for work in (self._settle_when_dirty, self._watch_time_and_store)]
+                await self.loaded.wait()
+                self.processes.probe()
+                self._settle()
+                # Only now does anything go out: before every kind has been read once, "no policy" is not known.
+                self.server.open()
+                await self.processes.run()
+                for task in (reading, *keeping):
+                    task.cancel()
+        finally:
+            await self.server.close()
+
+    def stop(self) -> None:
+        self.processes.stop()
+
+    async def _read(self) -> None:
+        async for batch in self.source.batches():
+            self.take(batch)
+
+    def take(self, batch: Batch) -> None:
+        self.engine.set_policies_known(batch.policies_known)
+        self.engine.apply(batch.changes)
+        self.source_findings = batch.findings
+        self._tell_findings()
+        if self.loaded.is_set():
+            self._dirty.set()
+        else:
+            self.engine.set_system_store(self._system_store.current())
+            self._settle()
+            self.loaded.set()
+
+    async def _settle_when_dirty(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._settle()
+
+    async def _watch_time_and_store(self) -> None:
+        while True:
+            deadline = self.engine.graph.next_deadline()
+            wait = SYSTEM_STORE_INTERVAL if deadline is None else deadline - time.time()
+            await asyncio.sleep(min(SYSTEM_STORE_INTERVAL, max(0.0, wait)))
+            self.engine.set_system_store(self._system_store.current())
+            self.engine.advance(time.time())
+            self._dirty.set()
+
+    def _settle(self) -> None:
+        """From whatever has changed to everyone who must know."""
+        self._dirty.clear()
+        update = self.engine.settle()
+        for key, changes in update.xds.items():
+            self.server.update(key.path, changes)
+        for problem in self.book.take(update.status, time.time()):
+            self.log.debug("status", object=str(problem))
+        self._sync_gateways()
+        for key in update.xds:
+            self._quarantine_served(key)
+            self._proxy_changed(key)
+        if update.findings:
+            self._tell_findings()
+        for (stage, member), error in self.engine.graph.crashes.items():
+            self.log.error(
+                "internal error; what it would have made is withheld", stage=stage, member=str(member), error=repr(error)
+            )
+
+    def _sync_gateways(self) -> None:
+        """Proxies follow the Gateways that are ours."""
+        wanted: dict[Key, set[tuple[str, int]]] = {}
+        for key in self.engine.store.keys("Gateway"):
+            found = self.engine.graph.value(gateway, key)
+            if found is not None:
+                ports = {listener.port for listener in found.listeners if listener.served and found.accepted.status}
+                wanted[key] = {(address, port) for address in found.addresses for port in ports}
+        for key in wanted.keys() - self._gateways:
+            self.server.update(key.path, {})
+        for key in self._gateways - wanted.keys():
+            self.server.remove(key.path)
+            self.engine.set_proxy(key, ProxyState())
+            for known in (self._proxies, self._acked, self._quarantines, self._withheld):
+                known.pop(key, None)
+        self._gateways = set(wanted)
+        self.processes.want(wanted)
+
+    # --- what comes back ---------------------------------------------------------------------------------------------
+
+    def connected(self, gateway: str) -> None:
+        self._proxy_changed(_key(gateway), connected=True, problem="")
+
+    def disconnected(self, gateway: str) -> None:
+        key = _key(gateway)
+        still = self.server.state(gateway).proxies > 0
+        if not still:
+            self._acked.pop(key, None)
+        self._proxy_changed(key, connected=still)
+
+    def acked(self, gateway: str, event: Acked) -> None:
+        key = _key(gateway)
+        if event.type_url == LISTENER:
+            self._acked.setdefault(key, {}).update({name: r.version for name, r in event.resources.items()})
+            self._proxy_changed(key)
+        if key in self._quarantines:
+            self._quarantines[key].acked(event.type_url, event.resources)
+            self._withhold(key)
+
+    def nacked(self, gateway: str, event: Nacked) -> None:
+        key = _key(gateway)
+        self.log.error(
+            "the proxy refused configuration", gateway=gateway, type=event.type_url.rsplit(".")[-1], detail=event.detail
+        )
+        quarantine = self._quarantines.setdefault(key, Quarantine())
+        quarantine.nacked(event.type_url, event.resources, event.detail)
+        self._proxy_changed(key, problem="; ".join((*quarantine.environment.values(), *quarantine.unattributed.values())))
+        self._withhold(key)
+
+    def _withhold(self, key: Key) -> None:
+        """Hands the parts in quarantine to the engine, which builds without them."""
+        quarantine = self._quarantines[key]
+        new, old = quarantine.quarantined, self._withheld.get(key, frozenset())
+        for part in old - new:
+            self.engine.set_quarantine(*part, None)
+        for part in new - old:
+            self.engine.set_quarantine(*part, quarantine.detail(part) or "refused")
+        self._withheld[key] = new
+        if new != old:
+            self._dirty.set()
+
+    def _quarantine_served(self, key: Key) -> None:
+        quarantine, cache = self._quarantines.get(key), self.server.cache(key.path)
+        if quarantine and cache and quarantine.served(cache, self._withheld.get(key, frozenset())):
+            self._withhold(key)
+
+    def _probed(self, key: Key, address: str, port: int, probe: Probe | None) -> None:
+        self.engine.set_probe(key, address, port, probe)
+        if probe and probe.problem:
+            self.log.error("port not served", gateway=key.path, problem=probe.problem)
+        self._dirty.set()
+
+    def _proxy_event(self, key: Key, event: Event | str) -> None:
+        match event:
+            case Started():
+                self.log.info("proxy runs", gateway=key.path, pid=event.pid, adopted=event.adopted)
+            case Ended():
+                self.log.error("proxy ended", gateway=key.path, reason=event.reason, last_words=list(event.log))
+            case str():
+                self.log.error("no proxy", gateway=key.path, problem=event)
+                self._proxy_changed(key, problem=event)
+
+    def _with_reason(self, entry: Entry) -> Entry:
+        """Envoy cannot know why there is no cluster; the route's status does."""
+        if "NC" not in (entry.flags or "").split(",") or not entry.route:
+            return entry
+        status = self.book.get(Key("HTTPRoute", *entry.route.split("/", 1)))
+        conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
+        said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
+        return msgspec.structs.replace(entry, why=said)
+
+    def _proxy_changed(self, key: Key, **changes: Any) -> None:
+        """What is known of a Gateway's proxy goes into the engine, from where it reaches the status."""
+        if key not in self._gateways:
+            return
+        cache, acked = self.server.cache(key.path), self._acked.get(key, {})
+        current = {name: cache.get(LISTENER, name) for name in cache.names(LISTENER)} if cache else {}
+        ports = frozenset(
+            int(name.rpartition("/")[2])
+            for name, resource in current.items()
+            if isinstance(resource, Resource) and acked.get(name) == resource.version
+        )
+        old = self._proxies.get(key, ProxyState())
+        state = ProxyState(changes.get("connected", old.connected), ports, changes.get("problem", old.problem))
+        self._proxies[key] = state
+        self.engine.set_proxy(key, state)
+        self._dirty.set()
+
+    # --- findings ----------------------------------------------------------------------------------------------------
+
+    def findings(self) -> list[Finding]:
+        return [*self.source_findings, *self.engine.findings()]
+
+    def _tell_findings(self) -> None:
+        """Each problem once when it appears, and once when it is gone."""
+        now = set(self.findings())
+        for finding in sorted(now - self._told):
+            log = self.log.error if finding.severity is Severity.ERROR else self.log.warning
+            log(str(finding), reason=finding.reason)
+        for finding in sorted(self._told - now):
+            self.log.info(f"mended: {finding}")
+        self._told = now
+
+    @property
+    def ready(self) -> bool:
+        """Everything has been read, and every Gateway's proxy has acknowledged everything that is there for it."""
+        return self.loaded.is_set() and all(self.server.state(key.path).synced for key in self._gateways)
+
+
+def _key(path: str) -> Key:
+    namespace, _, name = path.partition("/")
+    return Key("Gateway", namespace, name)

@@ -1,0 +1,142 @@
+"""Proxies as child processes of this host: one Envoy for each Gateway, binding the Gateway's own addresses and ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from lasthop.api.meta import Key
+from lasthop.infra import ports
+from lasthop.proxy.access_log import follow
+from lasthop.proxy.entry import Entry
+from lasthop.proxy.find import Envoy
+from lasthop.proxy.folder import FolderUnusable
+from lasthop.proxy.orphans import end_orphans
+from lasthop.proxy.process import Event, Proxy
+from lasthop.proxy.running import find_running
+from lasthop.resolve.ports import Probe
+
+RETRY: Final = 2.0
+"""How often a port that could not be had is tried again."""
+
+Socket = tuple[Key, str, int]
+
+
+class Processes:
+    """`want()` says what is to run; everything else follows from that, and comes back through the callbacks."""
+
+    def __init__(
+        self,
+        envoy: Envoy,
+        run_dir: Path,
+        *,
+        probed: Callable[[Key, str, int, Probe | None], None],
+        proxy_event: Callable[[Key, Event | str], None],
+        entry: Callable[[Entry], None],
+        concurrency: int | None = None,
+    ) -> None:
+        self._envoy = envoy
+        self._run_dir = run_dir
+        self.xds_socket = run_dir / "xds.sock"
+        self._probed, self._proxy_event, self._entry = probed, proxy_event, entry
+        self._concurrency = concurrency
+        self._proxies: dict[Key, Proxy] = {}
+        self._retiring: list[Proxy] = []
+        self._wanted: set[Socket] = set()
+        self._results: dict[Socket, Probe] = {}
+        self._news = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def proxies(self) -> Mapping[Key, Proxy]:
+        return self._proxies
+
+    def want(self, gateways: Mapping[Key, set[tuple[str, int]]]) -> None:
+        """The Gateways that are to have a proxy, each with the addresses and ports that it binds."""
+        for key in gateways.keys() - self._proxies.keys():
+            self._proxies[key] = Proxy(
+                key.path,
+                self._envoy,
+                run_dir=self._run_dir,
+                xds_socket=self.xds_socket,
+                report=lambda event, key=key: self._proxy_event(key, event),  # type: ignore[misc]
+                concurrency=self._concurrency,
+            )
+        for key in self._proxies.keys() - gateways.keys():
+            proxy = self._proxies.pop(key)
+            proxy.stop()
+            self._retiring.append(proxy)
+        wanted = {(key, address, port) for key, sockets in gateways.items() for address, port in sockets}
+        for key, address, port in self._wanted - wanted:
+            self._results.pop((key, address, port), None)
+            self._probed(key, address, port, None)
+        self._wanted = wanted
+        self._news.set()
+
+    def probe(self) -> None:
+        """Tries every wanted port that has no good result yet."""
+        for key, address, port in sorted(self._wanted):
+            old = self._results.get((key, address, port))
+            if old is None or old.problem:
+                new = Probe(self._try(key, address, port))
+                self._results[(key, address, port)] = new
+                if new != old:
+                    self._probed(key, address, port, new)
+
+    def _try(self, key: Key, address: str, port: int) -> str:
+        found = ports.problem(address, port)
+        return "" if ports.in_use(found) and self._is_ours(key, port) else found
+
+    def _is_ours(self, key: Key, port: int) -> bool:
+        """An Envoy of this Gateway has the port already: one that is taken over, or about to be replaced."""
+        running = find_running(self._proxies[key].folder.path)
+        try:
+            return not {envoy.pid for envoy in running}.isdisjoint(ports.holders(port))
+        finally:
+            for envoy in running:
+                envoy.close()
+
+    async def run(self) -> None:
+        """Lives until `stop`, then until the last proxy has ended."""
+        await end_orphans(self._run_dir, [key.path for key in self._proxies])
+        running: dict[Proxy, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._keep_probing())
+            while not self._stopping or any(not task.done() for task in running.values()):
+                for key, proxy in self._proxies.items():
+                    if proxy not in running:
+                        running[proxy] = tasks.create_task(self._supervise(key, proxy))
+                self._news.clear()
+                waiting = tasks.create_task(self._news.wait())
+                await asyncio.wait((waiting, *running.values()), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                running = {proxy: task for proxy, task in running.items() if not task.done()}
+            watching.cancel()
+
+    def stop(self) -> None:
+        """Ends every proxy with a drain; called again, at once."""
+        self._stopping = True
+        for proxy in (*self._proxies.values(), *self._retiring):
+            proxy.stop()
+        self._news.set()
+
+    async def _keep_probing(self) -> None:
+        while True:
+            self.probe()
+            await asyncio.sleep(RETRY)
+
+    async def _supervise(self, key: Key, proxy: Proxy) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(self._follow(proxy))
+            try:
+                await proxy.run()
+            except FolderUnusable as error:
+                self._proxy_event(key, str(error))
+            finally:
+                following.cancel()
+
+    async def _follow(self, proxy: Proxy) -> None:
+        async for entry in follow(proxy.folder.access_log, from_end=True):
+            self._entry(entry)

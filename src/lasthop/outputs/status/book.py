@@ -1,0 +1,77 @@
+"""The book of statuses: each object's latest, with the times of its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from lasthop.api.kinds import document
+from lasthop.api.meta import Key
+from lasthop.api.status import AncestorStatus, GatewayStatus, ListenerStatus, ParentStatus, PolicyStatus, RouteStatus, Status
+from lasthop.outputs.status.conditions import timed
+from lasthop.store.store import Store
+
+replace = msgspec.structs.replace
+E = TypeVar("E", ParentStatus, AncestorStatus, ListenerStatus)
+
+
+class StatusBook:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._statuses: dict[Key, Status] = {}
+
+    def take(self, changes: Mapping[Key, Status | None], now: float) -> list[Key]:
+        """Enters what is new; returns the objects whose status is another now."""
+        stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        changed = []
+        for key, status in changes.items():
+            old = self._statuses.pop(key, None)
+            new = merged(status, old, stamp) if status else None
+            if new is not None:
+                self._statuses[key] = new
+            if new != old:
+                changed.append(key)
+        return changed
+
+    def get(self, key: Key) -> Status | None:
+        return self._statuses.get(key)
+
+    def keys(self) -> list[Key]:
+        return sorted(self._statuses)
+
+    def document(self, key: Key) -> dict[str, Any] | None:
+        """The object as a cluster would show it: what was written, with its status."""
+        obj = self._store.get(key)
+        if obj is None:
+            return None
+        shown = document(key.kind, obj)
+        shown.pop("status", None)
+        if status := self._statuses.get(key):
+            shown["status"] = msgspec.to_builtins(status)
+        return shown
+
+
+def merged(new: Status, old: Status | None, now: str) -> Status:
+    """The new status, with the times of those conditions that stand as they stood."""
+    match new, old:
+        case RouteStatus(), RouteStatus() | None:
+            parents = {p.parent_ref: p.conditions for p in old.parents} if old else {}
+            return RouteStatus(tuple(_at(p, parents.get(p.parent_ref, ()), now) for p in new.parents))
+        case PolicyStatus(), PolicyStatus() | None:
+            ancestors = {a.ancestor_ref: a.conditions for a in old.ancestors} if old else {}
+            return PolicyStatus(tuple(_at(a, ancestors.get(a.ancestor_ref, ()), now) for a in new.ancestors))
+        case GatewayStatus(), GatewayStatus() | None:
+            listeners = {x.name: x.conditions for x in old.listeners} if old else {}
+            at = tuple(_at(x, listeners.get(x.name, ()), now) for x in new.listeners)
+            conditions = timed(new.conditions, old.conditions if old else (), now)
+            return replace(new, conditions=conditions, listeners=at)
+        case _:
+            before = getattr(old, "conditions", ())
+            return replace(new, conditions=timed(new.conditions, before, now))  # type: ignore[union-attr]
+
+
+def _at(entry: E, old: Any, now: str) -> E:
+    return replace(entry, conditions=timed(entry.conditions, old, now))

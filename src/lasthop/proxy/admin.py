@@ -1,0 +1,116 @@
+"""A small client for Envoy's admin API, over its unix socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+
+class AdminUnavailable(Exception):
+    """Envoy does not answer on its admin socket: it is starting, has ended, or hangs."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    connections: int
+    """Open client connections, idle ones too."""
+    busy: int
+    """Requests in flight, and client connections that are not HTTP."""
+
+
+class Admin:
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    def __repr__(self) -> str:
+        return f"Admin({self.socket})"
+
+    async def state(self) -> str:
+        """`LIVE`, `PRE_INITIALIZING`, `INITIALIZING`, `DRAINING`, or nothing if it does not answer."""
+        try:
+            return (await self._ask("GET", "/ready", limit=2)).decode(errors="replace").strip()
+        except AdminUnavailable:
+            return ""
+
+    async def ready(self) -> bool:
+        """Has it taken in its first configuration, and does it serve?"""
+        return await self.state() == "LIVE"
+
+    async def prometheus(self) -> bytes:
+        """All statistics that have ever moved, in Prometheus' text format."""
+        return await self._ask("GET", "/stats/prometheus?usedonly")
+
+    async def stats(self, pattern: str) -> dict[str, int]:
+        """Counters and gauges whose names match the regular expression."""
+        answer = await self._json("/stats", {"format": "json", "type": "All", "filter": pattern})
+        return {stat["name"]: stat["value"] for stat in answer["stats"] if "value" in stat}
+
+    async def tls_stats(self) -> dict[str, dict[str, int]]:
+        """By cluster: `handshake`, `fail_verify_san`, `fail_verify_error`, ... Only clusters that were connected to."""
+        result: dict[str, dict[str, int]] = {}
+        for name, value in (await self.stats(r"^cluster\..*\.ssl\.[a-z_]+$")).items():
+            cluster, _, stat = name.removeprefix("cluster.").rpartition(".ssl.")
+            result.setdefault(cluster, {})[stat] = value
+        return result
+
+    async def traffic(self) -> Traffic:
+        stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")
+        connections = http = requests = 0
+        for name, value in stats.items():
+            if name.startswith(("listener.admin.", "http.admin.")) or ".worker_" in name:
+                continue
+            if name.startswith("listener."):
+                connections += value
+            elif name.endswith("_cx_active"):
+                http += value
+            else:
+                requests += value
+        return Traffic(connections, requests + max(0, connections - http))
+
+    async def listeners(self) -> dict[str, str]:
+        """Name -> the address it is bound to."""
+        answer = await self._json("/listeners", {"format": "json"})
+        return {listener["name"]: _address(listener["local_address"]) for listener in answer.get("listener_statuses", ())}
+
+    async def clusters(self) -> Any:
+        """Clusters with their endpoints and health, as Envoy's `Clusters` message in JSON."""
+        return await self._json("/clusters", {"format": "json"})
+
+    async def config_dump(self) -> Any:
+        """What Envoy runs with. Private keys are `[redacted]` by Envoy itself."""
+        return await self._json("/config_dump", {"include_eds": ""})
+
+    async def fail_health_check(self) -> None:
+        """From now on every HTTP answer tells the client to close the connection."""
+        await self._ask("POST", "/healthcheck/fail")
+
+    async def drain_listeners(self, *, graceful: bool = False) -> None:
+        """Stop accepting, at once or (graceful) after the drain time. Connections that are open go on."""
+        await self._ask("POST", "/drain_listeners", {"graceful": ""} if graceful else None)
+
+    async def _json(self, path: str, query: dict[str, str]) -> Any:
+        return msgspec.json.decode(await self._ask("GET", path, query))
+
+    async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
+        # A session for each question: they are rare, and Envoy may be another one by the next.
+        connector = aiohttp.UnixConnector(path=str(self.socket))
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=limit)) as session,
+                session.request(method, f"http://envoy{path}", params=query) as response,
+            ):
+                body = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {error or 'timeout'}") from error
+        if response.status != 200 and path != "/ready":
+            raise AdminUnavailable(f"Envoy answers {path} with {response.status}: {body[:200].decode(errors='replace')}")
+        return body
+
+
+def _address(message: dict[str, Any]) -> str:
+    if socket := message.get("socket_address"):
+        host = socket["address"]
+        return f"[{host}]:{socket['port_value']}" if ":" in host else f"{host}:{socket['port_value']}"
+    return str(message.get("pipe", {}).get("path", ""))

@@ -1,0 +1,149 @@
+"""Why a request failed, in words. Envoy says it in OpenSSL's; the patterns are what real Envoys wrote (see the test).
+
+The sentences are for the operator's log: they hold what the backend's certificate says, so they never go to the client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from lasthop.proxy.entry import Entry, printable
+
+Sentence = Callable[[Entry, re.Match[str]], str]
+
+_NAMES_SHOWN: Final = 5
+
+
+def why(entry: Entry) -> str | None:
+    """None if nothing failed on the way to the backend: a success, or the backend's own error."""
+    if entry.tls_failure:
+        for pattern, sentence in _TRANSPORT:
+            if found := re.search(pattern, entry.tls_failure):
+                return printable(sentence(entry, found))
+        return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+    flags = (entry.flags or "").split(",")
+    if said := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
+        return printable(said(entry))
+    # What is answered in place of a backend that must not be used.
+    if entry.details == "direct_response" and (entry.status or 0) >= 500:
+        return printable(_no_cluster(entry))
+    return None
+
+
+def _policy(entry: Entry) -> str:
+    return f"policy {entry.policy}" if entry.policy else "the policy"
+
+
+def _wrong_name(entry: Entry, found: re.Match[str]) -> str:
+    names = [name for name in found[1].split(",_") if name]
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        shown += f" and {len(names) - _NAMES_SHOWN} more"
+    certificate = (
+        f"certificate is for {shown}" if names else "certificate has no subjectAltName (a common name does not count)"
+    )
+    wants = " or ".join(name.strip() for name in entry.wants.split(",")) if entry.wants else "another name"
+    return f"{certificate}, {_policy(entry)} wants {wants}"
+
+
+def _whose(found: re.Match[str]) -> str:
+    """Depth 0 is the backend's own certificate, the rest are what signed it."""
+    return "certificate" if found[1] == "0" else "certificate of the CA that signed the backend's"
+
+
+def _unknown_ca(entry: Entry, _: re.Match[str]) -> str:
+    return (
+        f"certificate is signed by an unknown CA (not by the CA of {_policy(entry)}, "
+        "or the backend leaves out an intermediate certificate)"
+    )
+
+
+def _self_signed(entry: Entry, _: re.Match[str]) -> str:
+    return f"self-signed certificate, which is not among those that {_policy(entry)} trusts"
+
+
+def _not_verified(entry: Entry, found: re.Match[str]) -> str:
+    return f"{_whose(found)} was not accepted: {_plain(found[2])}"
+
+
+def _said(text: str) -> Sentence:
+    return lambda entry, found: text
+
+
+_VERIFY: Final = r"certificate_verification_error_at_depth_(\d+):_"
+
+_TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
+    # The names are the certificate's own text, so they come first and are matched to the last bracket.
+    (r"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)\]", _wrong_name),
+    (_VERIFY + "unable_to_get_(?:local_)?issuer_certificate", _unknown_ca),
+    (_VERIFY + "self_signed_certificate_in_certificate_chain", _unknown_ca),
+    (_VERIFY + "self_signed_certificate", _self_signed),
+    (_VERIFY + "certificate_has_expired", lambda entry, found: f"{_whose(found)} has expired"),
+    (_VERIFY + "certificate_is_not_yet_valid", lambda entry, found: f"{_whose(found)} is not valid yet"),
+    (
+        _VERIFY + "unsupported_certificate_purpose",
+        _said("certificate is not for servers (its extended key usage lacks serverAuth)"),
+    ),
+    (_VERIFY + "([^:}]+)", _not_verified),
+    ("cert_hash_and_spki", lambda entry, found: f"certificate is not one of those that {_policy(entry)} pins"),
+    ("KEY_USAGE_BIT_INCORRECT", _said("certificate's key usage lacks digitalSignature, which TLS needs")),
+    ("WRONG_VERSION_NUMBER", _said("backend does not speak TLS on this port (it answered in plaintext)")),
+    ("CERTIFICATE_REQUIRED", _said("backend wants a client certificate, and the Gateway has none")),
+    (
+        "ALERT_(?:UNKNOWN_CA|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_|ACCESS_DENIED|DECRYPT_ERROR)",
+        _said("backend refuses the Gateway's client certificate"),
+    ),
+    ("ALERT_PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL", _said("no common TLS version with the backend")),
+    (
+        "HANDSHAKE_FAILURE_ON_CLIENT_HELLO|INSUFFICIENT_SECURITY",
+        _said("no common TLS cipher, curve or version with the backend"),
+    ),
+    # TLS 1.2 has no alert of its own for it.
+    ("ALERT_HANDSHAKE_FAILURE", _said("backend wants a client certificate, or has no TLS cipher or curve in common with us")),
+    ("UNRECOGNIZED_NAME", lambda entry, found: f"backend does not serve the hostname that {_policy(entry)} sends as SNI"),
+    ("NO_APPLICATION_PROTOCOL", _said("no common protocol with the backend (ALPN: HTTP/2 or HTTP/1.1)")),
+    ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend broke off the TLS handshake (alert: {_plain(found[1])})"),
+    ("Secret_is_not_supplied_by_SDS", _said("the Gateway's client certificate has not reached the proxy")),
+    ("Connection_refused", _said("connection refused: nothing listens on the backend's port")),
+    ("No_route_to_host|Network_is_unreachable|Host_is_down", _said("backend's address cannot be reached")),
+    ("Connection_reset_by_peer|Broken_pipe", _said("backend reset the connection during the TLS handshake")),
+    ("(?i)timed?_?out", _said("connect timeout (TCP or TLS handshake)")),
+)
+
+
+def _connection_failure(entry: Entry) -> str:
+    """`UF` without a reason: there was no TLS error to report, because nothing came back."""
+    tls = "TLS handshake" if entry.policy else "connection set-up"
+    if "timeout" in (entry.details or ""):
+        return "connect timeout (TCP or TLS handshake)" + (": perhaps the backend does not speak TLS" if entry.policy else "")
+    return f"backend closed the connection during the {tls}"
+
+
+def _connection_end(entry: Entry) -> str:
+    hint = " (with TLS 1.3 a backend that wants a client certificate does this)" if entry.policy else ""
+    return f"backend closed the connection before it answered{hint}"
+
+
+def _no_cluster(entry: Entry) -> str:
+    whose = f"policy {entry.policy} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
+    return f"no backend that may be used: {whose}, see `lasthop status`"
+
+
+_FLAGS: Final[dict[str, Callable[[Entry], str]]] = {
+    "UF": _connection_failure,
+    "UC": _connection_end,
+    "NC": _no_cluster,
+    "UH": lambda entry: "backend has no ready endpoint",
+    "UO": lambda entry: "too many connections or requests to this backend (circuit breaker)",
+    "UT": lambda entry: "backend did not answer in time",
+    "UPE": lambda entry: "backend's answer is not valid HTTP",
+    "NR": lambda entry: "no route matches this host and path",
+}
+
+
+def _plain(reason: str) -> str:
+    """`TLS_error:|268435581:SSL_routines:OPENSSL_internal:SOME_WORDS:TLS_error_end` -> `some words`."""
+    reason = re.sub(r"TLS_error:\|?|:?TLS_error_end|\d+:|SSL_routines:|OPENSSL_internal:|system_library:", "", reason)
+    return reason.replace("_", " ").strip(" :").lower() or "no reason given"

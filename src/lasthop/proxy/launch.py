@@ -1,0 +1,87 @@
+"""Start one Envoy so that it outlives its parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
+from lasthop.proxy.find import Envoy
+from lasthop.proxy.folder import Folder
+from lasthop.proxy.running import Running
+
+DRAIN_SECONDS: Final = 30
+"""How long a removed listener or filter chain may finish its connections (Envoy's own default: 600)."""
+
+
+def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
+    return [
+        str(envoy.path),
+        "-c",
+        str(bootstrap_path),
+        "--concurrency",
+        str(concurrency),
+        "--disable-hot-restart",
+        "--drain-time-s",
+        str(DRAIN_SECONDS),
+        "--drain-strategy",
+        "immediate",
+        # Access log lines are wanted now, not after Envoy's 10 s.
+        "--file-flush-interval-msec",
+        "200",
+        "--log-level",
+        "warning",
+        # Or a line for every second in which no Lasthop runs, with nobody there to keep the file small. What it says of
+        # refused configuration reaches Lasthop as a NACK.
+        "--component-log-level",
+        "config:error",
+    ]
+
+
+def make_bootstrap(gateway: str, folder: Folder, xds_socket: Path) -> bytes:
+    return bootstrap(
+        node_id=gateway,
+        xds_socket=xds_socket,
+        admin_socket=folder.admin_socket,
+        # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
+        max_connections=min(MAX_CONNECTIONS, _descriptors() * 2 // 5),
+    )
+
+
+def start(args: list[str], folder: Folder) -> Running:
+    """Raises OSError if the binary cannot be run."""
+    with _appending(folder.log) as log:
+        process = subprocess.Popen(
+            args,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.path,  # the access log is named by a relative path, the same on every host
+            start_new_session=True,  # Ctrl-C in our terminal, and our own death, are not Envoy's
+        )
+    pidfd = os.pidfd_open(process.pid)
+    # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
+    process.returncode = 0
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (_descriptors(), _descriptors()))
+    return Running(process.pid, pidfd, tuple(args[1:]))
+
+
+@contextlib.contextmanager
+def _appending(path: Path) -> Iterator[int]:
+    # O_APPEND, so that the file can be cut short while Envoy writes.
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _descriptors() -> int:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return 1_048_576 if hard == resource.RLIM_INFINITY else hard

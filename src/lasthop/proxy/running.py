@@ -1,0 +1,124 @@
+"""One running Envoy process, held by a pidfd: no signal or wait can hit another process of that number."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+from pathlib import Path
+
+
+class Running:
+    """Works the same for a child and for an Envoy that an earlier Lasthop left behind."""
+
+    def __init__(self, pid: int, pidfd: int, args: tuple[str, ...]) -> None:
+        self.pid = pid
+        self.args = args
+        """The command line without the binary's own name."""
+        self._pidfd = pidfd
+
+    def __repr__(self) -> str:
+        return f"<Envoy {self.pid}, {'running' if self.alive else 'ended'}>"
+
+    @property
+    def bootstrap(self) -> Path:
+        return Path(self.args[1])
+
+    @property
+    def alive(self) -> bool:
+        if self._pidfd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def gone(self, limit: float | None = None) -> bool:
+        """Wait for its end, at most `limit` seconds. True if it has ended."""
+        if not self.alive:
+            return True
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        # A pidfd of its own, because the loop knows only one reader for each.
+        watched = os.dup(self._pidfd)
+        loop.add_reader(watched, ended.set)
+        try:
+            async with asyncio.timeout(limit):
+                await ended.wait()
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+        return True
+
+    def exit_code(self) -> int | None:
+        """What it ended with (negative: the signal), None if it runs or is not our child. Reaps a dead child."""
+        try:
+            info = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if info is None:
+            return None
+        return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def close(self) -> None:
+        """Let go of it. It goes on running if it does."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def find_running(folder: Path) -> list[Running]:
+    """The Envoys of this user whose bootstrap lies in `folder` or below, oldest first.
+
+    Found by their own command lines, not by a pid file: those cannot be stale, lost or somebody else's.
+    """
+    found: list[tuple[int, Running]] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (running := _open(int(entry.name), folder)) is not None:
+            found.append((_start_time(running.pid), running))
+    return [running for _, running in sorted(found, key=lambda item: (item[0], item[1].pid))]
+
+
+def _open(pid: int, folder: Path) -> Running | None:
+    process = Path(f"/proc/{pid}")
+    try:
+        if process.stat().st_uid != os.getuid() or not _is_ours(_command_line(process), folder):
+            return None
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    # Read again: only now is it certain that the number still means the process that was looked at.
+    with contextlib.suppress(OSError):
+        command = _command_line(process)
+        running = Running(pid, pidfd, command[1:])
+        if _is_ours(command, folder) and running.alive:
+            return running
+    os.close(pidfd)
+    return None
+
+
+def _command_line(process: Path) -> tuple[str, ...]:
+    return tuple(os.fsdecode(arg) for arg in (process / "cmdline").read_bytes().split(b"\0")[:-1])
+
+
+def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
+    """`launch.command` puts the bootstrap first; an editor or a `grep` on the same file looks different."""
+    return (
+        len(command) > 4 and command[1] == "-c" and "--disable-hot-restart" in command and folder in Path(command[2]).parents
+    )
+
+
+def _start_time(pid: int) -> int:
+    try:
+        # The name in parentheses may hold anything; what follows it is 3rd field and on, start time is the 22nd.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return 0

@@ -1,0 +1,91 @@
+"""A document to an object, as an API server admits it: kind, metadata, defaults, schema, list keys, CEL rules.
+
+Unlike an API server, which prunes them, unknown fields are errors: in a file they are misspelt. `status` is dropped, as
+`kubectl apply` does. All problems of a document are found, not only the first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from typing import Any
+
+import msgspec
+
+from lasthop.api.kinds import KINDS, Kind, decode
+from lasthop.api.meta import Key, Object
+from lasthop.sources.files.attachments import Attachment, attachments
+from lasthop.sources.files.builtin import CHECKS
+from lasthop.sources.files.cel import violations
+from lasthop.sources.files.metadata import completed
+from lasthop.sources.files.problem import Problem, shown
+from lasthop.sources.files.schema import schema_of
+from lasthop.sources.files.structural import structured
+from lasthop.sources.files.validation import schema_problems
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    key: Key
+    object: Object
+    digest: bytes
+    """Of everything but metadata: what `generation` counts."""
+    attachments: tuple[Attachment, ...] = ()
+
+
+def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
+    """The document as an API server would store it, and what is wrong with it; if nothing is, it is good for `admitted`."""
+    kind, problems = kind_of(document)
+    if kind is None:
+        return {}, problems
+    schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
+    key, metadata = completed(kind, document.get("metadata"), problems)
+    content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    content = structured(schema.root, content, (), problems)
+    refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
+    problems.extend(refused)
+    problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
+    stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
+    if not refused and metadata and (check := CHECKS.get(kind.kind)):
+        check(key, stored, problems)
+    return stored, problems
+
+
+def admitted(stored: dict[str, Any]) -> Admitted:
+    """A stored document as its struct. Raises `msgspec.ValidationError` if the struct refuses what the schema let pass."""
+    kind, metadata = stored["kind"], stored["metadata"]
+    content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}
+    return Admitted(
+        key=Key(kind, metadata["namespace"], metadata["name"]),
+        object=decode(kind, stored),
+        digest=hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest(),
+        attachments=attachments(metadata) if kind in ("ConfigMap", "Secret") else (),
+    )
+
+
+def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
+    """The kind a document says it is, or why it cannot be told."""
+    if not isinstance(document, dict):
+        return None, [Problem(f"{shown(document)} is not an object", remedy="Write apiVersion, kind, metadata and spec.")]
+    problems = [
+        Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
+        for name in ("apiVersion", "kind")
+        if not isinstance(document.get(name), str)
+    ]
+    if problems:
+        return None, problems
+    name, version = document["kind"], document["apiVersion"]
+    kind = KINDS.get(name)
+    if kind is None:
+        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+    if version not in kind.api_versions:
+        served = " or ".join(kind.api_versions)
+        message = f"{name} is not served as {shown(version)}"
+        return None, [Problem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
+    return kind, []
+
+
+def _suggested(name: str) -> str:
+    folded = {kind.casefold(): kind for kind in KINDS}
+    if close := difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7):
+        return f"Did you mean {folded[close[0]]}?"
+    return "Lasthop does not read this kind: move it to a folder of its own."

@@ -1,0 +1,157 @@
+"""One file's text to what it says: all of its objects, or why it is broken. Never some of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.api.policies import RejectedPolicy
+from lasthop.plan.finding import Finding
+from lasthop.sources.files.admission import Admitted, admit, admitted, kind_of
+from lasthop.sources.files.problem import Path, Problem, field
+from lasthop.sources.files.salvage import salvage
+from lasthop.sources.files.yaml import field_lines, parse
+
+
+class Entry(NamedTuple):
+    """An object in a file."""
+
+    admitted: Admitted
+    document: int
+    """Which document of the file, from 0."""
+    base: Path
+    """Where in the document: empty, or ("items", n) in a List."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A good file."""
+
+    digest: bytes
+    text: bytes
+    entries: tuple[Entry, ...]
+
+    @property
+    def keys(self) -> set[Key]:
+        return {entry.admitted.key for entry in self.entries}
+
+    def line(self, entry: Entry, field_path: str = "") -> int:
+        """Reads the text again: places are asked for seldom, and keeping them all would cost more than the objects."""
+        lines = field_lines(self.text)
+        found = lines[entry.document] if entry.document < len(lines) else {}
+        best, depth = 1, -1
+        for path, line in found.items():
+            if path[: len(entry.base)] != entry.base or len(path) <= depth:
+                continue
+            inside = field(path[len(entry.base) :])
+            if field_path == inside or not inside or field_path.startswith((f"{inside}.", f"{inside}[")):
+                best, depth = line, len(path)
+        return best
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A file that cannot be used, at least not whole."""
+
+    digest: bytes
+    findings: tuple[Finding, ...]
+    policies: tuple[RejectedPolicy, ...] = ()
+    """BackendTLSPolicies it seems to hold, by what they target."""
+    opaque: bool = False
+    """It might hold BackendTLSPolicies whose targets cannot be told."""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """An admitted document as kept on disk, so that an unchanged file need not be admitted again at the next start."""
+
+    document: int
+    base: Path
+    value: dict[str, Any]
+
+
+def digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...]]:
+    """`file` is the name to show; its ending says whether the text is JSON."""
+    parsed = parse(text, as_json=file.endswith(".json"))
+    found = list(_objects(parsed.documents))
+    problems: list[tuple[int, Path, Any, Problem]] = []
+    stored: list[Stored] = []
+    entries: list[Entry] = []
+    first: dict[Key, Entry] = {}
+    for document, base, value in found:
+        kept, wrong = admit(value)
+        if not wrong:
+            try:
+                entry = Entry(admitted(kept), document, base)
+            except msgspec.ValidationError as error:
+                wrong = [Problem(str(error))]
+            else:
+                stored.append(Stored(document, base, kept))
+                entries.append(entry)
+                if first.setdefault(entry.admitted.key, entry) is not entry:
+                    wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
+        problems.extend((document, base, value, problem) for problem in wrong)
+    if not problems and not parsed.mistakes:
+        return Content(digest(text), text, tuple(entries)), tuple(stored)
+
+    findings = [Finding(None, "InvalidYAML", message, file=file, line=line) for line, message in parsed.mistakes]
+    lines = field_lines(text)
+    for document, base, value, problem in problems:
+        line = _nearest(lines[document] if document < len(lines) else {}, base + problem.path)
+        findings.append(
+            Finding(key_in(value), problem.reason, problem.message, problem.remedy, field(problem.path), file=file, line=line)
+        )
+    policies, opaque = _salvaged(file, found, findings)
+    return Broken(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
+
+
+def restore(text: bytes, stored: Iterable[Stored]) -> Content:
+    """A file that was admitted before, by this same version."""
+    return Content(digest(text), text, tuple(Entry(admitted(s.value), s.document, s.base) for s in stored))
+
+
+def key_in(value: Any) -> Key | None:
+    """The key a document seems to have, for messages."""
+    kind, _ = kind_of(value)
+    if kind is None or not isinstance(metadata := value.get("metadata"), dict):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        return None
+    return Key(kind.kind, namespace if kind.namespaced else "", name)
+
+
+def _objects(documents: list[Any]) -> Iterator[tuple[int, Path, Any]]:
+    """Documents, and those inside a List. In a typed list (`HTTPRouteList`) the items need not say what they are."""
+    for number, document in enumerate(documents):
+        kind = document.get("kind") if isinstance(document, dict) else None
+        items = document.get("items") if isinstance(kind, str) and kind.endswith("List") else None
+        if not isinstance(items, list):
+            yield number, (), document
+            continue
+        implied = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": str(kind)[: -len("List")]}
+        for i, item in enumerate(items):
+            yield number, ("items", i), {**implied, **item} if isinstance(item, dict) else item
+
+
+def _nearest(lines: dict[Path, int], path: Path) -> int:
+    """The line of a field, or of what would hold it."""
+    for length in range(len(path), -1, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return 1
+
+
+def _salvaged(
+    file: str, found: list[tuple[int, Path, Any]], findings: list[Finding]
+) -> tuple[tuple[RejectedPolicy, ...], bool]:
+    first = findings[0]
+    message = f"its file is broken and was not applied: {first}"
+    results = [salvage(value, f"document-{n}", message) for n, (_, _, value) in enumerate(found, 1)]
+    policies = tuple(result.policy for result in results if result.policy is not None)
+    return policies, any(result.opaque for result in results)

@@ -1,0 +1,265 @@
+"""The folder as objects: which files are good, which are broken, and what that changes.
+
+    look() -> Readings      what the files say now; nothing is changed by looking
+    apply() -> Batch        a reading becomes the truth
+    save()                  last good contents go to the state directory
+
+A broken file is never half applied: while it is broken its last good content stays in force, also after a restart. A file that
+is deleted takes its objects and its last good content with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from lasthop.api.meta import Key, Object
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.files import report
+from lasthop.sources.files.attached import Attached
+from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
+from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import Stamp, scan
+from lasthop.sources.files.in_force import InForce
+from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, loses, read_file, unreadable
+from lasthop.sources.files.state import Saved, State
+from lasthop.sources.source import Batch
+
+
+class _File(msgspec.Struct):
+    good: Content | None
+    broken: Broken | None
+    stamp: Stamp | None
+
+
+class Loader:
+    def __init__(self, directory: Path, state: State | None = None) -> None:
+        self.root = Path(os.path.abspath(directory))
+        self._directory = directory
+        self._state = state
+        self._files: dict[str, _File] = {}
+        self._broken: dict[str, Broken] = {}
+        """The broken ones among them. A change must not cost more the more good files there are."""
+        self._in_force = InForce()
+        self._attached = Attached(self.root, self._remembered_local, self._place)
+        self._rejected: dict[Key, Object] = {}
+        self._closed: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
+        self._linked: tuple[str, ...] = ()
+        self._lost = ""
+        self._published: Batch | None = None
+        self._unsaved: dict[str, Saved | None] = {}
+        self._save_error = ""
+
+    # -- looking
+
+    def look(self, files: Iterable[str] | None = None, local: Iterable[str] = ()) -> Readings:
+        """At these files (paths below the folder) and local files, or at everything that is not as it was.
+
+        Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
+        """
+        if files is not None:
+            read = {path: self._attached.read(path) for path in local}
+            return Readings({path: self._read(path) for path in files}, read)
+        try:
+            found = scan(self.root)
+        except FilesError as error:
+            if self._published is None:
+                raise
+            return Readings({}, {}, lost=str(error))
+        readings: dict[str, Reading] = {}
+        for path, stamp in found.files.items():
+            known = self._files.get(path)
+            if known is None or stamp is None or known.stamp != stamp:
+                readings[path] = self._read(path)
+        for path in self._remembered() - found.files.keys():
+            if why := _closed_above(path, found.closed):
+                readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+            else:
+                readings[path] = Reading(None)
+        return Readings(readings, self._attached.changed(), found.closed, found.repeated, found.linked)
+
+    def unsettled(self, readings: Readings) -> bool:
+        """Whether something in it looks like a write that is not finished: better look again before believing it."""
+        for path, reading in readings.files.items():
+            if file := self._files.get(path):
+                known = file.broken is not None and reading.result is file.broken
+                if not known and loses(file.good, reading.result):
+                    return True
+            elif isinstance(reading.result, Broken):
+                return True
+        return any(self._attached.worse(path, now) for path, now in readings.local.items())
+
+    def _read(self, path: str) -> Reading:
+        reading = read_file(self.root / path, self._shown(path), lambda text: self._known(path, text))
+        if is_blank(reading.result) and (good := self._last_good(path)) and good.entries:
+            return Reading(emptied(self._shown(path)), reading.stamp)
+        return reading
+
+    def _known(self, path: str, text: bytes) -> Content | Broken | None:
+        """What is known of this text: it is as it was, or was admitted in an earlier life."""
+        seen = digest(text)
+        if file := self._files.get(path):
+            return next((known for known in (file.good, file.broken) if known and known.digest == seen), None)
+        saved = self._state.last_good(str(self.root / path)) if self._state else None
+        if saved is not None and saved.digest == seen and saved.stored is not None:
+            return restore(text, saved.stored)
+        return None
+
+    def _last_good(self, path: str) -> Content | None:
+        if file := self._files.get(path):
+            return file.good
+        saved = self._state.last_good(str(self.root / path)) if self._state else None
+        if saved is None:
+            return None
+        if saved.stored is not None:
+            return restore(saved.text, saved.stored)
+        again, _ = examine(self._shown(path), saved.text)
+        return again if isinstance(again, Content) else None
+
+    def _remembered(self) -> set[str]:
+        """Files that were there: in this life, or at the start in the one before."""
+        if self._published is not None or self._state is None:
+            return set(self._files)
+        prefix = f"{self.root}{os.sep}"
+        return {path.removeprefix(prefix) for path in self._state.paths() if path.startswith(prefix)}
+
+    # -- believing
+
+    def apply(self, readings: Readings) -> Batch | None:
+        """What changes by these readings; None if nothing does."""
+        self._lost = readings.lost
+        if readings.closed is not None:
+            self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
+        touched: set[Key] = set()
+        for path, reading in readings.files.items():
+            touched |= self._apply_file(path, reading)
+        for path, now in readings.local.items():
+            touched |= self._attached.apply(path, now)
+        for key in touched:
+            self._attached.forget(key)
+        changes = self._in_force.settle(touched, self._attached.complete)
+        changes |= self._reject()
+        batch = Batch(changes, tuple(self._findings()), self._policies_known())
+        previous, self._published = self._published, batch
+        if previous and not changes and (batch.findings, batch.policies_known) == (previous.findings, previous.policies_known):
+            return None
+        return batch
+
+    def _apply_file(self, path: str, reading: Reading) -> set[Key]:
+        old = self._files[path].good if path in self._files else None
+        self._broken.pop(path, None)
+        match reading.result:
+            case None:
+                new = None
+                self._files.pop(path, None)
+                self._unsaved[path] = None
+            case Broken() as broken:
+                new = self._last_good(path)
+                self._files[path] = _File(new, broken, reading.stamp)
+                self._broken[path] = broken
+            case Content() as new:
+                self._files[path] = _File(new, None, reading.stamp)
+                if reading.stored is not None:
+                    self._unsaved[path] = Saved(new.digest, new.text, reading.stored)
+        if old is new:
+            return set()
+        self._attached.use(path, new)
+        return self._in_force.replace(path, old, new)
+
+    def _reject(self) -> dict[Key, Object | None]:
+        now = report.rejected(self._broken.values(), self._in_force)
+        changes: dict[Key, Object | None] = {key: None for key in self._rejected.keys() - now.keys()}
+        changes |= {key: policy for key, policy in now.items() if self._rejected.get(key) != policy}
+        self._rejected = dict(now)
+        return changes
+
+    def _policies_known(self) -> bool:
+        if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
+            return False
+        return all(
+            any(path.startswith(f"{folder}/") and self._files[path].good is not None for path in self._broken)
+            for folder in self._closed
+        )
+
+    def _findings(self) -> Iterable[Finding]:
+        if self._lost:
+            yield Finding(None, "FolderLost", f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1)
+        if self._save_error:
+            said = f"last good contents cannot be saved: {self._save_error}."
+            yield Finding(None, "StateNotSaved", said, "Check the state directory.", severity=Severity.WARNING)
+        for path, broken in sorted(self._broken.items()):
+            yield from report.of_broken(self._shown(path), broken, self._files[path].good)
+        yield from report.of_contested(self._in_force, self._place)
+        yield from report.of_folders(str(self._directory), self._closed, self._repeated)
+        yield from self._attached.findings()
+
+    # -- remembering
+
+    def save(self) -> None:
+        """Trouble with the state directory is a finding of the next batch."""
+        contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
+        try:
+            if self._state is not None and (contents or self._attached.unsaved):
+                self._state.save(contents, self._attached.unsaved)
+        except (sqlite3.Error, OSError) as error:
+            self._save_error = str(error)
+            return
+        self._save_error = ""
+        self._unsaved.clear()
+        self._attached.unsaved.clear()
+
+    def _remembered_local(self, path: str) -> bytes | None:
+        return self._state.local_file(path) if self._state else None
+
+    # -- answering
+
+    def locate(self, key: Key, field_path: str = "") -> tuple[str, int] | None:
+        """Where an object, or a field of it, is written."""
+        if key in self._in_force.owners:
+            file = self._in_force.owners[key]
+            return self._place(file, self._in_force.providers[key][file], field_path)
+        findings = (finding for broken in self._broken.values() for finding in broken.findings)
+        return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
+
+    def _place(self, file: str, entry: Entry, field_path: str = "") -> tuple[str, int]:
+        content = self._files[file].good
+        assert content is not None
+        return self._shown(file), content.line(entry, field_path)
+
+    @property
+    def lost(self) -> bool:
+        """The folder as a whole cannot be read at present."""
+        return bool(self._lost)
+
+    def knows(self, path: str) -> bool:
+        return path in self._files
+
+    def knows_below(self, path: str) -> bool:
+        return any(known.startswith(f"{path}{os.sep}") for known in self._files)
+
+    @property
+    def local_files(self) -> Iterable[str]:
+        return self._attached.paths
+
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """Files and folders below the folder that are links."""
+        return self._linked
+
+    def followed(self) -> Iterable[str]:
+        """What may be changed from outside the folder: absolute paths of local files and of links."""
+        yield from self._attached.paths
+        for path in self._linked:
+            yield str(self.root / path)
+
+    def _shown(self, path: str) -> str:
+        return str(self._directory / path)
+
+
+def _closed_above(path: str, closed: dict[str, str]) -> str:
+    return next((why for folder, why in closed.items() if path.startswith(f"{folder}/")), "")

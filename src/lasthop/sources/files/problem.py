@@ -1,0 +1,36 @@
+"""One thing that is wrong in a document, before it is known which file and line it stands on."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+Path = tuple[str | int, ...]
+"""Where in a document: ("spec", "rules", 0, "name")."""
+
+_PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    message: str
+    path: Path = ()
+    remedy: str = ""
+    reason: str = "Invalid"
+
+
+def field(path: Path) -> str:
+    """A path as the API server writes it: `spec.rules[0].name`, `metadata.annotations[example.com/key]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, str) and _PLAIN.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return text
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """A value of a document for a message: as JSON, and never a screenful."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,0 +1,78 @@
+"""Reads files and says what they now are, without yet believing it: the loader decides when a reading is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from lasthop.plan.finding import Finding
+from lasthop.sources.files.content import Broken, Content, Stored, digest, examine
+from lasthop.sources.files.folder import Stamp, Unreadable, read
+from lasthop.sources.files.local_files import LocalFile
+
+
+class Reading(NamedTuple):
+    """What a look at one file gave."""
+
+    result: Content | Broken | None
+    """None: the file is gone."""
+    stamp: Stamp | None = None
+    stored: tuple[Stored, ...] | None = None
+    """The admitted documents of a good file, if they are not on disk already."""
+
+
+class Readings(NamedTuple):
+    """What a look at the folder gave: the files that may have changed."""
+
+    files: dict[str, Reading]
+    local: dict[str, LocalFile]
+    closed: dict[str, str] | None = None
+    """Sub-folders that cannot be listed, and why. None if this was not a look at everything, as with the next two."""
+    repeated: dict[str, str] | None = None
+    linked: tuple[str, ...] | None = None
+    lost: str = ""
+    """Why the folder as a whole cannot be read."""
+
+    def same_as(self, other: Readings) -> bool:
+        """Whether nothing was written between the two looks."""
+        return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in other.files.items()} and {
+            p: f.stamp for p, f in self.local.items()
+        } == {p: f.stamp for p, f in other.local.items()}
+
+
+def read_file(path: Path, shown: str, known: Callable[[bytes], Content | Broken | None]) -> Reading:
+    """`known` gives what is known already about a text, so that it need not be examined."""
+    try:
+        text, stamp = read(path)
+    except FileNotFoundError:
+        return Reading(None)
+    except Unreadable as error:
+        return Reading(unreadable(shown, str(error)))
+    if (result := known(text)) is not None:
+        return Reading(result, stamp)
+    result, stored = examine(shown, text)
+    return Reading(result, stamp, stored)
+
+
+def unreadable(shown: str, why: str) -> Broken:
+    remedy = "Make it readable for the user that runs Lasthop, or remove it."
+    return Broken(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
+
+
+def emptied(shown: str) -> Broken:
+    """A file that had objects and is now blank: as likely a full disk or a crashed editor as somebody's wish."""
+    remedy = "Delete the file to remove its objects."
+    finding = Finding(None, "EmptyFile", "the file is empty.", remedy, file=shown, line=1)
+    return Broken(digest(b""), (finding,))
+
+
+def is_blank(result: Content | Broken | None) -> bool:
+    return isinstance(result, Content) and not result.text.strip()
+
+
+def loses(old: Content | None, new: Content | Broken | None) -> bool:
+    """Whether objects would go, or would stay as they were: what a half-written file looks like."""
+    if not isinstance(new, Content):
+        return True
+    return old is not None and not old.keys <= new.keys

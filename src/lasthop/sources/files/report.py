@@ -1,0 +1,82 @@
+"""What is wrong with the folder, as findings, and which BackendTLSPolicies have to fail closed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from lasthop.api.meta import Key, ObjectMeta
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.files.content import Broken, Content, Entry
+from lasthop.sources.files.in_force import InForce
+from lasthop.sources.files.metadata import uid_of
+
+
+def of_broken(shown: str, broken: Broken, good: Content | None) -> Iterator[Finding]:
+    yield from broken.findings
+    if good is not None:
+        said, remedy = "none of this file is applied; its last good content stays in force.", ""
+    elif broken.opaque:
+        said = "none of this file is applied, and it has no last good content."
+        remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is mended."
+    else:
+        said, remedy = "none of this file is applied, and it has no last good content.", ""
+    yield Finding(None, "NotApplied", said, remedy, severity=Severity.WARNING, file=shown, line=broken.findings[0].line)
+
+
+def of_contested(objects: InForce, place: Callable[[str, Entry], tuple[str, int]]) -> Iterator[Finding]:
+    """Each object that several files provide: at every place but the one in force, which it names."""
+    for key in sorted(objects.contested):
+        owner = objects.owners[key]
+        used = "{}:{}".format(*place(owner, objects.providers[key][owner]))
+        for other in sorted(objects.providers[key].keys() - {owner}):
+            file, line = place(other, objects.providers[key][other])
+            said = f"the same object is in {used}, and that one is used."
+            yield Finding(key, "DuplicateObject", said, "Remove one of the two.", file=file, line=line)
+
+
+def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
+    for path, why in sorted(closed.items()):
+        said = f"the folder cannot be read: {why}. What it held stays in force."
+        yield Finding(
+            None, "Unreadable", said, "Make it readable for the user that runs Lasthop.", file=f"{root}/{path}", line=1
+        )
+    for path, where in sorted(repeated.items()):
+        said = f"the link leads to a folder that is read already ({where}); it is not read again."
+        yield Finding(None, "RepeatedFolder", said, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
+
+
+def rejected(broken: Iterable[Broken], objects: InForce) -> dict[Key, RejectedPolicy]:
+    """Policies in broken files, and those that lost to another file, by the targets that no policy in force has."""
+    found: dict[Key, RejectedPolicy] = {}
+    for policy in [*(p for file in broken for p in file.policies), *_losers(objects)]:
+        in_force = objects.objects.get(policy.policy)
+        covered = in_force.spec.target_refs if isinstance(in_force, BackendTLSPolicy) else ()
+        targets = [target for target in policy.targets if target not in covered]
+        key = Key("RejectedPolicy", policy.metadata.namespace, policy.metadata.name)
+        if other := found.get(key):
+            targets = [*other.targets, *(t for t in targets if t not in other.targets)]
+            policy = replace(other, targets=tuple(targets))
+        if targets:
+            found[key] = replace(policy, targets=tuple(targets))
+    return found
+
+
+def _losers(objects: InForce) -> Iterator[RejectedPolicy]:
+    for key in sorted(objects.contested):
+        if key.kind == "BackendTLSPolicy":
+            owner = objects.owners[key]
+            for file, entry in sorted(objects.providers[key].items()):
+                if file != owner:
+                    yield _as_rejected(entry, f"the policy is in {owner} and in {file}, and the first is used")
+
+
+def _as_rejected(entry: Entry, message: str) -> RejectedPolicy:
+    policy = entry.admitted.object
+    assert isinstance(policy, BackendTLSPolicy)
+    targets: tuple[PolicyTargetReference, ...] = policy.spec.target_refs
+    meta: ObjectMeta = policy.metadata
+    uid = uid_of(Key("RejectedPolicy", meta.namespace, meta.name))
+    return RejectedPolicy(metadata=replace(meta, uid=uid), targets=targets, message=message)

@@ -1,0 +1,81 @@
+"""What a broken file still says about BackendTLSPolicies: which targets must fail closed rather than be served in plaintext.
+
+A policy that cannot be read whole is never taken as absent (design 5.1). The reading here is generous: whatever might be
+meant as a policy counts as one, and a target without a readable sectionName means every port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key, ObjectMeta
+from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.sources.files.metadata import BEGINNING, rfc3339, uid_of
+
+_POLICY = "BackendTLSPolicy"
+_SERVICE_SPELLINGS = frozenset(("service", "services", "svc", ""))
+
+
+class Salvaged(NamedTuple):
+    policy: RejectedPolicy | None = None
+    opaque: bool = False
+    """It is, or may be, a BackendTLSPolicy, and not everything it targets could be read."""
+
+
+def salvage(document: Any, place: str, message: str) -> Salvaged:
+    """`place` names the document where it has no name of its own."""
+    if not isinstance(document, dict):
+        return Salvaged(opaque=True)
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    kind = document.get("kind")
+    if isinstance(kind, str) and not _meant_as_policy(kind):
+        # A List is taken apart before it comes here; one that could not be may hold anything.
+        return Salvaged(opaque=kind.endswith("List"))
+    refs = list(_references(spec))
+    targets = tuple(target for ref in refs if (target := _target(ref)) is not None)
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    namespace = metadata.get("namespace") or "default"
+    if not targets or not isinstance(namespace, str):
+        return Salvaged(opaque=True)
+    written = metadata.get("name")
+    name = written if isinstance(written, str) and written else place
+    meta = ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=uid_of(Key("RejectedPolicy", namespace, name)),
+        generation=1,
+        creation_timestamp=rfc3339(metadata.get("creationTimestamp")) or BEGINNING,
+    )
+    return Salvaged(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque=len(targets) < len(refs))
+
+
+def _meant_as_policy(kind: str) -> bool:
+    if kind in KINDS:
+        return kind == _POLICY
+    return SequenceMatcher(None, kind.casefold(), _POLICY.casefold()).ratio() > 0.7
+
+
+def _references(spec: dict[str, Any]) -> Iterator[Any]:
+    refs = spec.get("targetRefs")
+    if isinstance(refs, list):
+        yield from refs
+    elif refs is not None:
+        yield refs
+    if (old := spec.get("targetRef")) is not None:  # as v1alpha2 had it
+        yield old
+
+
+def _target(ref: Any) -> PolicyTargetReference | None:
+    if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not ref["name"]:
+        return None
+    kind, group, section = (ref.get(name) for name in ("kind", "group", "sectionName"))
+    kind = kind if isinstance(kind, str) else ""
+    group = group if isinstance(group, str) else ""
+    if kind.casefold() in _SERVICE_SPELLINGS:
+        kind, group = "Service", ""
+    return PolicyTargetReference(group, kind, ref["name"], section if isinstance(section, str) else "")

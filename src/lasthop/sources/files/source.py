@@ -1,0 +1,133 @@
+"""The files source: a folder of YAML, watched, as batches of objects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lasthop.api.meta import Key
+from lasthop.sources.files.folder import counts
+from lasthop.sources.files.loader import Loader
+from lasthop.sources.files.local_files import folders_to_watch
+from lasthop.sources.files.state import State
+from lasthop.sources.files.watcher import Events, Watcher
+from lasthop.sources.source import Batch
+
+GRACE: Final = 0.04
+"""Seconds to wait before believing that a file is gone, empty, broken or shorter: editors truncate first and write then."""
+GRACES: Final = 5
+"""How often to wait while somebody goes on writing."""
+RESCAN: Final = 10.0
+"""Seconds after which to look at everything anyway: notifications get lost (full queues, network file systems)."""
+RESCAN_LOST: Final = 0.5
+"""The same while the folder is gone: nothing can notify of its return."""
+
+
+class Look(NamedTuple):
+    """Where to look. `files` None: everywhere."""
+
+    files: frozenset[str] | None
+    local: frozenset[str] = frozenset()
+
+
+EVERYWHERE: Final = Look(None)
+
+
+class FilesSource:
+    def __init__(self, directory: Path, state: Path | None = None) -> None:
+        """`state` is where last good contents are kept; without it they last as long as the process.
+
+        Raises `FilesError` if the state directory cannot be used.
+        """
+        self._loader = Loader(directory, State(state) if state is not None else None)
+        self._followed: frozenset[str] = frozenset()
+
+    def load(self) -> Batch:
+        """Everything that is there now, for commands that look once. Writes nothing.
+
+        Raises `FilesError` if the folder cannot be read.
+        """
+        batch = self._loader.apply(self._loader.look())
+        assert batch is not None  # the first never is
+        return batch
+
+    def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
+        """File and line of an object, or of a field of it (or of what would hold the field)."""
+        return self._loader.locate(key, field)
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Raises `FilesError` at the start if the folder cannot be read; once it could be, it never ends by itself."""
+        loader = self._loader
+        yield await asyncio.to_thread(self.load)
+        await asyncio.to_thread(loader.save)
+        watcher = Watcher(loader.root)
+        try:
+            look = EVERYWHERE  # once more now that it is watched: what happened since the first look went unnoticed
+            while True:
+                if (batch := await self._update(look)) is not None:
+                    yield batch
+                await asyncio.to_thread(loader.save)
+                if watcher.follow_root() or await self._watch_outside(watcher, look):
+                    look = EVERYWHERE
+                else:
+                    look = await self._next_look(watcher)
+        finally:
+            watcher.close()
+            loader.save()
+
+    async def _update(self, look: Look) -> Batch | None:
+        readings = await asyncio.to_thread(self._loader.look, look.files, look.local)
+        for _ in range(GRACES):
+            if not self._loader.unsettled(readings):
+                break
+            await asyncio.sleep(GRACE)
+            before, readings = readings, await asyncio.to_thread(self._loader.look, look.files, look.local)
+            if readings.same_as(before):
+                break
+        return await asyncio.to_thread(self._loader.apply, readings)
+
+    async def _next_look(self, watcher: Watcher) -> Look:
+        clock = asyncio.get_running_loop().time
+        rescan = clock() + (RESCAN_LOST if self._loader.lost else RESCAN)
+        while (left := rescan - clock()) > 0:
+            look = where_to_look(await watcher.events(left), self._loader)
+            if look.files is None or look.files or look.local:
+                return look
+        return EVERYWHERE
+
+    async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
+        """Keeps an eye on what lies outside the folder. True if there is more, or other, to watch than before."""
+        outside = frozenset(self._loader.followed())
+        if outside == self._followed and look.files is not None and not look.local:
+            return False  # no link can have changed, and there may be thousands to follow
+        self._followed = outside
+        return watcher.watch_outside(await asyncio.to_thread(_folders, outside))
+
+
+def where_to_look(events: Events, loader: Loader) -> Look:
+    """Which files the events concern. Names that mean nothing to us (editors' backups, .git) concern none."""
+    files, local = set(), set()
+    known = set(loader.local_files)
+    if events.outside:
+        if loader.linked:
+            return EVERYWHERE
+        local |= known
+    for path in events.inside:
+        name = os.path.relpath(path, loader.root)
+        if path in known:
+            local.add(path)
+        if any(part.startswith(".") for part in name.split(os.sep)):
+            if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
+                return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
+        elif loader.knows(name) or (counts(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
+            files.add(name)
+        elif os.path.isdir(path) or loader.knows_below(name):
+            return EVERYWHERE
+    return Look(frozenset(files), frozenset(local))
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    return {folder for path in paths for folder in folders_to_watch(path)}

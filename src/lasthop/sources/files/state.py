@@ -1,0 +1,114 @@
+"""The last good content of every file, on disk, so that a file broken at the next start still serves what it last said.
+
+One SQLite database, mode 0600 in a folder of mode 0700: it holds copies of the files, Secrets and local key files included.
+Deleted content is overwritten. Beside each text are its admitted documents, and by which version of the rules: an unchanged
+file then need not be parsed and admitted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from lasthop.sources.files.content import Stored
+from lasthop.sources.files.errors import FilesError
+
+_TABLES: Final = """
+create table if not exists last_good (path text primary key, digest blob, text blob, rules text, stored blob) without rowid;
+create table if not exists local_file (path text primary key, content blob) without rowid;
+"""
+_DOCUMENTS: Final = msgspec.json.Decoder(tuple[Stored, ...])
+
+
+class Saved(NamedTuple):
+    digest: bytes
+    text: bytes
+    stored: tuple[Stored, ...] | None
+    """None if another version of the rules admitted it."""
+
+
+class State:
+    def __init__(self, directory: Path) -> None:
+        path = directory / "files.sqlite"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.chmod(directory, 0o700)
+            try:
+                self._database = _open(path)
+            except sqlite3.DatabaseError:
+                # Not a database, or a damaged one. What it held is lost; that it was there is not worth refusing to start.
+                path.unlink()
+                self._database = _open(path)
+        except (OSError, sqlite3.Error) as error:
+            raise FilesError(f"Cannot keep state in {directory}: {error}.") from error
+
+    def close(self) -> None:
+        self._database.close()
+
+    def paths(self) -> Iterable[str]:
+        return [path for (path,) in self._database.execute("select path from last_good")]
+
+    def last_good(self, path: str) -> Saved | None:
+        query = "select digest, text, rules, stored from last_good where path = ?"
+        for digest, text, rules, stored in self._database.execute(query, (path,)):
+            return Saved(digest, text, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
+        return None
+
+    def local_file(self, path: str) -> bytes | None:
+        for (content,) in self._database.execute("select content from local_file where path = ?", (path,)):
+            return bytes(content)
+        return None
+
+    def save(self, contents: Mapping[str, Saved | None], local: Mapping[str, bytes | None]) -> None:
+        """One transaction. None forgets. Raises `sqlite3.Error`."""
+        with self._database as database:
+            database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
+            database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
+            database.executemany(
+                "insert or replace into last_good values (?, ?, ?, ?, ?)",
+                (
+                    (path, saved.digest, saved.text, rules_version(), msgspec.json.encode(saved.stored))
+                    for path, saved in contents.items()
+                    if saved is not None
+                ),
+            )
+            database.executemany(
+                "insert or replace into local_file values (?, ?)", [(p, v) for p, v in local.items() if v is not None]
+            )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Worker threads take turns with it, never two at once.
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = normal")
+    database.execute("pragma secure_delete = on")
+    database.executescript(_TABLES)
+    return database
+
+
+@cache
+def rules_version() -> str:
+    """Changes with the code and the schemas that admit, released or not."""
+    found = hashlib.blake2b(digest_size=16)
+    api = files("lasthop.api")
+    folders = (files(__package__), api, api / "crds", api / "crds" / "gateway-api" / "experimental")
+    for folder in folders:
+        for file in sorted(folder.iterdir(), key=_name):
+            if file.name.endswith((".py", ".yaml")):
+                found.update(file.name.encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
+
+
+def _name(file: Traversable) -> str:
+    return file.name

@@ -1,0 +1,80 @@
+"""JSON Schema errors as problems that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+
+from lasthop.sources.files.problem import Problem, shown
+from lasthop.sources.files.structural import did_you_mean
+
+_KINDS: Final = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "a string",
+    "integer": "a whole number",
+    "boolean": "true or false",
+}
+
+
+def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[Problem]:
+    """Everything the schema has against the document. The values of a secret document are never quoted."""
+    if validator.is_valid(document):
+        return
+    for error in validator.iter_errors(document):
+        yield _problem(error, "the value" if secret else shown(error.instance))
+
+
+def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
+    path = tuple(error.instance_path)
+    detail = error.kind.as_dict()
+    limit = detail.get("limit")
+    match error.kind.name:
+        case "required":
+            return Problem("required field is missing", (*path, detail["property"]), reason="Required")
+        case "type":
+            wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
+            quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
+            return Problem(f"must be {wanted}, not {_kind_of(error.instance)}", path, quote)
+        case "enum":
+            options = [str(option) for option in detail["options"]]
+            close = did_you_mean(str(error.instance), options) if len(options) > 1 else ""
+            return Problem(f"{value} is not one of {', '.join(options)}", path, close if "Did you" in close else "")
+        case "pattern":
+            return Problem(f"{value} does not match {detail['pattern']}", path)
+        case "minimum":
+            return Problem(f"{value} is less than {limit}", path)
+        case "maximum":
+            return Problem(f"{value} is greater than {limit}", path)
+        case "minLength":
+            return Problem("must not be empty" if limit == 1 else f"must have at least {limit} characters", path)
+        case "maxLength":
+            return Problem(f"has more than {limit} characters", path)
+        case "minItems":
+            return Problem("must not be empty" if limit == 1 else f"must have at least {limit} items", path)
+        case "maxItems":
+            return Problem(f"has more than {limit} items", path)
+        case "minProperties":
+            return Problem(f"must have at least {limit} fields", path)
+        case "maxProperties":
+            return Problem(f"has more than {limit} entries", path)
+        case _:
+            return Problem(f"{value} does not fit the schema ({error.kind.name})", path)
+
+
+def _kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"

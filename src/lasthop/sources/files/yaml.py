@@ -1,0 +1,292 @@
+"""YAML and JSON text to documents, as kubectl reads them.
+
+PyYAML's C parser supplies the events; what they mean is decided here, because PyYAML's own constructor differs from kubectl
+(Go's YAML 1.1) where it hurts: timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become
+strings, a key written twice is an error. Values are built straight from the events: that is quicker than nodes, and a deeply
+nested file ends in an error, where PyYAML's composer overflows the C stack and kills the process.
+
+The usual reading keeps no positions. When something is wrong, `field_lines` reads the text again and remembers all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+from yaml.reader import ReaderError
+
+from lasthop.sources.files.problem import Path
+
+MAX_DEPTH: Final = 100
+MAX_ALIASED: Final = 100_000
+"""Values that aliases may add to a file. Honest files stay below a few hundred; a "billion laughs" file does not."""
+
+_WORDS: Final[dict[str, bool | None]] = {
+    "": None,
+    "~": None,
+    **dict.fromkeys(("null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_TAGS: Final = "tag:yaml.org,2002:"
+
+
+class Mistake(NamedTuple):
+    """Something wrong with the text itself."""
+
+    line: int
+    message: str
+
+
+class Parsed(NamedTuple):
+    documents: list[Any]
+    """The documents up to the first syntax error; empty ones are left out."""
+    mistakes: list[Mistake]
+    complete: bool
+    """False after a syntax error: there may be more in the file than `documents`."""
+
+
+class _SyntaxError(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.mistake = Mistake(line, message)
+
+
+def parse(text: bytes, *, as_json: bool = False) -> Parsed:
+    try:
+        decoded = _decode(text)
+    except _SyntaxError as error:
+        return Parsed([], [error.mistake], complete=False)
+    return _parse_json(decoded) if as_json else _parse_yaml(_Reader(decoded))
+
+
+def field_lines(text: bytes) -> list[dict[Path, int]]:
+    """For each document that `parse` gives, the line of every field in it."""
+    try:
+        # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
+        reader = _Reader(_decode(text).replace("\t", " "), record=True)
+    except _SyntaxError:
+        return []
+    _parse_yaml(reader)
+    return reader.lines
+
+
+def _decode(text: bytes) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise _SyntaxError(line, f"byte 0x{text[error.start]:02x} is not UTF-8") from None
+
+
+def _parse_json(text: str) -> Parsed:
+    mistakes: list[Mistake] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            mistakes.append(Mistake(1, f"key {twice[0]!r} is written twice in one object"))
+        return result
+
+    def refuse(constant: str) -> Any:
+        raise _SyntaxError(1, f"{constant} is not JSON")
+
+    if not text.strip():
+        return Parsed([], [], complete=True)
+    try:
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        return Parsed([], [Mistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
+    except RecursionError:
+        return Parsed([], [Mistake(1, "too deeply nested")], complete=False)
+    except _SyntaxError as error:
+        return Parsed([], [error.mistake], complete=False)
+    return Parsed([value], mistakes, complete=True)
+
+
+def _parse_yaml(reader: _Reader) -> Parsed:
+    try:
+        reader.run()
+    except _SyntaxError as error:
+        return Parsed(reader.documents, [*reader.mistakes, error.mistake], complete=False)
+    except yaml.YAMLError as error:
+        return Parsed(reader.documents, [*reader.mistakes, _mistake(error, reader.text)], complete=False)
+    return Parsed(reader.documents, reader.mistakes, complete=True)
+
+
+def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        context = f" {error.context}" if error.context else ""
+        return Mistake(error.problem_mark.line + 1, f"not YAML: {error.problem}{context}")
+    if isinstance(error, ReaderError):
+        line = text.encode().count(b"\n", 0, error.position) + 1
+        return Mistake(line, f"not YAML: {error.reason}")
+    return Mistake(1, f"not YAML: {error}")
+
+
+class _Reader:
+    """Builds the documents of one text from its events."""
+
+    def __init__(self, text: str, record: bool = False) -> None:
+        self.text = text
+        # Never None: the stream's end is an event too, and the last one asked for.
+        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event  # type: ignore[assignment]
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._count = 0
+        self._aliased = 0
+        self._record = record
+        self.documents: list[Any] = []
+        self.mistakes: list[Mistake] = []
+        self.lines: list[dict[Path, int]] = []
+
+    def run(self) -> None:
+        while not isinstance(event := self._next(), StreamEndEvent):
+            if isinstance(event, StreamStartEvent):
+                continue
+            assert isinstance(event, DocumentStartEvent)
+            self._anchors = {}
+            if self._record:
+                self.lines.append({})
+            value = self._value(self._next(), 0, ())
+            self._next()  # the document's end
+            if value is not None:
+                self.documents.append(value)
+            elif self._record:
+                self.lines.pop()
+
+    def _value(self, event: Event, depth: int, path: Path) -> Any:
+        self._count += 1
+        if self._record:
+            self.lines[-1].setdefault(path, _line(event))
+        if isinstance(event, ScalarEvent):
+            value = self._scalar(event)
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1)
+            return value
+        if isinstance(event, AliasEvent):
+            return self._alias(event)
+        if depth == MAX_DEPTH:
+            raise _SyntaxError(_line(event), f"nested more than {MAX_DEPTH} levels deep")
+        before = self._count
+        if isinstance(event, MappingStartEvent):
+            value = self._mapping(depth + 1, path)
+        else:
+            assert isinstance(event, SequenceStartEvent)
+            value = self._sequence(depth + 1, path)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._count - before + 1)
+        return value
+
+    def _alias(self, event: AliasEvent) -> Any:
+        # An anchor counts from its value's end on, so a value can never hold itself.
+        if event.anchor not in self._anchors:
+            raise _SyntaxError(_line(event), f"alias *{event.anchor} names no anchor before it")
+        value, size = self._anchors[event.anchor]
+        self._count += size
+        self._aliased += size
+        if self._aliased > MAX_ALIASED:
+            raise _SyntaxError(_line(event), f"aliases expand to more than {MAX_ALIASED} values")
+        return value
+
+    def _sequence(self, depth: int, path: Path) -> list[Any]:
+        result: list[Any] = []
+        while not isinstance(event := self._next(), SequenceEndEvent):
+            result.append(self._value(event, depth, (*path, len(result)) if self._record else path))
+        return result
+
+    def _mapping(self, depth: int, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        while not isinstance(event := self._next(), MappingEndEvent):
+            if not isinstance(event, ScalarEvent):
+                raise _SyntaxError(_line(event), "a key must be plain text, not a list, mapping or alias")
+            if event.value == "<<" and event.implicit[0]:
+                merged = {**self._merge(event, depth, path), **merged}
+                continue
+            key = self._key(event)
+            if key in result:
+                self.mistakes.append(Mistake(_line(event), f"key {key!r} is written twice in one mapping"))
+            if self._record:
+                below = (*path, key)
+                self.lines[-1].setdefault(below, _line(event))
+                result[key] = self._value(self._next(), depth, below)
+            else:
+                result[key] = self._value(self._next(), depth, path)
+        return {**merged, **result} if merged else result
+
+    def _merge(self, event: Event, depth: int, path: Path) -> dict[str, Any]:
+        value = self._value(self._next(), depth, path)
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, dict) for part in parts):
+            raise _SyntaxError(_line(event), "<< takes a mapping, or a list of mappings")
+        return {key: value for part in reversed(parts) for key, value in part.items()}
+
+    def _key(self, event: ScalarEvent) -> str:
+        value = self._scalar(event)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "null" if value is None else str(value)
+
+    def _scalar(self, event: ScalarEvent) -> Any:
+        text: str = event.value
+        if event.tag is None:
+            return self._plain(event, text) if event.implicit[0] else text
+        tag = event.tag.removeprefix(_TAGS)
+        if tag in ("str", "!"):
+            return text
+        value = self._plain(event, text)
+        # Go's YAML, too, refuses a tag that the text does not fit.
+        if {"int": int, "float": float, "bool": bool, "null": type(None)}.get(tag) is type(value):
+            return value
+        raise _SyntaxError(_line(event), f"{_shown_tag(event.tag)} does not fit here; only plain JSON values do")
+
+    def _plain(self, event: ScalarEvent, text: str) -> Any:
+        if text in _WORDS:
+            return _WORDS[text]
+        if text[0] not in "-+.0123456789":
+            return text
+        if _INT.fullmatch(text):
+            return _integer(text)
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            # As JSON, which is what reaches the API server, 80.0 is 80.
+            return int(number) if number.is_integer() and abs(number) < 2**53 else number
+        if _NOT_A_NUMBER.fullmatch(text):
+            raise _SyntaxError(_line(event), f"{text} has no place in JSON")
+        return text
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "")
+    sign, digits = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        return sign * int(digits, 8)
+    return sign * int(digits, 0)
+
+
+def _line(event: Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _shown_tag(tag: str) -> str:
+    return f"!!{tag.removeprefix(_TAGS)}" if tag.startswith(_TAGS) else tag

@@ -1,0 +1,103 @@
+"""The admin server. Read-only, on loopback and on a unix socket; holds no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from lasthop.web.metrics import metrics
+from lasthop.web.page import page
+from lasthop.web.view import View
+
+VIEW: Final = web.AppKey("view", View)
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class AdminUnusable(Exception):
+    """The admin address cannot be had; the text says why and what to do."""
+
+
+@web.middleware
+async def _local_only(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A page of another site must not read this one through a name that resolves to loopback (DNS rebinding)."""
+    name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
+    if (name or request.host) not in LOCAL_NAMES and request.transport and request.transport.get_extra_info("peername"):
+        raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1\n")
+    return await handler(request)
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    if request.app[VIEW].ready:
+        return web.Response(text="ready\n")
+    return web.Response(text="not ready: a proxy has not acknowledged its configuration yet\n", status=503)
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(body=await metrics(request.app[VIEW]), content_type="text/plain", charset="utf-8")
+
+
+async def _objects(request: web.Request) -> web.Response:
+    return _json(request.app[VIEW].objects(request.query.get("kind")))
+
+
+async def _findings(request: web.Request) -> web.Response:
+    found = request.app[VIEW].findings()
+    return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
+
+
+async def _page(request: web.Request) -> web.Response:
+    return web.Response(text=page(request.app[VIEW]), content_type="text/html")
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+
+
+def application(view: View) -> web.Application:
+    app = web.Application(middlewares=[_local_only])
+    app[VIEW] = view
+    app.add_routes(
+        [
+            web.get("/", _page),
+            web.get("/healthz", _healthz),
+            web.get("/readyz", _readyz),
+            web.get("/metrics", _metrics),
+            web.get("/api/objects", _objects),
+            web.get("/api/findings", _findings),
+        ]
+    )
+    return app
+
+
+@contextlib.asynccontextmanager
+async def serving(view: View, address: str, socket: Path) -> AsyncIterator[None]:
+    """`address` is HOST:PORT; the socket is for the CLI."""
+    host, _, port = address.rpartition(":")
+    runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        socket.unlink(missing_ok=True)
+        await web.UnixSite(runner, str(socket)).start()
+        socket.chmod(0o600)
+        try:
+            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+        except OSError as error:
+            text = f"the admin address {address} cannot be used: {error.strerror or error}; choose another with --admin"
+            raise AdminUnusable(text) from error
+        yield
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await runner.cleanup()
+        socket.unlink(missing_ok=True)

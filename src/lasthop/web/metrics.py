@@ -1,0 +1,59 @@
+"""/metrics: what an operator wants to count, and what Envoy itself counts on the hop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from lasthop.proxy.admin import AdminUnavailable
+from lasthop.web.view import View
+
+
+class _Collector:
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("lasthop_ready", "Whether every proxy has acknowledged everything.", self._view.ready)
+        objects = GaugeMetricFamily("lasthop_objects", "Objects known, by kind.", labels=["kind"])
+        for kind, count in self._view.counts().items():
+            objects.add_metric([kind], count)
+        yield objects
+        findings = GaugeMetricFamily("lasthop_findings", "Problems found in the objects.", labels=["severity", "reason"])
+        for (severity, reason), count in Counter((f.severity, f.reason) for f in self._view.findings()).items():
+            findings.add_metric([severity, reason], count)
+        yield findings
+        names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
+        for name in names:
+            family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
+            for type_url, traffic in self._view.traffic.items():
+                family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
+            yield family
+
+
+async def metrics(view: View) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(view))
+    own: bytes = generate_latest(registry)
+    return own + await _proxies(view)
+
+
+async def _proxies(view: View) -> bytes:
+    """How often each hop's TLS failed and why, from Envoy's own statistics."""
+    lines = [
+        "# HELP lasthop_backend_tls_events_total TLS handshakes and failures on a hop, as Envoy counts them.",
+        "# TYPE lasthop_backend_tls_events_total counter",
+    ]
+    for key, proxy in view.proxies.items():
+        try:
+            stats = await proxy.admin.tls_stats()
+        except AdminUnavailable:
+            continue
+        for cluster, counts in stats.items():
+            for event, count in counts.items():
+                labels = f'gateway="{key.path}",hop="{cluster}",event="{event}"'
+                lines.append(f"lasthop_backend_tls_events_total{{{labels}}} {count}")
+    return ("\n".join(lines) + "\n").encode()

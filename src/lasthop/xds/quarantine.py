@@ -1,0 +1,145 @@
+"""Which parts of the configuration are kept from Envoy because it has refused them, or may have.
+
+    NACK ──> suspects: every part that differs from what was last confirmed. All are quarantined at once, so that the
+             rest can be sent again (a route table that is refused blocks every later edit of it, facts/xds.md 5)
+    then, if there are several:
+             release half ──ACK──> cleared for good        (next half)
+                          ──NACK─> one: convicted, several: split again
+
+The engine reads `quarantined` as an input, builds each such part as a 500, a closed chain or an absent cluster, applies
+that to the cache and calls `served`. A part the user has edited has another hash, so it is not in quarantine any more.
+Each method returns whether `quarantined` is another now, so whether to build again.
+
+Pure: no time, no I/O. One per Gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from lasthop.outputs.envoy.resource import LISTENER, Resource
+from lasthop.xds.cache import Cache
+from lasthop.xds.refusal import is_environment, reasons
+
+
+class Part(NamedTuple):
+    type_url: str
+    id: str
+    hash: str
+
+
+class _Search:
+    """The hunt through the suspects of one type."""
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[Part, ...]] = []
+        """Suspects that wait for their trial, a group each."""
+        self.trial: dict[Part, str] = {}
+        """Suspects that are released until a verdict comes; with the name of the resource they were seen in."""
+
+
+class Quarantine:
+    def __init__(self) -> None:
+        self._confirmed: dict[tuple[str, str], Mapping[str, str]] = {}
+        """The parts of each resource, by type and name, as last confirmed."""
+        self._home: dict[Part, str] = {}
+        """The resource a suspect was seen in."""
+        self._details: dict[Part, str] = {}
+        """What Envoy said of everything that is or was suspected and is not cleared."""
+        self._convicted: set[Part] = set()
+        self._searches: dict[str, _Search] = {}
+        self.environment: dict[tuple[str, str], str] = {}
+        """Resources refused for reasons of the host (a port is taken), by type and name: nothing is wrong with them."""
+        self.unattributed: dict[tuple[str, str], str] = {}
+        """Resources refused though none of their parts can be blamed, by type and name."""
+
+    @property
+    def quarantined(self) -> frozenset[Part]:
+        waiting = (part for search in self._searches.values() for group in search.groups for part in group)
+        return frozenset(self._convicted).union(waiting)
+
+    @property
+    def convicted(self) -> frozenset[Part]:
+        return frozenset(self._convicted)
+
+    def detail(self, part: Part) -> str:
+        return self._details.get(part, "")
+
+    def nacked(self, type_url: str, resources: Mapping[str, Resource], detail: str) -> bool:
+        before = self.quarantined
+        accused = reasons(detail, resources)
+        blamed = {name: detail for name in resources} if accused is None else dict(accused)
+        for name in [name for name, why in blamed.items() if type_url == LISTENER and is_environment(why)]:
+            self.environment[type_url, name] = blamed.pop(name)
+
+        here = {Part(type_url, id, hash): r.name for r in resources.values() for id, hash in r.parts.items()}
+        if not before.isdisjoint(here):
+            return False  # sent before the quarantine: a second proxy refuses what the first one has refused
+
+        # Not only those on trial: the user may have edited something else in the same moment.
+        suspects = [part for part, name in here.items() if name in blamed and self._differs(part, name)]
+        if not suspects:
+            self.unattributed.update({(type_url, name): why for name, why in blamed.items()})
+        search = self._searches.setdefault(type_url, _Search())
+        for part in suspects:
+            search.trial.pop(part, None)
+            self._home[part] = here[part]
+            self._details[part] = blamed[here[part]]
+        for group in _by_home(suspects, here) if accused else [suspects]:
+            self._hold(search, group)
+        return self.quarantined != before
+
+    def acked(self, type_url: str, resources: Mapping[str, Resource]) -> bool:
+        """Also for a response that only removed something: it tells that the quarantine has arrived."""
+        before = self.quarantined
+        search = self._searches.get(type_url)
+        for name, resource in resources.items():
+            self._confirmed[type_url, name] = resource.parts
+            self.environment.pop((type_url, name), None)
+            self.unattributed.pop((type_url, name), None)
+            if search is not None:
+                for part in search.trial.keys() & {Part(type_url, id, hash) for id, hash in resource.parts.items()}:
+                    self._clear(search, part)
+        if search is not None:
+            self._next_trial(search)
+        return self.quarantined != before
+
+    def served(self, cache: Cache, built_without: frozenset[Part]) -> bool:
+        """The cache holds what was built without these. A suspect that is released but not in it has been removed or
+        edited by the user meanwhile; no verdict will ever come, so it is dropped from the hunt."""
+        before = self.quarantined
+        if built_without != before:
+            return False  # overtaken: the engine will build again
+        for search in self._searches.values():
+            for part, name in list(search.trial.items()):
+                change = cache.get(part.type_url, name)
+                if not (isinstance(change, Resource) and change.parts.get(part.id) == part.hash):
+                    self._clear(search, part)
+            self._next_trial(search)
+        return self.quarantined != before
+
+    def _differs(self, part: Part, name: str) -> bool:
+        return self._confirmed.get((part.type_url, name), {}).get(part.id) != part.hash
+
+    def _hold(self, search: _Search, group: list[Part]) -> None:
+        if len(group) == 1:
+            self._convicted.update(group)
+        elif group:
+            middle = len(group) // 2
+            search.groups += [tuple(group[:middle]), tuple(group[middle:])]
+
+    def _next_trial(self, search: _Search) -> None:
+        if search.groups and not search.trial:
+            search.trial = {part: self._home[part] for part in search.groups.pop()}
+
+    def _clear(self, search: _Search, part: Part) -> None:
+        del search.trial[part], self._home[part], self._details[part]
+
+
+def _by_home(parts: list[Part], home: Mapping[Part, str]) -> list[list[Part]]:
+    """When Envoy names the resources, each of them holds something bad by itself."""
+    groups: dict[str, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(home[part], []).append(part)
+    return list(groups.values())

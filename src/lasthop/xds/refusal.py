@@ -1,0 +1,42 @@
+"""Reading the text of a NACK. Envoy says which clusters and listeners it refused; of a route table it only says why.
+
+    Error adding/updating cluster(s) a: <why>, b: <why>
+    Error adding/updating listener(s) l: <why>
+
+The text is a hint, never a proof: it quotes what users wrote. A wrong hint costs one more round, because what is really at
+fault is then refused again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+_HEAD: Final = re.compile(r"^Error adding/updating (?:cluster|listener)\(s\) ")
+_CUT_SHORT: Final = "...(truncated)"
+_ENVIRONMENT: Final = re.compile(r"cannot bind|Address already in use|Permission denied", re.IGNORECASE)
+
+
+def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
+    """Resource name -> why, for those the text accuses; None if it does not say."""
+    head = _HEAD.match(detail)
+    if head is None or detail.endswith(_CUT_SHORT):  # who comes after the cut is accused too
+        return None
+    places = sorted((place, name) for name in names if (place := _place(detail, head.end(), name)) is not None)
+    if not places:
+        return None
+    ends = [place for place, _ in places[1:]] + [len(detail)]
+    return {name: detail[place + len(name) + 2 : end].rstrip(", \n") for (place, name), end in zip(places, ends, strict=True)}
+
+
+def is_environment(reason: str) -> bool:
+    """The host's doing (a port that is taken or not allowed), not the configuration's."""
+    return bool(_ENVIRONMENT.search(reason))
+
+
+def _place(detail: str, start: int, name: str) -> int | None:
+    if detail.startswith(f"{name}: ", start):
+        return start
+    found = re.compile(rf"(?:, |\n){re.escape(name)}: ").search(detail, start)
+    return found.end() - len(name) - 2 if found else None

@@ -1,0 +1,207 @@
+"""The ADS server: the one place where sessions meet gRPC, sockets, tasks and the clock.
+
+    controller ──update──> Cache ──wake──> writer ──DeltaDiscoveryResponse──> Envoy
+        ^───────── Observer <──events── reader <──DeltaDiscoveryRequest────────┘
+
+One reader and one writer a stream. The writer asks its session until there is nothing to send, then sleeps until an update,
+a request or the session's deadline wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import grpc
+import msgspec
+from envoy.service.discovery.v3 import discovery_pb2
+
+from lasthop.outputs.envoy.resource import TYPES, Changes
+from lasthop.xds.cache import Cache
+from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.response import Response, encode
+from lasthop.xds.session import Session
+from lasthop.xds.unix_socket import claim, release
+
+MAX_REQUEST: Final = 64 * 1024 * 1024
+"""A proxy that reconnects names all it has: some 200 bytes for each cluster and as much for its endpoints, so gRPC's 4 MiB
+would lock out a large Gateway for good."""
+
+
+class Observer(Protocol):
+    """What the controller hears. Called on the event loop; must not block."""
+
+    def connected(self, gateway: str) -> None: ...
+    def disconnected(self, gateway: str) -> None: ...
+    def acked(self, gateway: str, event: Acked) -> None: ...
+    def nacked(self, gateway: str, event: Nacked) -> None: ...
+
+
+class Traffic(msgspec.Struct):
+    """Counts since the start, of one type."""
+
+    responses: int = 0
+    resources: int = 0
+    removals: int = 0
+    bytes: int = 0
+    acks: int = 0
+    nacks: int = 0
+
+
+class State(msgspec.Struct, frozen=True):
+    proxies: int
+    synced: bool
+    """At least one proxy is connected, and each has confirmed all there is now."""
+
+
+class _Stream:
+    def __init__(self, cache: Cache) -> None:
+        self.session = Session(cache)
+        self.wake = asyncio.Event()
+        self.closed = False
+
+
+class _Gateway:
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.streams: set[_Stream] = set()
+
+    def wake(self) -> None:
+        for stream in self.streams:
+            stream.wake.set()
+
+
+class Server:
+    def __init__(
+        self,
+        observer: Observer,
+        *,
+        gateway_of: Callable[[str], str] = lambda node_id: node_id,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`gateway_of` tells from a proxy's node id which Gateway it serves."""
+        self.traffic = {type_url: Traffic() for type_url in TYPES}
+        self._observer = observer
+        self._gateway_of = gateway_of
+        self._clock = clock
+        self._gateways: dict[str, _Gateway] = {}
+        self._opened = asyncio.Event()
+        self._grpc: Any = None
+        self._socket: Path | None = None
+
+    async def start(self, socket: Path) -> None:
+        """Listens. Proxies may connect and ask, but nothing is sent before `open`."""
+        claim(socket)
+        self._grpc = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_REQUEST)])
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._serve, request_deserializer=discovery_pb2.DeltaDiscoveryRequest.FromString, response_serializer=None
+        )
+        service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+        self._grpc.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {"DeltaAggregatedResources": handler}),)
+        )
+        self._grpc.add_insecure_port(f"unix:{socket}")
+        socket.chmod(0o600)
+        self._socket = socket
+        await self._grpc.start()
+
+    def open(self) -> None:
+        """Everything has been read once and every Gateway has had its first update. Sooner, a proxy that reconnects would
+        be told to drop what it has."""
+        self._opened.set()
+
+    async def close(self) -> None:
+        """Ends the streams and says nothing: a proxy goes on with what it has."""
+        if self._grpc is not None:
+            await self._grpc.stop(None)
+        if self._socket is not None:
+            release(self._socket)
+
+    def update(self, gateway: str, changes: Changes) -> bool:
+        """The first update of a Gateway makes it known and carries all it has, be that nothing; later ones what changed.
+        Returns whether there was anything new."""
+        known = self._gateways.setdefault(gateway, _Gateway())
+        changed = known.cache.apply(changes)
+        if changed:
+            known.wake()
+        return changed
+
+    def remove(self, gateway: str) -> None:
+        """The Gateway is gone. Its proxies are cut off, not emptied: whoever runs them ends them."""
+        if known := self._gateways.pop(gateway, None):
+            for stream in known.streams:
+                stream.closed = True
+            known.wake()
+
+    def cache(self, gateway: str) -> Cache | None:
+        known = self._gateways.get(gateway)
+        return known.cache if known else None
+
+    def state(self, gateway: str) -> State:
+        known = self._gateways.get(gateway)
+        sessions = [stream.session for stream in known.streams] if known else []
+        return State(len(sessions), bool(sessions) and all(session.synced for session in sessions))
+
+    async def _serve(self, requests: AsyncIterator[Any], context: Any) -> None:
+        first = await anext(aiter(requests), None)
+        if first is None:
+            return
+        await self._opened.wait()
+        gateway = self._gateway_of(first.node.id)
+        known = self._gateways.get(gateway)
+        if known is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no Gateway for node {first.node.id!r}")
+            return
+        stream = _Stream(known.cache)
+        known.streams.add(stream)
+        self._observer.connected(gateway)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                writer = tasks.create_task(self._write(stream, context))
+                reader = tasks.create_task(self._read(gateway, stream, first, requests))
+                await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                reader.cancel()
+                writer.cancel()
+        finally:
+            known.streams.discard(stream)
+            self._observer.disconnected(gateway)
+
+    async def _read(self, gateway: str, stream: _Stream, first: Any, requests: AsyncIterator[Any]) -> None:
+        self._receive(gateway, stream, first)
+        async for request in requests:
+            self._receive(gateway, stream, request)
+
+    def _receive(self, gateway: str, stream: _Stream, request: Any) -> None:
+        for event in stream.session.receive(request, self._clock()):
+            match event:
+                case Acked():
+                    self.traffic[event.type_url].acks += 1
+                    self._observer.acked(gateway, event)
+                case Nacked():
+                    self.traffic[event.type_url].nacks += 1
+                    self._observer.nacked(gateway, event)
+        stream.wake.set()
+
+    async def _write(self, stream: _Stream, context: Any) -> None:
+        while not stream.closed:
+            stream.wake.clear()
+            while response := stream.session.poll(self._clock()):
+                data = encode(response)
+                self._count(response, len(data))
+                await context.write(data)
+            deadline = stream.session.deadline()
+            try:
+                async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
+                    await stream.wake.wait()
+            except TimeoutError:
+                continue
+
+    def _count(self, response: Response, size: int) -> None:
+        traffic = self.traffic[response.type_url]
+        traffic.responses += 1
+        traffic.resources += len(response.resources)
+        traffic.removals += len(response.removed)
+        traffic.bytes += size

@@ -1,0 +1,198 @@
+"""One type on one stream: what the client wants, what it has, and so what it still lacks.
+
+Nothing is queued by value. The queues hold names; what is sent for a name is what the cache holds at that moment, so the
+newest state wins however long a name has waited. `consider(name)` is the whole difference between cache and client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource, Withdrawal
+from lasthop.xds.cache import Cache, wire_version
+from lasthop.xds.response import Response
+
+WILDCARD: Final = "*"
+UNKNOWN: Final = ""
+"""The version of a resource of which the client may have anything, or nothing: it was in a refused response."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A response the client would not have. The same bytes would be refused again, so its names wait until one of them has
+    changed; then all go again, because the client has recorded none of them, the innocent included."""
+
+    names: frozenset[str]
+    until: float
+
+
+class Subscription:
+    def __init__(self, type_url: str, cache: Cache) -> None:
+        self.type_url = type_url
+        self.wildcard = False
+        self.names: set[str] = set()
+        self.has: dict[str, str] = {}
+        """Name -> version, as it will be when the client has read everything sent so far."""
+        self.in_flight: dict[str, Response] = {}
+        """By nonce."""
+        self.introducing: set[str] = set()
+        """Nonces of those in flight that hold something the client had no version of."""
+        self.urgent: dict[str, None] = {}
+        self.updates: dict[str, None] = {}
+        """Newest change last; taken from that end."""
+        self.removals: dict[str, None] = {}
+        self.additions: set[str] = set()
+        """Those of the updates of which the client has no version at all."""
+        self.asked: set[str] = set()
+        """Names the client waits for: they are answered at once, with a removal if need be."""
+        self.refusals: dict[str, Refusal] = {}
+        self._cache = cache
+
+    def __repr__(self) -> str:
+        lacks = (("urgent", len(self.urgent)), ("updates", len(self.updates)), ("removals", len(self.removals)))
+        state = ", ".join(f"{count} {kind}" for kind, count in lacks if count)
+        name = self.type_url.rsplit(".", 1)[-1]
+        return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
+
+    def open(self, names: Iterable[str], versions: dict[str, str]) -> dict[str, Resource]:
+        """The first request of a stream. Returns what the client has and still should have."""
+        names = set(names)
+        self.wildcard = WILDCARD in names or (not names and self.type_url in (CLUSTER, LISTENER))
+        self.names = names - {WILDCARD}
+        self.has = versions
+        self.asked = {name for name in self.names if name not in versions}
+        known = self._cache.names(self.type_url) if self.wildcard else []
+        for name in dict.fromkeys((*known, *versions, *self.names)):
+            self.consider(name)
+        current = ((name, self._cache.get(self.type_url, name)) for name in versions)
+        return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
+
+    def subscribe(self, names: Iterable[str]) -> None:
+        """A name asked for again is answered again: the client may have forgotten what it had."""
+        for name in names:
+            if name == WILDCARD:
+                self.wildcard = True
+                for known in self._cache.names(self.type_url):
+                    self.consider(known)
+            else:
+                self.names.add(name)
+                self.asked.add(name)
+                self.consider(name)
+
+    def unsubscribe(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name == WILDCARD:
+                self.wildcard = False
+                for other in [*self.has, *self.updates]:
+                    if other not in self.names:
+                        self._forget(other)
+            else:
+                self.names.discard(name)
+                self._forget(name)
+                if self.wildcard:  # it may still be wanted, the client cannot know: the server must say
+                    self.asked.add(name)
+                    self.consider(name)
+
+    def wants(self, name: str) -> bool:
+        return self.wildcard or name in self.names
+
+    def changed(self, name: str) -> None:
+        if name in self.refusals:
+            self.offer_again(self.refusals[name])
+        self.consider(name)
+
+    def consider(self, name: str) -> None:
+        """Puts the name into the queue where it belongs now, if in any."""
+        self._dequeue(name)
+        change = self._cache.get(self.type_url, name)
+        if isinstance(change, Resource):
+            lacking = self.has.get(name) != wire_version(change) and name not in self.refusals
+            if self.wants(name) and (lacking or name in self.asked):
+                self.updates[name] = None
+                if name not in self.has:
+                    self.additions.add(name)
+        elif name in self.has and self._is_urgent(change):
+            self.urgent[name] = None
+        elif name in self.has or name in self.asked:
+            self.removals[name] = None
+
+    def promote(self, name: str) -> None:
+        """To the front of the queue, if it is in it."""
+        if name in self.updates:
+            del self.updates[name]
+            self.updates[name] = None
+
+    def ask(self, name: str) -> None:
+        """As if the client waited for it, if there is news of it."""
+        if name in self.updates:
+            self.asked.add(name)
+
+    def newest(self, *, asked: bool) -> Iterable[Resource]:
+        """What would be sent, newest change first; either all or only what the client waits for."""
+        for name in (name for name in self.asked if name in self.updates) if asked else reversed(self.updates):
+            change = self._cache.get(self.type_url, name)
+            assert isinstance(change, Resource)  # else consider() had not put it there
+            yield change
+
+    def sent(self, response: Response) -> None:
+        self.in_flight[response.nonce] = response
+        if any(r.name not in self.has for r in response.resources):
+            self.introducing.add(response.nonce)
+        for resource in response.resources:
+            self.has[resource.name] = wire_version(resource)
+        for name in response.removed:
+            self.has.pop(name, None)
+        for name in (*(r.name for r in response.resources), *response.removed):
+            self.asked.discard(name)
+            self._dequeue(name)
+
+    def answered(self, nonce: str) -> Response | None:
+        """The response the client speaks of, which is then no longer in flight."""
+        self.introducing.discard(nonce)
+        return self.in_flight.pop(nonce, None)
+
+    def refused(self, response: Response, until: float) -> None:
+        """Removals count as done: Envoy carries them out even if something else in the response is wrong."""
+        names = {r.name for r in response.resources if self.has.get(r.name) == wire_version(r)}
+        for name in names:
+            pass
+        if all(self._is_current(r) for r in response.resources):
+            refusal = Refusal(frozenset(names), until)
+            self.refusals.update(dict.fromkeys(names, refusal))
+        for name in names:
+            self.consider(name)
+
+    def offer_again(self, refusal: Refusal) -> None:
+        for name in refusal.names:
+            if self.refusals.get(name) is refusal:
+                del self.refusals[name]
+        for name in refusal.names:
+            self.consider(name)
+
+    @property
+    def settled(self) -> bool:
+        """The client has confirmed every resource there is now. (Removals may still be due.)"""
+        return not (self.urgent or self.updates or self.in_flight or self.refusals)
+
+    def _is_current(self, resource: Resource) -> bool:
+        change = self._cache.get(self.type_url, resource.name)
+        return isinstance(change, Resource) and wire_version(change) == wire_version(resource)
+
+    def _is_urgent(self, change: Withdrawal | None) -> bool:
+        """A cluster the cache never heard of (the client comes from before a restart) may be one whose policy has become
+        invalid meanwhile: not knowing why it is gone, it goes at once."""
+        return self.type_url == CLUSTER if change is None else change.urgent
+
+    def _dequeue(self, name: str) -> None:
+        self.urgent.pop(name, None)
+        self.updates.pop(name, None)
+        self.removals.pop(name, None)
+        self.additions.discard(name)
+
+    def _forget(self, name: str) -> None:
+        self._dequeue(name)
+        self.has.pop(name, None)
+        self.asked.discard(name)
+        self.refusals.pop(name, None)

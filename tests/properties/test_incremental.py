@@ -1,0 +1,108 @@
+"""After any sequence of edits, what was worked out step by step is what a fresh engine works out from the end state."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lasthop.api.kinds import key_of
+from lasthop.api.meta import Key, Object
+from lasthop.engine import Engine
+from lasthop.plan.tls import SystemStore
+from tests.snapshot import Snapshot, settle
+from tests.world import (
+    HTTP_AND_HTTPS,
+    NOW,
+    OBJECTS,
+    PORTS,
+    ca_pem,
+    key_pair,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_grant,
+    mk_policy,
+    mk_route,
+    mk_secret,
+    mk_service,
+    mk_slice,
+)
+
+STORE = SystemStore("/system.pem", "digest")
+DELETE = st.sampled_from([False, False, False, True])
+EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size=20)
+"""(object, whether it is deleted, whether anybody looks before the next edit)."""
+
+BASE = keyed(
+    mk_class(),
+    mk_gateway("a/g0"),
+    mk_gateway("b/g1", [*HTTP_AND_HTTPS], tls={"backend": {"clientCertificateRef": {"name": "k0"}}}),
+    mk_secret("b/k0", *key_pair("k0")),
+    *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
+    *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for ns in "ab" for name in ("s0", "s1")),
+    *(mk_config_map(f"{ns}/{name}", ca_pem("good")) for ns in "ab" for name in ("c0", "c1")),
+    mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}]),
+    mk_route("b/r0", "b/g1", [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}]),
+    mk_grant("a/grant", "b"),
+    mk_policy("a/p0", "s0", "api.example", ["c0"]),
+    mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
+)
+"""A world in which everything works, so that every edit has something to break."""
+
+
+def key(obj: Object) -> Key:
+    return key_of(type(obj).__name__, obj)
+
+
+def fresh(objects: dict[Key, Object | None]) -> tuple[Engine, Snapshot]:
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.set_system_store(STORE)
+    engine.apply(objects)
+    settle(engine, snapshot)
+    return engine, snapshot
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(EDITS)
+def test_incremental_equals_from_scratch(edits: list[tuple[Object, bool, bool]]) -> None:
+    objects: dict[Key, Object | None] = dict(BASE)
+    engine, snapshot = fresh(objects)
+    for obj, delete, look in edits:
+        change = None if delete else obj
+        engine.apply({key(obj): change})
+        objects[key(obj)] = change
+        if look:
+            settle(engine, snapshot)
+    settle(engine, snapshot)
+    other, expected = fresh({k: v for k, v in objects.items() if v is not None})
+    assert engine.graph.crashes == other.graph.crashes == {}
+    assert snapshot.xds == expected.xds
+    assert snapshot.status == expected.status
+    assert engine.findings() == other.findings()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(OBJECTS, max_size=15), st.randoms())
+def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object], random: object) -> None:
+    world = {**BASE, **{key(obj): obj for obj in objects}}
+    shuffled = list(world.items())
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.set_system_store(STORE)
+    for name, obj in shuffled:
+        engine.apply({name: obj})
+        settle(engine, snapshot)
+    _, expected = fresh(world)
+    assert snapshot.xds == expected.xds
+    assert snapshot.status == expected.status
+
+
+def test_nothing_is_kept_of_objects_that_are_gone() -> None:
+    engine, snapshot = fresh(dict(BASE))
+    engine.apply(dict.fromkeys(BASE))
+    settle(engine, snapshot)
+    assert snapshot.xds == {}
+    assert snapshot.status == {}
+    assert engine.graph._buckets == {}
+    assert not [node for node in engine.graph._nodes.values() if node.pinned]

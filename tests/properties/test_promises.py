@@ -1,0 +1,207 @@
+"""The promises of the design, checked over the final xDS of random worlds, in every state they pass through.
+
+The oracle reads the objects by itself and naively; it shares no code with `resolve`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
+from hypothesis import HealthCheck, given, settings
+
+from lasthop.api.core import Secret, Service
+from lasthop.api.meta import Key, Object
+from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
+from tests.properties.test_incremental import BASE, EDITS, STORE, key
+from tests.snapshot import Snapshot, settle, tls_context
+from tests.world import NOW, keyed, mk_config_map
+
+Objects = dict[Key, Object]
+
+
+def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Object]:
+    """Every policy that means this port, in whatever state it is."""
+    found = []
+    for obj in objects.values():
+        targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else getattr(obj, "targets", ())
+        if isinstance(obj, BackendTLSPolicy | RejectedPolicy) and obj.metadata.namespace == service.namespace:
+            sections = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
+            if "" in sections or (port_name and port_name in sections):
+                found.append(obj)
+    return found
+
+
+def winner(policies: list[Object], service: Key, port_name: str) -> Object:
+    def rank(obj: Object) -> tuple[Any, ...]:
+        targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets  # type: ignore[attr-defined]
+        specific = any(t.name == service.name and t.section_name == port_name for t in targets)
+        meta = obj.metadata
+        return (not specific, isinstance(obj, RejectedPolicy), meta.creation_timestamp, meta.namespace, meta.name)
+
+    return min(policies, key=rank)
+
+
+def check(objects: Objects, snapshot: Snapshot, plaintext_allowed: bool = True) -> None:
+    for (_, name), cluster in snapshot.clusters().items():
+        *_, namespace, service_name, port, _ = name.split("/")
+        service = Key("Service", namespace, service_name)
+        obj = objects.get(service)
+        assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
+        port_name = next(p.name for p in obj.spec.ports if p.port == int(port) and p.protocol == "TCP")
+        policies = named_by_policy(objects, service, port_name)
+        context = tls_context(cluster)
+        assert not cluster.transport_socket_matches
+        if context is None:
+            assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
+            assert plaintext_allowed, f"{name} became plaintext while not every policy was known"
+            continue
+        assert policies, f"{name} speaks TLS and no policy asked for it"
+        check_verification(objects, winner(policies, service, port_name), context)
+
+
+def check_verification(objects: Objects, policy: Object, context: Any) -> None:
+    """What is checked is what the winning policy asks for, and never less."""
+    assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
+    validation = policy.spec.validation
+    found = context.common_tls_context.validation_context
+    assert context.sni == validation.hostname
+    assert found.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
+    assert not found.allow_expired_certificate
+    assert not found.HasField("system_root_certs")
+    assert len(found.match_typed_subject_alt_names) == max(1, len(validation.subject_alt_names))
+    if validation.ca_certificate_refs:
+        allowed = "".join(_ca_of(objects, policy, ref) for ref in validation.ca_certificate_refs)
+        pem = found.trusted_ca.inline_bytes.decode()
+        assert pem.strip(), "no trust anchor"
+        assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
+        assert "PRIVATE KEY" not in pem
+    else:
+        assert found.trusted_ca.filename == STORE.path
+    assert {ref.kind for ref in validation.ca_certificate_refs} <= {"ConfigMap", "Secret", "ClusterTrustBundle"}
+    assert not any(k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in policy.spec.options)
+
+
+def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
+    """Only from the policy's own namespace, only ca.crt."""
+    namespace = "" if ref.kind == "ClusterTrustBundle" else policy.metadata.namespace
+    obj: Any = objects.get(Key(ref.kind, namespace, ref.name))
+    if obj is None:
+        return ""
+    if isinstance(obj, Secret):
+        return (obj.data.get("ca.crt") or b"").decode()
+    return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
+
+
+def walk(edits: list[tuple[Object, bool, bool]]) -> tuple[Objects, Engine, Snapshot]:
+    objects: Objects = {k: v for k, v in BASE.items() if v is not None}
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.set_system_store(STORE)
+    engine.apply(BASE)
+    settle(engine, snapshot)
+    check(objects, snapshot)
+    for obj, delete, look in edits:
+        engine.apply({key(obj): None if delete else obj})
+        objects.pop(key(obj), None)
+        if not delete:
+            objects[key(obj)] = obj
+        if look:
+            settle(engine, snapshot)
+            check(objects, snapshot)
+    settle(engine, snapshot)
+    return objects, engine, snapshot
+
+
+slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@slow
+@given(EDITS)
+def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[tuple[Object, bool, bool]]) -> None:
+    objects, engine, snapshot = walk(edits)
+    check(objects, snapshot)
+    assert engine.graph.crashes == {}
+
+
+@slow
+@given(EDITS)
+def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them(
+    edits: list[tuple[Object, bool, bool]],
+) -> None:
+    _, _, snapshot = walk(edits)
+    for (_, type_url, _), resource in snapshot.xds.items():
+        if type_url != SECRET:
+            assert b"PRIVATE KEY" not in resource.body
+    for status in snapshot.status.values():
+        assert "PRIVATE KEY" not in repr(status)
+
+
+@slow
+@given(EDITS)
+def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints(
+    edits: list[tuple[Object, bool, bool]],
+) -> None:
+    _, _, snapshot = walk(edits)
+    names: dict[tuple[Key, str], set[str]] = {}
+    for gateway, type_url, name in snapshot.xds:
+        names.setdefault((gateway, type_url), set()).add(name)
+    for (gateway, _), cluster in snapshot.clusters().items():
+        assert cluster.eds_cluster_config.service_name in names[gateway, ENDPOINTS]
+    for gateway, type_url in names:
+        if type_url == LISTENER:
+            assert names[gateway, ROUTES], "a listener without a route table"
+
+
+@slow
+@given(EDITS, EDITS)
+def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
+    before: list[tuple[Object, bool, bool]], after: list[tuple[Object, bool, bool]]
+) -> None:
+    _, engine, snapshot = walk(before)
+    plaintext = {name.rpartition("/")[0] for (_, name), c in snapshot.clusters().items() if tls_context(c) is None}
+    services = {tuple(name.split("/")[2:]) for name in plaintext}
+    engine.set_policies_known(False)
+    for obj, delete, _ in after:
+        engine.apply({key(obj): None if delete else obj})
+        settle(engine, snapshot)
+        for (_, name), cluster in snapshot.clusters().items():
+            if tls_context(cluster) is None:
+                assert tuple(name.rpartition("/")[0].split("/")[2:]) in services
+    engine.set_policies_known(True)
+    settle(engine, snapshot)
+
+
+@slow
+@given(EDITS)
+def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[tuple[Object, bool, bool]]) -> None:
+    """Design 6: policies only decide what stands behind a stable name."""
+    _, engine, snapshot = walk([])
+    for obj, delete, _ in edits:
+        before = {k: v for k, v in snapshot.xds.items() if k[1] in (ROUTES, LISTENER)}
+        engine.apply({key(obj): None if delete else obj})
+        settle(engine, snapshot)
+        after = {k: v for k, v in snapshot.xds.items() if k[1] in (ROUTES, LISTENER)}
+        if type(obj).__name__ in ("BackendTLSPolicy", "RejectedPolicy", "ConfigMap", "EndpointSlice", "ClusterTrustBundle"):
+            assert before == after
+
+
+def test_the_world_is_rich_enough_to_mean_something() -> None:
+    """The base world has verified hops and a plaintext one; a policy that loses its CA loses its cluster, and only it."""
+    _, engine, snapshot = walk([])
+    spoken = {name: tls_context(cluster) is not None for (_, name), cluster in snapshot.clusters().items()}
+    assert spoken == {
+        f"{hop}/{protocol}": verified
+        for hop, verified in (
+            ("a/g0/a/s0/443", True),
+            ("a/g0/a/s1/80", False),
+            ("b/g1/a/s0/443", True),
+            ("b/g1/b/s1/443", True),
+        )
+        for protocol in ("auto", "h1-upgrade")
+    }
+    engine.apply(keyed(mk_config_map("a/c0", "")))
+    settle(engine, snapshot)
+    left = {name for _, name in snapshot.clusters()}
+    assert left == {name for name in spoken if "/a/s0/" not in name}

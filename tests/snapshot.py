@@ -1,0 +1,65 @@
+"""What Envoy would hold: the engine's updates, applied in order and decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+
+from lasthop.api.meta import Key
+from lasthop.api.status import Status
+from lasthop.engine import Engine, Update
+from lasthop.outputs.envoy.resource import CLUSTER, Resource
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import Probe
+
+
+class Snapshot:
+    """The state of every proxy and every status after the updates so far."""
+
+    def __init__(self) -> None:
+        self.xds: dict[tuple[Key, str, str], Resource] = {}
+        self.status: dict[Key, Status] = {}
+
+    def take(self, update: Update) -> None:
+        for key, by_type in update.xds.items():
+            for type_url, changes in by_type.items():
+                for name, change in changes.items():
+                    if isinstance(change, Resource):
+                        assert (change.type_url, change.name) == (type_url, name)
+                        self.xds[key, type_url, name] = change
+                    else:
+                        self.xds.pop((key, type_url, name), None)
+        for obj, status in update.status.items():
+            if status is None:
+                self.status.pop(obj, None)
+            else:
+                self.status[obj] = status
+
+    def clusters(self) -> dict[tuple[Key, str], Any]:
+        return {
+            (key, name): cluster_pb2.Cluster.FromString(resource.body)
+            for (key, type_url, name), resource in self.xds.items()
+            if type_url == CLUSTER
+        }
+
+
+def tls_context(cluster: Any) -> Any | None:
+    """The UpstreamTlsContext of a cluster; None if it speaks plaintext."""
+    if not cluster.HasField("transport_socket"):
+        return None
+    context = tls_pb2.UpstreamTlsContext()
+    assert cluster.transport_socket.typed_config.Unpack(context)
+    return context
+
+
+def settle(engine: Engine, snapshot: Snapshot) -> None:
+    """Lets the engine work, with every port of the host free."""
+    snapshot.take(engine.settle())
+    for key in engine.store.keys("Gateway"):
+        found = engine.graph.value(gateway, key)
+        for address in found.addresses if found else ():
+            for listener in found.listeners if found else ():
+                engine.set_probe(key, address, listener.port, Probe())
+    snapshot.take(engine.settle())

@@ -1,0 +1,61 @@
+"""Certificates of every kind that a backend may wrongly have."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import tempfile
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+class Certificate:
+    """Issued by `issuer`, or by itself."""
+
+    def __init__(
+        self,
+        name: str,
+        issuer: Certificate | None = None,
+        *,
+        sans: tuple[x509.GeneralName, ...] = (),
+        ca: bool = False,
+        valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + DAY),
+        usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH,
+    ) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        signer = issuer or self
+        builder = (
+            x509.CertificateBuilder(signer.subject, self.subject, self.key.public_key(), x509.random_serial_number(), *valid)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), critical=False)
+        )
+        if sans:
+            builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
+        if not ca:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        self.certificate = builder.sign(signer.key, hashes.SHA256())
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+        self.key_pem = self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode()
+
+    def server_context(self, *chain: Certificate) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "both.pem")
+            file.write_text("".join((self.pem, *(above.pem for above in chain), self.key_pem)))
+            context.load_cert_chain(file)
+        return context
+
+
+def dns(*names: str) -> tuple[x509.GeneralName, ...]:
+    return tuple(x509.DNSName(name) for name in names)

@@ -1,0 +1,89 @@
+"""How an Envoy is ended: requests in flight finish, new ones are refused, idle connections do not hold it up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import OK, server
+from static_envoy import StaticEnvoy, cluster, static_envoy
+
+from lasthop.proxy.admin import Admin
+from lasthop.proxy.drain import end
+from lasthop.proxy.running import Running
+
+
+def slow(connection: socket.socket) -> None:
+    connection.recv(65536)
+    time.sleep(1.5)
+    connection.sendall(OK)
+
+
+@pytest.fixture
+def envoy(folder: Path) -> Iterator[StaticEnvoy]:
+    with contextlib.ExitStack() as stack:
+        clusters = [cluster("slow", stack.enter_context(server(None, slow)))]
+        clusters.append(cluster("quick", stack.enter_context(server(None))))
+        yield stack.enter_context(static_envoy(folder, clusters))
+
+
+async def timed_end(envoy: StaticEnvoy, grace: float, at_once: asyncio.Event | None = None) -> float:
+    running = Running(envoy.pid, os.pidfd_open(envoy.pid), ())
+    began = time.monotonic()
+    await end(running, Admin(envoy.admin_socket), grace, at_once or asyncio.Event())
+    assert not running.alive
+    running.close()
+    return time.monotonic() - began
+
+
+async def test_a_request_in_flight_is_answered_and_a_new_one_refused(envoy: StaticEnvoy) -> None:
+    async with asyncio.TaskGroup() as group:
+        in_flight = group.create_task(asyncio.to_thread(envoy.get, "slow"))
+        await asyncio.sleep(0.3)
+        ending = group.create_task(timed_end(envoy, 10))
+        await asyncio.sleep(0.5)
+        with pytest.raises(OSError, match="refused"):
+            await asyncio.to_thread(envoy.get, "quick")
+    assert in_flight.result() == (200, "ok")
+    assert 0.5 < ending.result() < 5
+
+
+async def test_a_request_that_outlasts_the_grace_is_cut_off(envoy: StaticEnvoy) -> None:
+    async with asyncio.TaskGroup() as group:
+        in_flight = group.create_task(asyncio.to_thread(_outcome, envoy))
+        await asyncio.sleep(0.3)
+        assert await timed_end(envoy, 0.4) < 1.2
+    assert in_flight.result() == "cut off"
+
+
+async def test_asked_again_it_ends_at_once(envoy: StaticEnvoy) -> None:
+    at_once = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        in_flight = group.create_task(asyncio.to_thread(_outcome, envoy))
+        await asyncio.sleep(0.3)
+        ending = group.create_task(timed_end(envoy, 30, at_once))
+        await asyncio.sleep(0.2)
+        at_once.set()
+    assert in_flight.result() == "cut off"
+    assert ending.result() < 1.2
+
+
+async def test_an_idle_keep_alive_connection_does_not_hold_up_the_end(envoy: StaticEnvoy) -> None:
+    with socket.create_connection(("127.0.0.1", envoy.port)) as idle:
+        idle.sendall(b"GET /-/up HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"204" in idle.recv(4096)
+        assert (await Admin(envoy.admin_socket).traffic()).connections == 1
+        assert await timed_end(envoy, 30) < 3
+
+
+def _outcome(envoy: StaticEnvoy) -> str:
+    try:
+        return str(envoy.get("slow"))
+    except OSError:
+        return "cut off"

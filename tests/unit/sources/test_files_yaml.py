@@ -1,0 +1,107 @@
+"""Reading YAML as kubectl does, and surviving what is not YAML."""
+
+from __future__ import annotations
+
+import pytest
+
+from lasthop.sources.files.yaml import MAX_ALIASED, field_lines, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", True),
+        ("off", False),
+        ("~", None),
+        ("'yes'", "yes"),
+        ("y", "y"),
+        ("2027-01-31T00:00:00Z", "2027-01-31T00:00:00Z"),
+        ("12:30:45", "12:30:45"),
+        ("1e3", 1000),
+        ("80.0", 80),
+        ("1.5", 1.5),
+        ("010", 8),
+        ("0x1F", 31),
+        ("-5", -5),
+        ("1_000", 1000),
+        ("!!str 5", "5"),
+        ("1.2.3", "1.2.3"),
+    ],
+)
+def test_a_scalar_means_what_it_means_to_kubectl(text: str, value: object) -> None:
+    (document,) = parse(f"a: {text}".encode()).documents
+    assert document == {"a": value}
+    assert type(document["a"]) is type(value)
+
+
+def test_keys_become_strings() -> None:
+    assert parse(b"{1: a, on: b, 'x': c}").documents == [{"1": "a", "true": "b", "x": "c"}]
+
+
+def test_empty_documents_are_left_out_and_a_byte_order_mark_is_fine() -> None:
+    assert parse(b"\xef\xbb\xbf---\n---\na: 1\n---\n# nothing\n---\nb: 2\n").documents == [{"a": 1}, {"b": 2}]
+
+
+def test_merge_keys_give_way_to_written_ones() -> None:
+    (document,) = parse(b"base: &b {x: 1, y: 1}\nmine: {<<: *b, y: 2}\n").documents
+    assert document["mine"] == {"x": 1, "y": 2}
+
+
+def test_a_key_written_twice_is_an_error_at_its_line() -> None:
+    parsed = parse(b"a:\n  b: 1\n  c: 2\n  b: 3\n")
+    assert [(m.line, m.message) for m in parsed.mistakes] == [(4, "key 'b' is written twice in one mapping")]
+
+
+def test_documents_before_a_syntax_error_are_kept_and_the_rest_is_known_to_be_missing() -> None:
+    parsed = parse(b"a: 1\n---\nb: [\n")
+    assert parsed.documents == [{"a": 1}]
+    assert not parsed.complete
+    assert parsed.mistakes[0].line == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (b"a: 1\nb: \xff\n", 2, "0xff is not UTF-8"),
+        (b"a: 1\nb: \x01\n", 2, "control characters"),
+        (b"a: b: c\n", 1, "mapping values"),
+        (b"a: !!binary aGk=\n", 1, "!!binary"),
+        (b"a: .nan\n", 1, "no place in JSON"),
+        (b"? [1]\n: 2\n", 1, "key"),
+        (b"a: *nowhere\n", 1, "no anchor"),
+        (b"a: &a [*a]\n", 1, "no anchor"),
+        (b"<<: 5\n", 1, "<<"),
+    ],
+)
+def test_what_is_not_a_document_is_said_with_its_line(text: bytes, line: int, words: str) -> None:
+    parsed = parse(text)
+    assert not parsed.complete
+    assert parsed.mistakes[-1].line == line
+    assert words in parsed.mistakes[-1].message
+
+
+def test_deep_nesting_is_an_error_and_no_crash() -> None:
+    for as_json in (False, True):
+        parsed = parse(b"[" * 200_000 + b"]" * 200_000, as_json=as_json)
+        assert "nested" in parsed.mistakes[0].message
+
+
+def test_a_billion_laughs_are_cut_short() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    assert str(MAX_ALIASED) in parse("\n".join(lines).encode()).mistakes[0].message
+
+
+def test_json_is_read_with_its_own_errors() -> None:
+    assert parse(b'{"a":\t[1, "x"]}', as_json=True).documents == [{"a": [1, "x"]}]
+    assert parse(b'{"a": 1,\n "b": }', as_json=True).mistakes[0].line == 2
+    assert "twice" in parse(b'{"a": 1, "a": 2}', as_json=True).mistakes[0].message
+    assert "NaN" in parse(b'{"a": NaN}', as_json=True).mistakes[0].message
+
+
+def test_every_field_has_a_line() -> None:
+    first, second = field_lines(b"a: 1\n---\nspec:\n  list:\n  - x: 1\n    y: 2\n")
+    assert first[("a",)] == 1
+    assert second[("spec",)] == 3
+    assert second[("spec", "list", 0)] == 5
+    assert second[("spec", "list", 0, "y")] == 6

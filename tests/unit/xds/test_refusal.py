@@ -1,0 +1,41 @@
+"""The texts are Envoy 1.40's own."""
+
+from __future__ import annotations
+
+from lasthop.xds.refusal import is_environment, reasons
+
+CLUSTERS = "Error adding/updating cluster(s) x, y: Didn't find 'no.such.socket', z: Failed to load trusted CA"
+LISTENERS = (
+    "Error adding/updating listener(s) second: cannot bind '127.0.0.1:53671': Address already in use\n"
+    "third: error adding listener: 'third' has duplicate address '127.0.0.1:38425' as existing listener\n"
+)
+
+
+def test_each_named_resource_has_its_own_reason() -> None:
+    assert reasons(CLUSTERS, ["x, y", "z", "innocent"]) == {
+        "x, y": "Didn't find 'no.such.socket'",
+        "z": "Failed to load trusted CA",
+    }
+    assert reasons(LISTENERS, ["first", "second", "third"]) == {
+        "second": "cannot bind '127.0.0.1:53671': Address already in use",
+        "third": "error adding listener: 'third' has duplicate address '127.0.0.1:38425' as existing listener",
+    }
+
+
+def test_a_text_that_names_nobody_we_sent_says_nothing() -> None:
+    assert reasons("missing ): (unclosed", ["http"]) is None
+    assert reasons(CLUSTERS, ["other"]) is None
+
+
+def test_a_text_cut_short_says_nothing_because_the_rest_is_accused_too() -> None:
+    assert reasons(CLUSTERS + ", last: Fai...(truncated)", ["z", "last", "cut-off"]) is None
+
+
+def test_a_name_that_ends_in_another_is_not_that_other() -> None:
+    assert reasons("Error adding/updating cluster(s) shop-a: no", ["a", "shop-a"]) == {"shop-a": "no"}
+
+
+def test_only_the_host_is_to_blame_for_a_port_that_cannot_be_bound() -> None:
+    assert is_environment("cannot bind '0.0.0.0:443': Permission denied")
+    assert is_environment("Address already in use")
+    assert not is_environment("error adding listener: 'third' has duplicate address")

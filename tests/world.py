@@ -1,0 +1,275 @@
+"""Builders of API objects, and a small world of random ones."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import strategies as st
+
+from lasthop.api.kinds import CONTROLLER_NAME, decode, key_of
+from lasthop.api.meta import Key, Object, ObjectMeta
+from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+GROUP = "gateway.networking.k8s.io"
+CLASS = "lasthop"
+
+
+@functools.cache
+def ca_pem(name: str, days: int = 365) -> str:
+    """A CA certificate; negative days: it expired that long ago."""
+    return _certificate(name, days)[0]
+
+
+@functools.cache
+def _certificate(name: str, days: int) -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    end = NOW + timedelta(days=days)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(NOW, end) - timedelta(days=365))
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
+
+
+def key_pair(name: str) -> tuple[str, str]:
+    """(certificate, private key), for Secrets."""
+    return _certificate(name, 100)
+
+
+def mk(kind: str, path: str, created: str = "", labels: Mapping[str, str] | None = None, **fields: Any) -> Object:
+    """An object; `path` is namespace/name, or name for cluster-scoped kinds."""
+    namespace, _, name = path.rpartition("/")
+    metadata = {"name": name, "namespace": namespace, "generation": 1, "labels": dict(labels or {})}
+    return decode(kind, {"metadata": {**metadata, "creationTimestamp": created}, **fields})
+
+
+def mk_class(name: str = CLASS, controller: str = CONTROLLER_NAME) -> Object:
+    return mk("GatewayClass", name, spec={"controllerName": controller})
+
+
+_ALL = {"namespaces": {"from": "All"}}
+HTTP_AND_HTTPS: list[dict[str, Any]] = [
+    {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": _ALL},
+    {"name": "https", "port": 443, "protocol": "HTTPS", "allowedRoutes": _ALL, "tls": {"certificateRefs": [{"name": "k0"}]}},
+]
+
+
+def mk_gateway(path: str, listeners: list[dict[str, Any]] | None = None, gateway_class: str = CLASS, **spec: Any) -> Object:
+    listeners = listeners or HTTP_AND_HTTPS[:1]
+    return mk("Gateway", path, spec={"gatewayClassName": gateway_class, "listeners": listeners, **spec})
+
+
+def mk_service(path: str, ports: list[dict[str, Any]] | None = None, **spec: Any) -> Object:
+    return mk("Service", path, spec={"ports": ports or [{"name": "https", "port": 443}], **spec})
+
+
+def mk_slice(path: str, service: str, addresses: list[str], port: int = 9443, port_name: str = "https") -> Object:
+    return mk(
+        "EndpointSlice",
+        path,
+        labels={"kubernetes.io/service-name": service},
+        addressType="IPv4",
+        endpoints=[{"addresses": [address]} for address in addresses],
+        ports=[{"name": port_name, "port": port}],
+    )
+
+
+def mk_route(
+    path: str, gateway: str, backends: list[dict[str, Any]], hostnames: list[str] | None = None, **more: Any
+) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    parent = {"name": name, **({"namespace": namespace} if namespace else {})}
+    rules = more.pop("rules", [{"backendRefs": backends}])
+    return mk("HTTPRoute", path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
+
+
+def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
+    refs = [{"group": "", "kind": "ConfigMap", "name": c} if isinstance(c, str) else c for c in (cas or [])]
+    validation: dict[str, Any] = {"hostname": hostname, **more.pop("validation", {})}
+    validation |= {"caCertificateRefs": refs} if refs else {"wellKnownCACertificates": "System"}
+    target = {"group": "", "kind": "Service", "name": service, **({"sectionName": section} if section else {})}
+    targets = more.pop("targets", [target])
+    spec = {"targetRefs": targets, "validation": validation, **more.pop("spec", {})}
+    return mk("BackendTLSPolicy", path, spec=spec, **more)
+
+
+def mk_config_map(path: str, ca: str | None) -> Object:
+    return mk("ConfigMap", path, data={} if ca is None else {"ca.crt": ca})
+
+
+def mk_secret(path: str, certificate: str, private: str, ca: str = "") -> Object:
+    content = {"tls.crt": certificate, "tls.key": private, "ca.crt": ca}
+    return mk("Secret", path, data={key: base64.b64encode(value.encode()).decode() for key, value in content.items()})
+
+
+def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
+    to = {"group": "", "kind": to_kind, **({"name": name} if name else {})}
+    from_ = {"group": GROUP, "kind": from_kind, "namespace": from_namespace}
+    return mk("ReferenceGrant", path, spec={"from": [from_], "to": [to]})
+
+
+def keyed(*objects: Object) -> dict[Key, Object | None]:
+    return {key_of(type(obj).__name__, obj): obj for obj in objects}
+
+
+# --- random worlds: few names, so that objects meet ------------------------------------------------------------------
+
+NAMESPACES = st.sampled_from(["a", "b"])
+CAS = st.sampled_from(["good", "other", "expired", "garbage", "empty", "absent"])
+HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
+TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
+SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
+SERVICES = st.sampled_from(["s0", "s1"])
+
+
+def ca_content(kind: str) -> str | None:
+    match kind:
+        case "expired":
+            return ca_pem("expired", -10)
+        case "garbage":
+            return "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+        case "empty":
+            return ""
+        case "absent":
+            return None
+        case _:
+            return ca_pem(kind)
+
+
+PORTS = [
+    {"name": "https", "port": 443},
+    {"name": "plain", "port": 80, "appProtocol": "kubernetes.io/h2c"},
+    {"name": "udp", "port": 53, "protocol": "UDP"},
+]
+_REFS = st.one_of(
+    st.sampled_from([{"group": "", "kind": "ConfigMap", "name": n} for n in ("c0", "c1", "missing")]),
+    st.sampled_from(
+        [
+            {"group": "", "kind": "Secret", "name": "k0"},
+            {"group": "certificates.k8s.io", "kind": "ClusterTrustBundle", "name": "t0"},
+            {"group": "foreign.example", "kind": "Unknown", "name": "u"},
+        ]
+    ),
+)
+_SANS = st.sampled_from(
+    [
+        [],
+        [{"type": "Hostname", "hostname": "*.x.example"}],
+        [{"type": "URI", "uri": "spiffe://x/y"}, {"type": "Hostname", "hostname": "z.example"}],
+        [{"type": "Hostname", "hostname": "10.0.0.1"}],
+    ]
+)
+_OPTIONS = st.sampled_from(
+    [{}, {}, {"lasthop.dev/min-tls-version": "1.3"}, {"lasthop.dev/unknown": "x"}, {"foreign.example/x": "y"}]
+)
+
+
+@st.composite
+def gateways(draw: st.DrawFn) -> Object:
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": draw(st.sampled_from(["", "*.example"]))}]
+    if draw(st.booleans()):
+        tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
+        listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})  # type: ignore[dict-item]
+    for listener in listeners:
+        listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
+    spec: dict[str, Any] = {}
+    if draw(st.booleans()):
+        ref = {"name": "k0", "namespace": draw(NAMESPACES)}
+        spec["tls"] = {"backend": {"clientCertificateRef": ref}}
+    return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
+
+
+@st.composite
+def http_routes(draw: st.DrawFn) -> Object:
+    backend = st.fixed_dictionaries(
+        {
+            "name": SERVICES,
+            "namespace": NAMESPACES,
+            "port": st.sampled_from([443, 80, 9]),
+            "weight": st.sampled_from([0, 1, 3]),
+            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
+        }
+    )
+    path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
+    rule = {"matches": [{"path": path}], "backendRefs": draw(st.lists(backend, max_size=2))}
+    gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
+    route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
+    return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Object:
+    target = st.fixed_dictionaries(
+        {"group": st.just(""), "kind": st.just("Service"), "name": SERVICES, "sectionName": SECTIONS}
+    )
+    targets = draw(st.lists(target, min_size=1, max_size=2))
+    return mk_policy(
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['p0', 'p1', 'p2']))}",
+        "",
+        draw(st.sampled_from(["api.example", "old.example", "10.0.0.1"])),
+        draw(st.lists(_REFS, max_size=2)),
+        targets=targets,
+        validation={"subjectAltNames": draw(_SANS)},
+        spec={"options": draw(_OPTIONS)},
+        created=draw(TIMES),
+    )
+
+
+@st.composite
+def rejected_policies(draw: st.DrawFn) -> Object:
+    target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
+    metadata = ObjectMeta(draw(st.sampled_from(["p0", "p3"])), draw(NAMESPACES))
+    return RejectedPolicy(metadata, (target,), "spec.mode is unknown")
+
+
+@st.composite
+def secrets(draw: st.DrawFn) -> Object:
+    name = draw(st.sampled_from(["k0", "k1"]))
+    certificate, private = key_pair(name)
+    if draw(st.booleans()):
+        private = key_pair("somebody else")[1]
+    return mk_secret(f"{draw(NAMESPACES)}/{name}", certificate, private, ca_content(draw(CAS)) or "")
+
+
+OBJECTS: st.SearchStrategy[Object] = st.one_of(
+    gateways(),
+    http_routes(),
+    http_routes(),
+    policies(),
+    policies(),
+    rejected_policies(),
+    secrets(),
+    st.builds(
+        lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
+    ),
+    st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
+    st.builds(lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1"]), CAS),
+    st.builds(
+        lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
+        NAMESPACES,
+        NAMESPACES,
+        st.sampled_from([("HTTPRoute", "Service"), ("Gateway", "Secret")]),
+    ),
+    st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
+    st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),
+)
