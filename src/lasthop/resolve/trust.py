@@ -36,7 +36,7 @@ class RefState(msgspec.Struct, frozen=True):
 
 
 def system_store(g: Graph) -> SystemStore | None:
-    return cast(SystemStore | None, g.input(SYSTEM_STORE))
+    return cast("SystemStore | None", g.input(SYSTEM_STORE))
 
 
 def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | BadRef:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from enum import IntEnum
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
@@ -72,10 +71,10 @@ class Output(msgspec.Struct, frozen=True):
 Stage = Emitter | Output
 
 
-class State(IntEnum):
-    CLEAN = 0
-    MAYBE = 1
-    DIRTY = 2
+CLEAN: Final = 0
+MAYBE: Final = 1
+"""Something that it read, directly or not, may have changed."""
+DIRTY: Final = 2
 
 
 class Node:
@@ -86,14 +85,14 @@ class Node:
         self.value: Any = None
         self.deps: tuple[Node, ...] = ()
         self.readers: set[Node] = set()
-        self.state = State.DIRTY
+        self.state: int = DIRTY
         self.changed = 0
         self.verified = 0
         self.pinned: tuple[int, Any] | None = None
         """(stage number, member key) where this node is a stage's own."""
 
     def __repr__(self) -> str:
-        return f"<{self.id} {self.state.name}>"
+        return f"<{self.id} {('clean', 'maybe', 'dirty')[self.state]}>"
 
 
 _INPUT: Final = "input"
@@ -283,25 +282,29 @@ class Graph:
         return node
 
     def _read(self, id: NodeId) -> Any:
-        node = self._node(id)
-        self._refresh(node)
+        node = self._nodes.get(id)
+        if node is None:
+            node = self._nodes[id] = Node(id)
+        if node.state != CLEAN:
+            self._refresh(node)
         if self._stack:
             self._stack[-1][node] = None
-        if isinstance(node.value, Crash):
-            raise node.value.error
-        return node.value
+        value = node.value
+        if value.__class__ is Crash:
+            raise value.error
+        return value
 
     def _refresh(self, node: Node) -> None:
-        if node.state is State.MAYBE:
+        if node.state == MAYBE:
             for dep in node.deps:
                 self._refresh(dep)
                 if dep.changed > node.verified:
                     break
             else:
-                node.state = State.CLEAN
+                node.state = CLEAN
                 node.verified = self._revision
                 return
-        elif node.state is State.CLEAN:
+        elif node.state == CLEAN:
             return
         self._recompute(node)
 
@@ -329,7 +332,7 @@ class Graph:
         if node.changed == 0 or value != node.value:
             node.value = value
             node.changed = self._revision
-        node.state = State.CLEAN
+        node.state = CLEAN
         node.verified = self._revision
 
     def _input_value(self, tag: str, id: NodeId) -> Any:
@@ -352,13 +355,13 @@ class Graph:
         if node is None:
             return
         self._revision += 1
-        node.state = State.DIRTY
+        node.state = DIRTY
         todo = list(node.readers)
         while todo:
             reader = todo.pop()
-            if reader.state is not State.CLEAN:
+            if reader.state != CLEAN:
                 continue
-            reader.state = State.MAYBE
+            reader.state = MAYBE
             if reader.pinned is not None:
                 number, key = reader.pinned
                 self._dirty[number][key] = None

@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Object)
 
 def read(g: Graph, key: Key, struct: type[T]) -> T | None:
     """An object as a tracked input, None where it does not exist."""
-    return cast(T | None, g.input(key))
+    return cast("T | None", g.input(key))
 
 
 class Store:
@@ -37,7 +37,7 @@ class Store:
         return True
 
     def get(self, key: Key) -> Object | None:
-        return cast(Object | None, self.graph.peek(key))
+        return cast("Object | None", self.graph.peek(key))
 
     def keys(self, kind: str) -> list[Key]:
         return sorted(self._keys.get(kind, ()))

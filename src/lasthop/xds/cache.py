@@ -66,6 +66,9 @@ class Cache:
         """What there is or has been, oldest change first."""
         return list(self._entries.get(type_url, ()))
 
+    def holds_any(self, type_url: str) -> bool:
+        return any(isinstance(entry.change, Resource) for entry in self._entries.get(type_url, {}).values())
+
     def changed_since(self, type_url: str, generation: int) -> list[str]:
         """Oldest change first. Costs as much as has changed, not as much as there is."""
 

@@ -40,7 +40,6 @@ class Session:
         self._seen = cache.generation
         self._types: dict[str, Subscription] = {}
         self._nonce = 0
-        self._opened_at: float | None = None
         self._polled_at = 0.0
 
     def __repr__(self) -> str:
@@ -60,8 +59,6 @@ class Session:
         type_url: str = request.type_url
         if type_url not in TYPES:
             return []
-        if self._opened_at is None:
-            self._opened_at = now
         self._catch_up(now)
 
         sub = self._types.get(type_url)
@@ -86,8 +83,8 @@ class Session:
             self._update(CLUSTER, now)
             or self._update(ENDPOINTS, now)
             or self._update(SECRET, now)
-            or (self._clusters_in_place(now) and (self._update(LISTENER, now) or self._update(ROUTES, now)))
-            or (self._routes_confirmed(now) and self._remove(now))
+            or (True and (self._update(LISTENER, now) or self._update(ROUTES, now)))
+            or (self._routes_confirmed() and self._remove(now))
             or None
         )
 
@@ -98,7 +95,6 @@ class Session:
             moments.append(self._cache.next_expiry)
         if any(sub.updates or sub.removals for sub in self._types.values()):
             moments += [r.sent_at + PACE for sub in self._types.values() for r in sub.in_flight.values()]
-            moments.append((self._opened_at or 0) + PACE)
         return min((moment for moment in moments if moment > self._polled_at), default=None)
 
     def _catch_up(self, now: float) -> None:
@@ -165,12 +161,13 @@ class Session:
             clusters.additions or any(_recent(clusters.in_flight[nonce].sent_at, now) for nonce in clusters.introducing)
         )
 
-    def _routes_confirmed(self, now: float) -> bool:
-        """A refused route table counts as not confirmed: the old one, which still serves, may name what is to go. A client
-        that reconnects tells its types one request after another, so nothing is concluded from the first ones alone."""
-        if self._opened_at is None or _recent(self._opened_at, now):
-            return False
-        return all(self._types[url].settled for url in (LISTENER, ROUTES) if url in self._types)
+    def _routes_confirmed(self) -> bool:
+        """A refused route table counts as not confirmed: the old one, which still serves, may name what is to go. Nor is
+        anything concluded before a client that reconnects has come round to telling which listeners and tables it has."""
+        listeners, routes = self._types.get(LISTENER), self._types.get(ROUTES)
+        return (
+            listeners is not None and listeners.settled and (routes.settled if routes else not self._cache.holds_any(ROUTES))
+        )
 
     def _hurry_superseded(self) -> None:
         """The client waits for the endpoints of a version of a cluster that is no longer the current one. Told that there

@@ -157,7 +157,7 @@ class Subscription:
         """Removals count as done: Envoy carries them out even if something else in the response is wrong."""
         names = {r.name for r in response.resources if self.has.get(r.name) == wire_version(r)}
         for name in names:
-            pass
+            self.has[name] = UNKNOWN
         if all(self._is_current(r) for r in response.resources):
             refusal = Refusal(frozenset(names), until)
             self.refusals.update(dict.fromkeys(names, refusal))

@@ -71,7 +71,9 @@ def test_schema_violations_are_all_reported_with_their_field() -> None:
 
 def test_a_cel_rule_that_is_violated_speaks_with_its_own_message() -> None:
     text = policy(more="    caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]\n")
-    assert ("spec.validation", "must not contain both CACertificateRefs and WellKnownCACertificates") in refused(text)
+    ((where, message),) = refused(text)
+    assert where == "spec.validation"
+    assert message == "exactly one of the fields in [caCertificateRefs wellKnownCACertificates] must be set"
 
 
 def test_cel_rules_see_fields_that_are_cel_keywords() -> None:
@@ -103,17 +105,17 @@ def test_every_served_version_of_every_kind_has_a_schema() -> None:
             assert schema_of(kind.kind, version).root.is_object
 
 
-def test_every_rule_of_both_channels_compiles() -> None:
+def test_every_rule_we_admit_by_compiles() -> None:
     """A rule that does not compile would refuse every object."""
 
     def rules(node: Node) -> set[str]:
         below = [*node.properties.values(), *(n for n in (node.items, node.additional) if n)]
-        return {node.all_rules} - {""} | {rule for n in below for rule in rules(n)}
+        return {rule.rule for rule in node.rules} | {rule for n in below for rule in rules(n)}
 
     found = {
         rule for kind in KINDS.values() for version in kind.versions for rule in rules(schema_of(kind.kind, version).root)
     }
-    assert len(found) > 50
+    assert len(found) > 90
     for rule in found:
         program(rule)
 

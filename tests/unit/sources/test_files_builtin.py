@@ -69,10 +69,10 @@ def test_the_same_port_is_fine_for_tcp_and_udp_only() -> None:
 
 
 def test_an_external_name_service_needs_a_host_name_and_no_ports() -> None:
-    text = service().replace("\n  ports:\n  - port: 80", "\n  type: ExternalName\n  externalName: {}")
-    assert stored(text.format("api.example"))["spec"]["externalName"] == "api.example"
-    assert [where for where, _ in refused(text.format("'a b'"))] == ["spec.externalName"]
-    assert [where for where, _ in refused(text.format("null"))] == ["spec.externalName"]
+    text = service().replace("\n  ports:\n  - port: 80", "\n  type: ExternalName\n  externalName: NAME")
+    assert stored(text.replace("NAME", "api.example"))["spec"]["externalName"] == "api.example"
+    assert [where for where, _ in refused(text.replace("NAME", "a b"))] == ["spec.externalName"]
+    assert [where for where, _ in refused(text.replace("NAME", "null"))] == ["spec.externalName"]
 
 
 @pytest.mark.parametrize(

@@ -447,10 +447,10 @@ def test_a_reconnecting_client_keeps_its_clusters_until_its_routes_are_known() -
         << acked(CLUSTER, "b=1")
         << nothing
         >> subscribe(LISTENER)
+        >> wait(10 * PACE)
         << nothing
         >> subscribe(ROUTES, ("r",), has=("r=1",))
         << sends(ROUTES, "r=2")
-        >> wait(PACE)
         << nothing
         >> ack(ROUTES)
         << acked(ROUTES, "r=2")

@@ -103,9 +103,10 @@ def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...
     lines = field_lines(text)
     for document, base, value, problem in problems:
         line = _nearest(lines[document] if document < len(lines) else {}, base + problem.path)
-        findings.append(
-            Finding(key_in(value), problem.reason, problem.message, problem.remedy, field(problem.path), file=file, line=line)
-        )
+        # The remedy is read right after the message.
+        message = f"{problem.message}." if problem.remedy and problem.message[-1] not in ".?!" else problem.message
+        where = field(problem.path)
+        findings.append(Finding(key_in(value), problem.reason, message, problem.remedy, where, file=file, line=line))
     policies, opaque = _salvaged(file, found, findings)
     return Broken(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
 

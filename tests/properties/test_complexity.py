@@ -1,0 +1,102 @@
+"""What an edit costs must not depend on how much else there is: reads, recomputations and bytes to Envoy, counted.
+
+No clock: the counts are the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lasthop.api.meta import Key, Object
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
+from tests.snapshot import Snapshot, settle
+from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
+
+SMALL, LARGE = 20, 200
+Edit = Callable[[], dict[Key, Object | None]]
+
+
+def world(size: int) -> Engine:
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(mk_class(), mk_gateway("a/gw"), mk_config_map("a/shared", ca_pem("shared"))))
+    for number in range(size):
+        name = f"s{number:04}"
+        engine.apply(
+            keyed(
+                mk_service(f"a/{name}"),
+                mk_slice(f"a/{name}", name, ["10.0.0.1"]),
+                mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]),
+                # One CA of its own and one that all share: the edits below touch only the first.
+                mk_config_map(f"a/{name}", ca_pem("own")),
+                mk_policy(f"a/{name}", name, "api.example", [name, "shared"]),
+            )
+        )
+    settle(engine, Snapshot())
+    return engine
+
+
+def cost(size: int, edit: Edit) -> tuple[int, int, dict[str, int]]:
+    """(reads, recomputed queries, bytes to Envoy by type) of one edit."""
+    engine = world(size)
+    engine.graph.reads = engine.graph.recomputed = 0
+    engine.apply(edit())
+    update = engine.settle()
+    sent = {
+        type_url: sum(len(c.body) + len(c.name) if isinstance(c, Resource) else len(name) for name, c in changes.items())
+        for by_type in update.xds.values()
+        for type_url, changes in by_type.items()
+    }
+    return engine.graph.reads, engine.graph.recomputed, sent
+
+
+NAME = "s0007"
+EDITS: dict[str, tuple[Edit, set[str]]] = {
+    "policy": (lambda: keyed(mk_policy(f"a/{NAME}", NAME, "new.example", [NAME, "shared"])), {CLUSTER, ENDPOINTS}),
+    "policy becomes invalid": (lambda: keyed(mk_policy(f"a/{NAME}", NAME, "new.example", ["missing"])), {CLUSTER, ENDPOINTS}),
+    "policy deleted": (lambda: {Key("BackendTLSPolicy", "a", NAME): None}, {CLUSTER, ENDPOINTS}),
+    "CA ConfigMap": (lambda: keyed(mk_config_map(f"a/{NAME}", ca_pem("rotated"))), {CLUSTER, ENDPOINTS}),
+    "endpoints": (lambda: keyed(mk_slice(f"a/{NAME}", NAME, ["10.0.0.2"])), {ENDPOINTS}),
+    "an object nobody references": (lambda: keyed(mk_config_map("a/unrelated", "x")), set()),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None:
+    change, types = EDITS[edit]
+    small, large = cost(SMALL, change), cost(LARGE, change)
+    assert small == large
+    assert small[2].keys() == types
+
+
+def test_a_route_edit_recomputes_the_same_and_sends_its_route_table_and_nothing_else() -> None:
+    """The table is one RouteConfiguration: its bytes grow with its hosts (design 6), reads and queries do not."""
+
+    def edit() -> dict[Key, Object | None]:
+        rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": NAME, "port": 443}]}
+        return keyed(mk_route(f"a/{NAME}", "a/gw", [], [f"{NAME}.example"], rules=[rule]))
+
+    small, large = cost(SMALL, edit), cost(LARGE, edit)
+    assert small[:2] == large[:2]
+    assert small[2].keys() == large[2].keys() == {ROUTES}
+
+
+def test_a_route_that_comes_costs_the_same_in_a_world_ten_times_as_large() -> None:
+    def edit() -> dict[Key, Object | None]:
+        return keyed(mk_route("a/new", "a/gw", [{"name": NAME, "port": 443}], ["new.example"]))
+
+    assert cost(SMALL, edit)[:2] == cost(LARGE, edit)[:2]
+
+
+def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> None:
+    engine = world(SMALL)
+    engine.apply(keyed(mk_config_map("a/shared", ca_pem("rotated"))))
+    update = engine.settle()
+    assert update.status == {}
+    assert not update.findings
+    assert {t: len(c) for by_type in update.xds.values() for t, c in by_type.items()} == {
+        CLUSTER: 2 * SMALL,
+        ENDPOINTS: 4 * SMALL,
+    }

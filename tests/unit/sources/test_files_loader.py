@@ -1,0 +1,419 @@
+"""Files to objects: good ones apply, broken ones keep their last good content, nothing is ever half applied."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from files_texts import POLICY, REJECTED, SERVICE, policy, reasons, reload, service, write
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import RejectedPolicy
+from lasthop.sources.files import FilesError, folder
+from lasthop.sources.files.loader import Loader
+from lasthop.sources.files.state import State
+from lasthop.sources.source import Batch
+
+BROKEN = "a: [\n"
+
+
+def port(batch: Batch) -> int:
+    found = batch.changes[SERVICE]
+    assert isinstance(found, Service)
+    return found.spec.ports[0].port
+
+
+def rejected(batch: Batch, key: Key = REJECTED) -> list[str]:
+    found = batch.changes[key]
+    assert isinstance(found, RejectedPolicy)
+    return [target.name for target in found.targets]
+
+
+# -- what is read
+
+
+def test_yaml_json_lists_and_sub_folders_are_read_and_hidden_files_are_not(tmp_path: Path) -> None:
+    (tmp_path / "sub.yaml").mkdir()  # a folder, whatever its name
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, a=service("a") + "---\n" + service("b"), **{".hidden": service("h"), ".git/x": service("g")})
+    (tmp_path / "sub.yaml" / "c.yml").write_text(service("c"))
+    item = {"metadata": {"name": "d", "namespace": "shop"}, "spec": {"ports": [{"port": 1}]}}
+    (tmp_path / "d.json").write_text(json.dumps({"apiVersion": "v1", "kind": "ServiceList", "items": [item]}))
+    items = "".join(f"- {line}" if not i else f"  {line}" for i, line in enumerate(service("e").splitlines(keepends=True)))
+    write(tmp_path, e=f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    (tmp_path / "notes.txt").write_text("not YAML: [")
+    batch = reload(Loader(tmp_path))
+    assert sorted(key.name for key in batch.changes if key.kind == "Service") == ["a", "b", "c", "d", "e"]
+    assert batch.findings == ()
+    assert batch.policies_known
+
+
+def test_a_namespace_that_is_used_exists_and_one_that_is_not_any_more_goes(tmp_path: Path) -> None:
+    write(tmp_path, a=service())
+    loader = Loader(tmp_path)
+    namespace = reload(loader).changes[Key("Namespace", "", "shop")]
+    assert namespace is not None
+    assert namespace.metadata.labels.get("kubernetes.io/metadata.name") == "shop"
+    write(tmp_path, n="{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: a}}}")
+    written = reload(loader).changes[Key("Namespace", "", "shop")]
+    assert written is not None
+    assert written.metadata.labels.get("team") == "a"
+    (tmp_path / "n.yaml").unlink()
+    (tmp_path / "a.yaml").unlink()
+    assert reload(loader).changes == {SERVICE: None, Key("Namespace", "", "shop"): None}
+
+
+def test_only_what_changed_is_in_a_batch_and_generation_counts_changes_of_the_spec(tmp_path: Path) -> None:
+    write(tmp_path, a=service("web", 80), b=service("other"))
+    loader = Loader(tmp_path)
+    first = reload(loader).changes[SERVICE]
+    assert first is not None and first.metadata.generation == 1
+    write(tmp_path, a=service("web", 81))
+    changes = reload(loader).changes
+    assert list(changes) == [SERVICE]
+    assert changes[SERVICE] is not None and changes[SERVICE].metadata.generation == 2
+    write(tmp_path, a=service("web", 81).replace("namespace: shop", "namespace: shop, labels: {a: b}"))
+    labelled = reload(loader).changes[SERVICE]
+    assert labelled is not None and labelled.metadata.generation == 2
+    write(tmp_path, a="# the same\n" + service("web", 81).replace("namespace: shop", "namespace: shop, labels: {a: b}"))
+    assert loader.apply(loader.look()) is None
+
+
+def test_an_object_and_its_fields_are_located(tmp_path: Path) -> None:
+    write(tmp_path, a="# first\n---\n" + service("other") + "---\n" + service())
+    loader = Loader(tmp_path)
+    reload(loader)
+    file = str(tmp_path / "a.yaml")
+    assert loader.locate(SERVICE) == (file, 10)
+    assert loader.locate(SERVICE, "spec.ports[0].port") == (file, 15)
+    assert loader.locate(SERVICE, "spec.ports[0].appProtocol") == (file, 15)
+    assert loader.locate(SERVICE, "spec.type") == (file, 13)
+    assert loader.locate(Key("Service", "shop", "nowhere")) is None
+
+
+# -- what is broken
+
+
+def test_all_that_is_wrong_is_said_with_file_line_object_and_field(tmp_path: Path) -> None:
+    write(tmp_path, a=service("web", 0) + "---\n" + service("x").replace("ports:", "prots:"))
+    batch = reload(Loader(tmp_path))
+    file = str(tmp_path / "a.yaml")
+    assert [str(finding) for finding in batch.findings] == [
+        f"{file}:6: Service shop/web, spec.ports[0].port: 0 is less than 1",
+        f'{file}:12: Service shop/x, spec.prots: unknown field "prots". Did you mean ports?',
+        f"{file}:11: Service shop/x, spec.ports: must not be empty. Give the Service a port.",
+        f"{file}:6: none of this file is applied, and it has no last good content.",
+    ]
+
+
+def test_a_broken_file_keeps_its_last_good_content_and_is_never_half_applied(tmp_path: Path) -> None:
+    write(tmp_path, a=service("web", 80) + "---\n" + service("x"), b=service("other"))
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=service("web", 81) + "---\n" + service("new") + "---\n" + service("x", 0), b=service("other", 90))
+    batch = reload(loader)
+    assert list(batch.changes) == [Key("Service", "shop", "other")]
+    assert "its last good content stays in force" in batch.findings[-1].message
+    write(tmp_path, a=service("web", 82))
+    mended = reload(loader)
+    assert port(mended) == 82
+    assert mended.changes[Key("Service", "shop", "x")] is None
+    assert mended.findings == ()
+
+
+@pytest.mark.parametrize("text", [BROKEN, service("web", 0), "\xff", service() + service(), service() + "---\n" + service()])
+def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: Path, text: str) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, a=service("web", 80))
+    reload(Loader(files, State(state)))
+    (files / "a.yaml").write_text(text, encoding="latin-1")
+    batch = reload(Loader(files, State(state)))
+    assert port(batch) == 80
+    assert batch.policies_known
+    assert reasons(batch)[-1] == "NotApplied"
+
+
+def test_a_broken_file_that_is_deleted_takes_its_last_good_content_along(tmp_path: Path) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, a=service())
+    loader = Loader(files, State(state))
+    reload(loader)
+    write(files, a=BROKEN)
+    reload(loader)
+    (files / "a.yaml").unlink()
+    assert reload(loader).changes[SERVICE] is None
+    write(files, a=BROKEN)
+    batch = reload(Loader(files, State(state)))
+    assert SERVICE not in batch.changes
+    assert not batch.policies_known
+
+
+def test_a_file_deleted_while_nobody_looked_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, a=service(), b=service("b"))
+    reload(Loader(files, State(state)))
+    (files / "a.yaml").unlink()
+    assert SERVICE not in reload(Loader(files, State(state))).changes
+    write(files, a=BROKEN)
+    assert SERVICE not in reload(Loader(files, State(state))).changes
+
+
+def test_a_file_that_was_emptied_keeps_its_objects_and_one_commented_out_does_not(tmp_path: Path) -> None:
+    write(tmp_path, a=service())
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a="\n")
+    batch = reload(loader)
+    assert batch.changes == {}
+    assert reasons(batch) == ["EmptyFile", "NotApplied"]
+    write(tmp_path, a="# nothing here any more\n")
+    assert reload(loader).changes[SERVICE] is None
+
+
+def test_an_empty_file_that_never_had_objects_is_nothing(tmp_path: Path) -> None:
+    write(tmp_path, a="")
+    batch = reload(Loader(tmp_path))
+    assert (batch.changes, batch.findings, batch.policies_known) == ({}, (), True)
+
+
+# -- the same object twice
+
+
+def test_of_the_same_object_in_two_files_the_first_by_path_is_used_and_both_are_named(tmp_path: Path) -> None:
+    write(tmp_path, b=service("web", 81), a="# a\n" + service("web", 80))
+    batch = reload(Loader(tmp_path))
+    assert port(batch) == 80
+    assert [str(f) for f in batch.findings] == [
+        f"{tmp_path}/b.yaml:1: Service shop/web: the same object is in {tmp_path}/a.yaml:2, and that one is used. "
+        "Remove one of the two."
+    ]
+
+
+def test_an_object_in_force_stays_when_another_file_claims_it_and_goes_over_when_its_own_lets_go(tmp_path: Path) -> None:
+    write(tmp_path, b=service("web", 81))
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=service("web", 80))
+    batch = reload(loader)
+    assert batch.changes == {}
+    assert reasons(batch) == ["DuplicateObject"]
+    (tmp_path / "b.yaml").unlink()
+    batch = reload(loader)
+    assert port(batch) == 80
+    assert batch.findings == ()
+
+
+def test_a_policy_that_loses_to_another_file_still_guards_its_own_targets(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("web", "web"), b=policy("web", "web", "pay"))
+    batch = reload(Loader(tmp_path))
+    assert batch.changes[POLICY] is not None
+    assert rejected(batch) == ["pay"]
+
+
+# -- policies in broken files fail closed
+
+
+def test_a_policy_that_fails_admission_is_rejected_with_its_targets(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("web", "web", "pay", hostname="'not a host'"))
+    batch = reload(Loader(tmp_path))
+    assert POLICY not in batch.changes
+    assert rejected(batch) == ["web", "pay"]
+    assert batch.policies_known
+
+
+def test_a_good_policy_beside_a_broken_document_is_rejected_too(tmp_path: Path) -> None:
+    write(tmp_path, a=policy() + "---\n" + service("x", 0))
+    batch = reload(Loader(tmp_path))
+    assert POLICY not in batch.changes
+    assert rejected(batch) == ["web"]
+
+
+def test_a_broken_edit_guards_the_targets_it_adds_while_the_last_good_policy_stays(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("web", "web"))
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=policy("web", "web", "pay", hostname="'not a host'"))
+    batch = reload(loader)
+    assert list(batch.changes) == [REJECTED]
+    assert rejected(batch) == ["pay"]
+    write(tmp_path, a=policy("web", "web", "pay"))
+    batch = reload(loader)
+    assert batch.changes[REJECTED] is None
+    assert batch.changes[POLICY] is not None
+
+
+def test_policies_before_a_syntax_error_guard_their_targets(tmp_path: Path) -> None:
+    write(tmp_path, a=policy() + "---\n" + BROKEN)
+    batch = reload(Loader(tmp_path))
+    assert rejected(batch) == ["web"]
+    assert not batch.policies_known  # there may be more behind the error
+
+
+def test_an_unparsable_file_without_last_good_content_leaves_policies_unknown_until_mended(tmp_path: Path) -> None:
+    write(tmp_path, a=BROKEN, b=service())
+    loader = Loader(tmp_path)
+    batch = reload(loader)
+    assert port(batch) == 80  # the rest is served
+    assert not batch.policies_known
+    write(tmp_path, a=service("x"))
+    assert reload(loader).policies_known
+
+
+def test_an_unparsable_file_with_last_good_content_leaves_policies_known(tmp_path: Path) -> None:
+    write(tmp_path, a=policy())
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=BROKEN)
+    batch = reload(loader)
+    assert batch.changes == {}
+    assert batch.policies_known
+
+
+def test_policies_with_unreadable_targets_leave_policies_unknown(tmp_path: Path) -> None:
+    write(tmp_path, a=policy().replace("targetRefs", "targets"))
+    assert not reload(Loader(tmp_path)).policies_known
+
+
+def test_a_broken_file_that_holds_no_policy_leaves_policies_known(tmp_path: Path) -> None:
+    write(tmp_path, a=service("web", 0), b="{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}")
+    batch = reload(Loader(tmp_path))
+    assert batch.policies_known
+    assert reasons(batch).count("UnknownKind") == 1
+
+
+# -- files that cannot be read
+
+
+def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(FilesError, match=r"Cannot read the folder .*/nowhere: no such file or directory"):
+        Loader(tmp_path / "nowhere").look()
+    (tmp_path / "file").touch()
+    with pytest.raises(FilesError, match="not a directory"):
+        Loader(tmp_path / "file").look()
+
+
+def test_a_folder_that_vanishes_while_running_keeps_everything(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    write(files, a=service())
+    loader = Loader(files)
+    reload(loader)
+    files.rename(tmp_path / "away")
+    batch = reload(loader)
+    assert (batch.changes, reasons(batch)) == ({}, ["FolderLost"])
+    (tmp_path / "away").rename(files)
+    assert reload(loader).findings == ()
+
+
+def test_a_symlink_loop_of_files_is_a_finding_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to("b.yaml")
+    (tmp_path / "b.yaml").symlink_to("a.yaml")
+    (tmp_path / "dangling.yaml").symlink_to("nowhere")
+    write(tmp_path, c=service())
+    batch = reload(Loader(tmp_path))
+    assert port(batch) == 80
+    said = [f.message for f in batch.findings if f.reason == "Unreadable"]
+    assert said == [
+        "cannot be read: its links form a loop.",
+        "cannot be read: its links form a loop.",
+        "cannot be read: it is a link to nothing.",
+    ]
+    assert not batch.policies_known
+
+
+def test_a_symlink_loop_of_folders_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "up").symlink_to("..")
+    (tmp_path / "again").symlink_to("sub")
+    (tmp_path / "sub" / "a.yaml").write_text(service())
+    batch = reload(Loader(tmp_path))
+    assert port(batch) == 80
+    assert reasons(batch) == ["RepeatedFolder", "RepeatedFolder"]
+    assert batch.policies_known
+
+
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    batch = reload(Loader(tmp_path))
+    assert batch.findings[0].message == "cannot be read: it is not a regular file."
+
+
+def test_a_file_removed_while_read_is_just_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, a=service(), b=service("b"))
+    opened = os.open
+
+    def removing(path: str | os.PathLike[str], *rest: int) -> int:
+        if os.fspath(path).endswith("a.yaml"):
+            os.unlink(path)
+        return opened(path, *rest)
+
+    monkeypatch.setattr(folder.os, "open", removing)
+    batch = reload(Loader(tmp_path))
+    assert SERVICE not in batch.changes
+    assert Key("Service", "shop", "b") in batch.changes
+    assert batch.findings == ()
+    assert batch.policies_known
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, name: str, ending: str) -> None:
+    """Root may read everything, so permission is denied at the boundary of the operating system."""
+    real = getattr(os, name)
+
+    def denied(path: str | os.PathLike[str], *rest: int) -> object:
+        if os.fspath(path).endswith(ending):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *rest)
+
+    monkeypatch.setattr(folder.os, name, denied)
+
+
+def test_an_unreadable_file_is_a_finding_and_keeps_its_last_good_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, a=service("web", 80))
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=service("web", 81))
+    with monkeypatch.context() as patch:
+        deny(patch, "open", "a.yaml")
+        batch = reload(loader)
+        assert batch.changes == {}
+        assert batch.findings[0].message == "cannot be read: permission denied."
+        assert batch.policies_known
+        assert not reload(Loader(tmp_path)).policies_known  # without a last good content nobody knows
+    assert port(reload(loader)) == 81
+
+
+def test_an_unreadable_sub_folder_keeps_what_it_held_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    (files / "sub").mkdir(parents=True)
+    (files / "sub" / "a.yaml").write_text(service())
+    loader = Loader(files, State(state))
+    reload(loader)
+    deny(monkeypatch, "scandir", "/sub")
+    batch = reload(loader)
+    assert (batch.changes, batch.policies_known) == ({}, True)
+    assert "Unreadable" in reasons(batch)
+    assert port(reload(Loader(files, State(state)))) == 80
+    assert not reload(Loader(files)).policies_known
+
+
+def test_a_mounted_config_map_is_read_through_its_links_and_seen_to_change(tmp_path: Path) -> None:
+    for version, number in ("..v1", 80), ("..v2", 81):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "a.yaml").write_text(service("web", number))
+    (tmp_path / "..data").symlink_to("..v1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    loader = Loader(tmp_path)
+    assert port(reload(loader)) == 80
+    (tmp_path / "..new").symlink_to("..v2")
+    (tmp_path / "..new").rename(tmp_path / "..data")
+    assert port(reload(loader)) == 81

@@ -1,0 +1,223 @@
+"""The watched folder: from save to batch, and what must not be seen on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from files_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
+
+from lasthop.api.core import ConfigMap, Service
+from lasthop.api.meta import Key
+from lasthop.sources.files import FilesError, FilesSource
+from lasthop.sources.source import Batch
+
+
+class Watched:
+    """A source that is being consumed."""
+
+    def __init__(self, source: FilesSource) -> None:
+        self.source = source
+        self._batches = source.batches()
+        self._next: asyncio.Future[Batch] | None = None
+
+    async def start(self) -> Batch:
+        """The first batch comes before the folder is watched; waits a little so that edits are seen as events."""
+        first = await self.batch()
+        await asyncio.sleep(0.1)
+        return first
+
+    async def batch(self) -> Batch:
+        self._ask()
+        assert self._next is not None
+        batch = await asyncio.wait_for(self._next, 10)
+        self._next = None
+        self._ask()
+        return batch
+
+    async def silence(self, seconds: float) -> None:
+        self._ask()
+        assert self._next is not None
+        done, _ = await asyncio.wait({self._next}, timeout=seconds)
+        assert not done, f"unexpected {self._next.result()}"
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
+        await self._batches.aclose()  # type: ignore[attr-defined]
+
+    def _ask(self) -> None:
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._batches))
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    (tmp_path / "files").mkdir()
+    write(tmp_path / "files", a=service("web", 80))
+    watched = Watched(FilesSource(tmp_path / "files", tmp_path / "state"))
+    yield watched
+    await watched.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    return tmp_path / "files"
+
+
+def port(batch: Batch) -> int:
+    found = batch.changes[SERVICE]
+    assert isinstance(found, Service)
+    return found.spec.ports[0].port
+
+
+async def test_a_missing_folder_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(FilesError, match="no such file"):
+        await anext(FilesSource(tmp_path / "nowhere").batches())
+    with pytest.raises(FilesError, match="no such file"):
+        FilesSource(tmp_path / "nowhere").load()
+
+
+async def test_the_first_batch_holds_everything_and_later_ones_what_changed(watched: Watched, files: Path) -> None:
+    assert set((await watched.start()).changes) == {SERVICE, Key("Namespace", "", "shop")}
+    write(files, a=service("web", 81))
+    batch = await watched.batch()
+    assert list(batch.changes) == [SERVICE]
+    assert port(batch) == 81
+    (files / "new" / "deep").mkdir(parents=True)
+    (files / "new" / "deep" / "b.yaml").write_text(service("b"))
+    assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
+
+
+async def test_an_edit_between_the_first_look_and_the_watch_is_not_lost(watched: Watched, files: Path) -> None:
+    await watched.batch()
+    write(files, a=service("web", 81))
+    assert port(await watched.batch()) == 81
+
+
+async def test_a_file_truncated_first_and_written_then_never_looks_empty(watched: Watched, files: Path) -> None:
+    await watched.start()
+    with (files / "a.yaml").open("w") as file:
+        file.flush()
+        await asyncio.sleep(0.03)
+        file.write(service("web", 81))
+    batch = await watched.batch()
+    assert port(batch) == 81
+    assert batch.findings == ()
+
+
+async def test_a_file_written_in_two_halves_never_loses_its_second_object(watched: Watched, files: Path) -> None:
+    write(files, a=service("web", 80) + "---\n" + policy())
+    await watched.start()
+    with (files / "a.yaml").open("w") as file:
+        file.write(service("web", 81) + "---\n")
+        file.flush()
+        await asyncio.sleep(0.03)
+        file.write(policy())
+    batch = await watched.batch()
+    assert list(batch.changes) == [SERVICE]
+    assert batch.findings == ()
+
+
+async def test_a_file_that_is_moved_aside_and_written_anew_never_looks_deleted(watched: Watched, files: Path) -> None:
+    await watched.start()
+    (files / "a.yaml").rename(files / "a.yaml~")
+    await asyncio.sleep(0.02)
+    write(files, a=service("web", 81))
+    assert port(await watched.batch()) == 81
+
+
+async def test_a_renamed_file_changes_nothing(watched: Watched, files: Path) -> None:
+    await watched.start()
+    (files / "a.yaml").rename(files / "b.yaml")
+    await watched.silence(0.3)
+    assert watched.source.locate(SERVICE) == (str(files / "b.yaml"), 1)
+
+
+async def test_a_deleted_file_takes_its_objects_along(watched: Watched, files: Path) -> None:
+    await watched.start()
+    (files / "a.yaml").unlink()
+    assert (await watched.batch()).changes[SERVICE] is None
+
+
+async def test_a_broken_file_is_reported_and_keeps_its_objects(watched: Watched, files: Path) -> None:
+    await watched.start()
+    write(files, a=service("web", 0))
+    batch = await watched.batch()
+    assert batch.changes == {}
+    assert reasons(batch) == ["Invalid", "NotApplied"]
+    write(files, a=service("web", 82))
+    batch = await watched.batch()
+    assert (port(batch), batch.findings) == (82, ())
+
+
+async def test_the_last_good_content_outlives_the_process(watched: Watched, files: Path, tmp_path: Path) -> None:
+    await watched.start()
+    write(files, a=service("web", 81))
+    await watched.batch()
+    await watched.close()
+    write(files, a="a: [")
+    assert port(FilesSource(files, tmp_path / "state").load()) == 81
+
+
+async def test_editors_debris_and_hidden_files_wake_nobody(watched: Watched, files: Path) -> None:
+    await watched.start()
+    for name in ("a.yaml~", ".a.yaml.swp", "4913", "#a.yaml#"):
+        (files / name).write_text("junk: [")
+        (files / name).unlink()
+    await watched.silence(0.3)
+
+
+async def test_a_certificate_outside_the_folder_is_picked_up_however_it_is_replaced(
+    watched: Watched, files: Path, tmp_path: Path
+) -> None:
+    for version, text in ("..v1", "one"), ("..v2", "two"):
+        (tmp_path / "certs" / version).mkdir(parents=True)
+        (tmp_path / "certs" / version / "ca.pem").write_text(text)
+    (tmp_path / "certs" / "..data").symlink_to("..v1")
+    (tmp_path / "certs" / "ca.pem").symlink_to("..data/ca.pem")
+    write(files, c=config_map("../certs/ca.pem"))
+    first = await watched.start()
+    await asyncio.sleep(0.1)
+
+    def content(batch: Batch) -> str:
+        found = batch.changes[CONFIG_MAP]
+        assert isinstance(found, ConfigMap)
+        return found.data.get("ca.crt")
+
+    assert content(first) == "one"
+    (tmp_path / "certs" / "..tmp").symlink_to("..v2")
+    os.rename(tmp_path / "certs" / "..tmp", tmp_path / "certs" / "..data")
+    assert content(await watched.batch()) == "two"
+    (tmp_path / "certs" / "new").write_text("three")
+    os.rename(tmp_path / "certs" / "new", tmp_path / "certs" / "ca.pem")
+    assert content(await watched.batch()) == "three"
+    (tmp_path / "certs" / "ca.pem").write_text("four")
+    assert content(await watched.batch()) == "four"
+
+
+async def test_a_folder_that_goes_and_comes_back_as_another_is_followed(watched: Watched, files: Path, tmp_path: Path) -> None:
+    await watched.start()
+    files.rename(tmp_path / "away")
+    batch = await watched.batch()
+    assert (batch.changes, reasons(batch)) == ({}, ["FolderLost"])
+    (tmp_path / "next").mkdir()
+    write(tmp_path / "next", a=service("web", 90))
+    (tmp_path / "next").rename(files)
+    assert port(await watched.batch()) == 90
+    write(files, a=service("web", 91))
+    assert port(await watched.batch()) == 91
+
+
+async def test_a_linked_file_is_watched_where_it_is(watched: Watched, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.yaml").write_text(service("b", 80))
+    (files / "b.yaml").symlink_to("../elsewhere/b.yaml")
+    await watched.start()
+    await asyncio.sleep(0.1)
+    (tmp_path / "elsewhere" / "b.yaml").write_text(service("b", 81))
+    assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
