@@ -11,6 +11,7 @@ from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.engine import Engine, Update
 from lasthop.outputs.envoy.resource import CLUSTER, Resource
+from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
 
@@ -55,11 +56,14 @@ def tls_context(cluster: Any) -> Any | None:
 
 
 def settle(engine: Engine, snapshot: Snapshot) -> None:
-    """Lets the engine work, with every port of the host free."""
+    """Lets the engine work, on a host whose ports are free and with proxies that take what they are given."""
     snapshot.take(engine.settle())
     for key in engine.store.keys("Gateway"):
         found = engine.graph.value(gateway, key)
-        for address in found.addresses if found else ():
-            for listener in found.listeners if found else ():
+        if found is None:
+            continue
+        for address in found.addresses:
+            for listener in found.listeners:
                 engine.set_probe(key, address, listener.port, Probe())
+        engine.set_proxy(key, ProxyState(connected=True, ports=frozenset(listener.port for listener in found.listeners)))
     snapshot.take(engine.settle())

@@ -66,7 +66,7 @@ def parse_bundle(pem: bytes) -> Bundle:
             certificate = _load(block)
             anchors.append(_anchor(certificate))
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise BadCertificate(f"certificate {number} of {len(blocks)} cannot be read ({_brief(error)})") from error
+            raise BadCertificate(f"has something that is no certificate (PEM block {number} of {len(blocks)})") from error
         normal.append(certificate.public_bytes(Encoding.PEM))
     return Bundle(b"".join(normal), tuple(anchors))
 
@@ -119,7 +119,7 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         certificates = x509.load_pem_x509_certificates(chain)
         public = certificates[0].public_key()
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadCertificate(f"tls.crt is no PEM certificate ({_brief(error)})") from error
+        raise BadCertificate("tls.crt is no PEM certificate") from error
     try:
         private = load_pem_private_key(key, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -131,8 +131,3 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     leaf = certificates[0]
     return KeyPair(common_name(leaf), leaf.not_valid_after_utc.timestamp())
-
-
-def _brief(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text[:120]

@@ -83,7 +83,7 @@ class Session:
             self._update(CLUSTER, now)
             or self._update(ENDPOINTS, now)
             or self._update(SECRET, now)
-            or (True and (self._update(LISTENER, now) or self._update(ROUTES, now)))
+            or (self._clusters_in_place(now) and (self._update(LISTENER, now) or self._update(ROUTES, now)))
             or (self._routes_confirmed() and self._remove(now))
             or None
         )

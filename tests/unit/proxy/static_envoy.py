@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from servers import free_port
+from tests.servers import free_port
 
 from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.find import find_envoy

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from servers import server
 from static_envoy import cluster, static_envoy
+from tests.servers import server
 
 from lasthop.proxy.access_log import Tail, follow
 from lasthop.proxy.entry import Entry, parse

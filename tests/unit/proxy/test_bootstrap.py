@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from certificates import Certificate
 from static_envoy import tls_cluster
+from tests.certificates import Certificate
 
 from lasthop.outputs.envoy.bootstrap import bootstrap
 from lasthop.proxy.find import find_envoy

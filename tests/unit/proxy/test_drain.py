@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import OK, server
 from static_envoy import StaticEnvoy, cluster, static_envoy
+from tests.servers import OK, server
 
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.drain import end

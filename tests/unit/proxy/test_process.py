@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ads import ads_server
-from servers import free_port
+from tests.servers import free_port
 
 from lasthop.proxy.find import Envoy, find_envoy
 from lasthop.proxy.folder import FolderUnusable

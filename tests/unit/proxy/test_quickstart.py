@@ -14,7 +14,7 @@ import pytest
 import yaml
 from examples.quickstart import backends as demo
 from examples.quickstart import certificates
-from servers import free_port
+from tests.servers import free_port
 
 HERE = Path(demo.__file__).parent
 

@@ -311,6 +311,18 @@ def test_a_folder_that_vanishes_while_running_keeps_everything(tmp_path: Path) -
     assert reload(loader).findings == ()
 
 
+def test_files_that_go_with_their_folder_are_not_taken_as_deleted(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    write(files, a=service())
+    loader = Loader(files)
+    reload(loader)
+    files.rename(tmp_path / "away")
+    batch = loader.apply(loader.look(["a.yaml"]))
+    assert batch is not None
+    assert (batch.changes, reasons(batch)) == ({}, ["FolderLost"])
+
+
 def test_a_symlink_loop_of_files_is_a_finding_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").symlink_to("b.yaml")
     (tmp_path / "b.yaml").symlink_to("a.yaml")

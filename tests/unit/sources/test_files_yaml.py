@@ -67,6 +67,9 @@ def test_documents_before_a_syntax_error_are_kept_and_the_rest_is_known_to_be_mi
         (b"a: b: c\n", 1, "mapping values"),
         (b"a: !!binary aGk=\n", 1, "!!binary"),
         (b"a: .nan\n", 1, "no place in JSON"),
+        (b"a: 1\nb: 9223372036854775808\n", 2, "64 bits"),
+        (b"a: " + b"1" * 5000, 1, "64 bits"),
+        (b"a: 1e999\n", 1, "64 bits"),
         (b"? [1]\n: 2\n", 1, "key"),
         (b"a: *nowhere\n", 1, "no anchor"),
         (b"a: &a [*a]\n", 1, "no anchor"),
@@ -97,11 +100,15 @@ def test_json_is_read_with_its_own_errors() -> None:
     assert parse(b'{"a": 1,\n "b": }', as_json=True).mistakes[0].line == 2
     assert "twice" in parse(b'{"a": 1, "a": 2}', as_json=True).mistakes[0].message
     assert "NaN" in parse(b'{"a": NaN}', as_json=True).mistakes[0].message
+    assert "64 bits" in parse(b'{"a": ' + b"1" * 5000 + b"}", as_json=True).mistakes[0].message
+    assert "surrogates" in parse(rb'{"a": "\ud800"}', as_json=True).mistakes[0].message
 
 
 def test_every_field_has_a_line() -> None:
-    first, second = field_lines(b"a: 1\n---\nspec:\n  list:\n  - x: 1\n    y: 2\n")
-    assert first[("a",)] == 1
-    assert second[("spec",)] == 3
-    assert second[("spec", "list", 0)] == 5
-    assert second[("spec", "list", 0, "y")] == 6
+    text = "# é\na: 1\n---\n\n  spec:\n    list:\n    - x: 1\n      y: 2\n--- {b: 1}\n"
+    first, second, third = (field_lines(text, span) for span in parse(text.encode()).spans)
+    assert first[("a",)] == 2
+    assert second[("spec",)] == 5
+    assert second[("spec", "list", 0)] == 7
+    assert second[("spec", "list", 0, "y")] == 8
+    assert third[("b",)] == 9

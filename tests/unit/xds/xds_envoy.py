@@ -82,12 +82,12 @@ async def becomes(expected: Any, ask: Callable[[], Awaitable[Any]], seconds: flo
     return time.monotonic() - start
 
 
-async def get(port: int, path: str = "/") -> tuple[int, str]:
+async def get(port: int, path: str = "/", host: str = "shop") -> tuple[int, str]:
     """Status and body over a new connection; 0 when there is nobody. Reads no further than the body: Envoy keeps the
     connection of an answer of its own open for a second."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = re.search(r"content-length: (\d+)", head)
         body = await reader.readexactly(int(length[1])) if length else b""
@@ -219,21 +219,30 @@ def cluster(name: str, port: int, *, timeout: int = 5, bad: bool = False, **fiel
     return resource(CLUSTER, name, message, **fields), resource(ENDPOINTS, service, load)
 
 
-def route_table(name: str, hosts: dict[str, str]) -> Resource:
-    """Path prefix -> cluster, or `~regex` -> cluster; a virtual host each would need DNS, so all share one."""
-    routes = []
-    for path, target in hosts.items():
-        match = route_components_pb2.RouteMatch(prefix=path)
-        if path.startswith("~"):
-            match = route_components_pb2.RouteMatch()
-            match.safe_regex.regex = path[1:]
-        action = route_components_pb2.RouteAction(
-            cluster=target,
-            cluster_not_found_response_code=route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR,
-        )
-        routes.append(route_components_pb2.Route(match=match, route=action))
-    host = route_components_pb2.VirtualHost(name="all", domains=["*"], routes=routes)
-    return resource(ROUTES, name, route_pb2.RouteConfiguration(name=name, virtual_hosts=[host]))
+def route(path: str, target: str) -> Any:
+    """`path` is a prefix, or `~regex`; without a target the answer is 500."""
+    match = route_components_pb2.RouteMatch(prefix=path)
+    if path.startswith("~"):
+        match = route_components_pb2.RouteMatch()
+        match.safe_regex.regex = path[1:]
+    if not target:
+        return route_components_pb2.Route(match=match, direct_response=route_components_pb2.DirectResponseAction(status=500))
+    action = route_components_pb2.RouteAction(
+        cluster=target, cluster_not_found_response_code=route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR
+    )
+    return route_components_pb2.Route(match=match, route=action)
+
+
+def virtual_host(domain: str, routes: dict[str, str]) -> Any:
+    return route_components_pb2.VirtualHost(
+        name=domain, domains=[domain], routes=[route(path, target) for path, target in routes.items()]
+    )
+
+
+def route_table(name: str, *hosts: Any) -> Resource:
+    parts = {host.name: content_hash(host.SerializeToString(deterministic=True)) for host in hosts}
+    message = route_pb2.RouteConfiguration(name=name, virtual_hosts=hosts)
+    return resource(ROUTES, name, message, parts=parts)
 
 
 def listener(name: str, port: int, routes: str) -> Resource:

@@ -92,9 +92,9 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
 
 
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
-    """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port is spoken of
-    wherever the Service is reached at all, because that is where its author will look."""
+    """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
+    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look."""
     service = read(g, service_key, Service)
-    ports = {p.port for p in service.spec.ports if p.name == section} if service and section != WHOLE else set()
+    ports = {p.port for p in service.spec.ports if p.name == section != WHOLE and p.protocol == "TCP"} if service else set()
     hops = (Hop(*member) for member, _ in g.bucket("reach", service_key))
     return tuple(sorted({(hop.gateway, hop.port) for hop in hops if not ports or hop.port in ports}))

@@ -14,15 +14,15 @@ from lasthop.plan.finding import Finding
 from lasthop.sources.files.admission import Admitted, admit, admitted, kind_of
 from lasthop.sources.files.problem import Path, Problem, field
 from lasthop.sources.files.salvage import salvage
-from lasthop.sources.files.yaml import field_lines, parse
+from lasthop.sources.files.yaml import Parsed, Span, decode, field_lines, parse
 
 
 class Entry(NamedTuple):
     """An object in a file."""
 
     admitted: Admitted
-    document: int
-    """Which document of the file, from 0."""
+    span: Span
+    """The document it is in."""
     base: Path
     """Where in the document: empty, or ("items", n) in a List."""
 
@@ -39,11 +39,9 @@ class Content(msgspec.Struct, frozen=True):
         return {entry.admitted.key for entry in self.entries}
 
     def line(self, entry: Entry, field_path: str = "") -> int:
-        """Reads the text again: places are asked for seldom, and keeping them all would cost more than the objects."""
-        lines = field_lines(self.text)
-        found = lines[entry.document] if entry.document < len(lines) else {}
-        best, depth = 1, -1
-        for path, line in found.items():
+        """Reads the document again: places are asked for seldom, and to keep them all would cost more than the objects."""
+        best, depth = entry.span.line, -1
+        for path, line in field_lines(decode(self.text), entry.span).items():
             if path[: len(entry.base)] != entry.base or len(path) <= depth:
                 continue
             inside = field(path[len(entry.base) :])
@@ -66,7 +64,7 @@ class Broken(msgspec.Struct, frozen=True):
 class Stored(msgspec.Struct, frozen=True, array_like=True):
     """An admitted document as kept on disk, so that an unchanged file need not be admitted again at the next start."""
 
-    document: int
+    span: Span
     base: Path
     value: dict[str, Any]
 
@@ -78,31 +76,31 @@ def digest(text: bytes) -> bytes:
 def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...]]:
     """`file` is the name to show; its ending says whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
-    found = list(_objects(parsed.documents))
-    problems: list[tuple[int, Path, Any, Problem]] = []
+    found = list(_objects(parsed))
+    problems: list[tuple[Span, Path, Any, Problem]] = []
     stored: list[Stored] = []
     entries: list[Entry] = []
     first: dict[Key, Entry] = {}
-    for document, base, value in found:
+    for span, base, value in found:
         kept, wrong = admit(value)
         if not wrong:
             try:
-                entry = Entry(admitted(kept), document, base)
+                entry = Entry(admitted(kept), span, base)
             except msgspec.ValidationError as error:
                 wrong = [Problem(str(error))]
             else:
-                stored.append(Stored(document, base, kept))
+                stored.append(Stored(span, base, kept))
                 entries.append(entry)
                 if first.setdefault(entry.admitted.key, entry) is not entry:
                     wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
-        problems.extend((document, base, value, problem) for problem in wrong)
+        problems.extend((span, base, value, problem) for problem in wrong)
     if not problems and not parsed.mistakes:
         return Content(digest(text), text, tuple(entries)), tuple(stored)
 
     findings = [Finding(None, "InvalidYAML", message, file=file, line=line) for line, message in parsed.mistakes]
-    lines = field_lines(text)
-    for document, base, value, problem in problems:
-        line = _nearest(lines[document] if document < len(lines) else {}, base + problem.path)
+    decoded = decode(text) if problems else ""
+    for span, base, value, problem in problems:
+        line = _nearest(field_lines(decoded, span), base + problem.path, span.line)
         # The remedy is read right after the message.
         message = f"{problem.message}." if problem.remedy and problem.message[-1] not in ".?!" else problem.message
         where = field(problem.path)
@@ -113,7 +111,7 @@ def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...
 
 def restore(text: bytes, stored: Iterable[Stored]) -> Content:
     """A file that was admitted before, by this same version."""
-    return Content(digest(text), text, tuple(Entry(admitted(s.value), s.document, s.base) for s in stored))
+    return Content(digest(text), text, tuple(Entry(admitted(s.value), s.span, s.base) for s in stored))
 
 
 def key_in(value: Any) -> Key | None:
@@ -127,29 +125,29 @@ def key_in(value: Any) -> Key | None:
     return Key(kind.kind, namespace if kind.namespaced else "", name)
 
 
-def _objects(documents: list[Any]) -> Iterator[tuple[int, Path, Any]]:
+def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
     """Documents, and those inside a List. In a typed list (`HTTPRouteList`) the items need not say what they are."""
-    for number, document in enumerate(documents):
+    for document, span in zip(parsed.documents, parsed.spans, strict=True):
         kind = document.get("kind") if isinstance(document, dict) else None
         items = document.get("items") if isinstance(kind, str) and kind.endswith("List") else None
         if not isinstance(items, list):
-            yield number, (), document
+            yield span, (), document
             continue
         implied = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": str(kind)[: -len("List")]}
         for i, item in enumerate(items):
-            yield number, ("items", i), {**implied, **item} if isinstance(item, dict) else item
+            yield span, ("items", i), {**implied, **item} if isinstance(item, dict) else item
 
 
-def _nearest(lines: dict[Path, int], path: Path) -> int:
+def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
     """The line of a field, or of what would hold it."""
     for length in range(len(path), -1, -1):
         if path[:length] in lines:
             return lines[path[:length]]
-    return 1
+    return otherwise
 
 
 def _salvaged(
-    file: str, found: list[tuple[int, Path, Any]], findings: list[Finding]
+    file: str, found: list[tuple[Span, Path, Any]], findings: list[Finding]
 ) -> tuple[tuple[RejectedPolicy, ...], bool]:
     first = findings[0]
     message = f"its file is broken and was not applied: {first}"

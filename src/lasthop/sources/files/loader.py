@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Loader:
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
         self._state = state
+        self._lock = threading.Lock()
+        """Readings are applied in a worker thread while others ask where an object is."""
         self._files: dict[str, _File] = {}
         self._broken: dict[str, Broken] = {}
         """The broken ones among them. A change must not cost more the more good files there are."""
@@ -63,8 +66,10 @@ class Loader:
         Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
         """
         if files is not None:
-            read = {path: self._attached.read(path) for path in local}
-            return Readings({path: self._read(path) for path in files}, read)
+            read = Readings({path: self._read(path) for path in files}, {path: self._attached.read(path) for path in local})
+            if self.root.is_dir():
+                return read
+            # While the whole folder is being removed its files go one by one; none of them was meant by itself.
         try:
             found = scan(self.root)
         except FilesError as error:
@@ -87,7 +92,7 @@ class Loader:
         """Whether something in it looks like a write that is not finished: better look again before believing it."""
         for path, reading in readings.files.items():
             if file := self._files.get(path):
-                known = file.broken is not None and reading.result is file.broken
+                known = file.broken is not None and reading.result == file.broken
                 if not known and loses(file.good, reading.result):
                     return True
             elif isinstance(reading.result, Broken):
@@ -132,6 +137,10 @@ class Loader:
 
     def apply(self, readings: Readings) -> Batch | None:
         """What changes by these readings; None if nothing does."""
+        with self._lock:
+            return self._apply(readings)
+
+    def _apply(self, readings: Readings) -> Batch | None:
         self._lost = readings.lost
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
@@ -220,11 +229,12 @@ class Loader:
 
     def locate(self, key: Key, field_path: str = "") -> tuple[str, int] | None:
         """Where an object, or a field of it, is written."""
-        if key in self._in_force.owners:
-            file = self._in_force.owners[key]
-            return self._place(file, self._in_force.providers[key][file], field_path)
-        findings = (finding for broken in self._broken.values() for finding in broken.findings)
-        return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
+        with self._lock:
+            if key in self._in_force.owners:
+                file = self._in_force.owners[key]
+                return self._place(file, self._in_force.providers[key][file], field_path)
+            findings = (finding for broken in self._broken.values() for finding in broken.findings)
+            return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
 
     def _place(self, file: str, entry: Entry, field_path: str = "") -> tuple[str, int]:
         content = self._files[file].good

@@ -11,8 +11,8 @@ The usual reading keeps no positions. When something is wrong, `field_lines` rea
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -31,21 +31,12 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from lasthop.sources.files.problem import Path
+from lasthop.sources.files.scalars import integer, plain, real
 
 MAX_DEPTH: Final = 100
 MAX_ALIASED: Final = 100_000
 """Values that aliases may add to a file. Honest files stay below a few hundred; a "billion laughs" file does not."""
 
-_WORDS: Final[dict[str, bool | None]] = {
-    "": None,
-    "~": None,
-    **dict.fromkeys(("null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
-}
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _TAGS: Final = "tag:yaml.org,2002:"
 
 
@@ -56,9 +47,19 @@ class Mistake(NamedTuple):
     message: str
 
 
+class Span(NamedTuple):
+    """Where a document is in its text, in characters, and the line it begins on."""
+
+    start: int
+    end: int
+    line: int
+
+
 class Parsed(NamedTuple):
     documents: list[Any]
     """The documents up to the first syntax error; empty ones are left out."""
+    spans: list[Span]
+    """One for each document."""
     mistakes: list[Mistake]
     complete: bool
     """False after a syntax error: there may be more in the file than `documents`."""
@@ -72,24 +73,26 @@ class _SyntaxError(Exception):
 
 def parse(text: bytes, *, as_json: bool = False) -> Parsed:
     try:
-        decoded = _decode(text)
+        decoded = decode(text)
     except _SyntaxError as error:
-        return Parsed([], [error.mistake], complete=False)
+        return Parsed([], [], [error.mistake], complete=False)
     return _parse_json(decoded) if as_json else _parse_yaml(_Reader(decoded))
 
 
-def field_lines(text: bytes) -> list[dict[Path, int]]:
-    """For each document that `parse` gives, the line of every field in it."""
-    try:
-        # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
-        reader = _Reader(_decode(text).replace("\t", " "), record=True)
-    except _SyntaxError:
-        return []
+def field_lines(text: str, span: Span) -> dict[Path, int]:
+    """The line of every field in one document of a text that `parse` could read."""
+    return _field_lines(text[span.start : span.end], span.line)
+
+
+@lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands
+def _field_lines(document: str, first: int) -> dict[Path, int]:
+    # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
+    reader = _Reader(document.replace("\t", " "), record=True)
     _parse_yaml(reader)
-    return reader.lines
+    return {path: line + first - 1 for path, line in reader.lines.items()}
 
 
-def _decode(text: bytes) -> str:
+def decode(text: bytes) -> str:
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -109,29 +112,32 @@ def _parse_json(text: str) -> Parsed:
         return result
 
     def refuse(constant: str) -> Any:
-        raise _SyntaxError(1, f"{constant} is not JSON")
+        raise ValueError(f"{constant} is not JSON")
 
     if not text.strip():
-        return Parsed([], [], complete=True)
+        return Parsed([], [], [], complete=True)
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=real, parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text can hold
     except json.JSONDecodeError as error:
-        return Parsed([], [Mistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
+        return Parsed([], [], [Mistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
     except RecursionError:
-        return Parsed([], [Mistake(1, "too deeply nested")], complete=False)
-    except _SyntaxError as error:
-        return Parsed([], [error.mistake], complete=False)
-    return Parsed([value], mistakes, complete=True)
+        return Parsed([], [], [Mistake(1, "too deeply nested")], complete=False)
+    except ValueError as error:
+        return Parsed([], [], [Mistake(1, str(error))], complete=False)
+    return Parsed([value], [Span(0, len(text), 1)], mistakes, complete=True)
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
     try:
         reader.run()
     except _SyntaxError as error:
-        return Parsed(reader.documents, [*reader.mistakes, error.mistake], complete=False)
+        mistakes = [*reader.mistakes, error.mistake]
     except yaml.YAMLError as error:
-        return Parsed(reader.documents, [*reader.mistakes, _mistake(error, reader.text)], complete=False)
-    return Parsed(reader.documents, reader.mistakes, complete=True)
+        mistakes = [*reader.mistakes, _mistake(error, reader.text)]
+    else:
+        return Parsed(reader.documents, reader.spans, reader.mistakes, complete=True)
+    return Parsed(reader.documents, reader.spans, mistakes, complete=False)
 
 
 def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
@@ -156,8 +162,9 @@ class _Reader:
         self._aliased = 0
         self._record = record
         self.documents: list[Any] = []
+        self.spans: list[Span] = []
         self.mistakes: list[Mistake] = []
-        self.lines: list[dict[Path, int]] = []
+        self.lines: dict[Path, int] = {}
 
     def run(self) -> None:
         while not isinstance(event := self._next(), StreamEndEvent):
@@ -165,19 +172,16 @@ class _Reader:
                 continue
             assert isinstance(event, DocumentStartEvent)
             self._anchors = {}
-            if self._record:
-                self.lines.append({})
             value = self._value(self._next(), 0, ())
-            self._next()  # the document's end
+            end = self._next()
             if value is not None:
                 self.documents.append(value)
-            elif self._record:
-                self.lines.pop()
+                self.spans.append(_span(event, end))
 
     def _value(self, event: Event, depth: int, path: Path) -> Any:
         self._count += 1
         if self._record:
-            self.lines[-1].setdefault(path, _line(event))
+            self.lines.setdefault(path, _line(event))
         if isinstance(event, ScalarEvent):
             value = self._scalar(event)
             if event.anchor:
@@ -228,7 +232,7 @@ class _Reader:
                 self.mistakes.append(Mistake(_line(event), f"key {key!r} is written twice in one mapping"))
             if self._record:
                 below = (*path, key)
-                self.lines[-1].setdefault(below, _line(event))
+                self.lines.setdefault(below, _line(event))
                 result[key] = self._value(self._next(), depth, below)
             else:
                 result[key] = self._value(self._next(), depth, path)
@@ -261,31 +265,21 @@ class _Reader:
         raise _SyntaxError(_line(event), f"{_shown_tag(event.tag)} does not fit here; only plain JSON values do")
 
     def _plain(self, event: ScalarEvent, text: str) -> Any:
-        if text in _WORDS:
-            return _WORDS[text]
-        if text[0] not in "-+.0123456789":
-            return text
-        if _INT.fullmatch(text):
-            return _integer(text)
-        if _FLOAT.fullmatch(text):
-            number = float(text)
-            # As JSON, which is what reaches the API server, 80.0 is 80.
-            return int(number) if number.is_integer() and abs(number) < 2**53 else number
-        if _NOT_A_NUMBER.fullmatch(text):
-            raise _SyntaxError(_line(event), f"{text} has no place in JSON")
-        return text
-
-
-def _integer(text: str) -> int:
-    digits = text.replace("_", "")
-    sign, digits = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
-    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-        return sign * int(digits, 8)
-    return sign * int(digits, 0)
+        try:
+            return plain(text)
+        except ValueError as error:
+            raise _SyntaxError(_line(event), str(error)) from None
 
 
 def _line(event: Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _span(start: Event, end: Event) -> Span:
+    """From the beginning of a line: without the indentation before it a document may not be what it was."""
+    first, last = start.start_mark, end.end_mark
+    assert first is not None and last is not None
+    return Span(first.index - first.column, last.index, first.line + 1)
 
 
 def _shown_tag(tag: str) -> str:

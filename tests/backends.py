@@ -1,0 +1,198 @@
+"""Backends that remember who came: one server on threads, speaking TLS with HTTP/1.1, HTTP/2 and WebSocket, or plaintext."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+
+CLIENT_HELLO = 0x16
+LONGEST = 30
+
+
+@dataclasses.dataclass
+class Connection:
+    """What a backend has seen of one connection; what TLS would tell is empty if the handshake failed."""
+
+    first: bytes = b""
+    """The first bytes on the wire."""
+    sni: str | None = None
+    alpn: str | None = None
+    version: str | None = None
+    cipher: str | None = None
+    client: str | None = None
+    """The common name of the client's certificate."""
+    established: bool = False
+    heads: list[str] = dataclasses.field(default_factory=list)
+    """Request line and headers of each HTTP/1.1 request; a line for each HTTP/2 request."""
+
+    @property
+    def plaintext(self) -> bool:
+        return bool(self.first) and self.first[0] != CLIENT_HELLO
+
+
+class Backend:
+    """Answers 200 with its name.
+
+    There are four kinds: TLS (with a context), plaintext (without), both on one port (`plaintext_too`), and one that sends a
+    `banner` before anybody has spoken.
+    """
+
+    def __init__(
+        self, context: ssl.SSLContext | None = None, *, name: str = "backend", plaintext_too: bool = False, banner: bytes = b""
+    ) -> None:
+        self.name = name
+        self.connections: list[Connection] = []
+        self.plaintext_too = plaintext_too
+        self.banner = banner
+        self._local = threading.local()
+        self._open: set[socket.socket] = set()
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listening.getsockname()[1]
+        self.context = context
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """For connections to come; those that are open keep theirs."""
+        return self._context
+
+    @context.setter
+    def context(self, context: ssl.SSLContext | None) -> None:
+        if context is not None:
+            context.sni_callback = lambda _socket, name, _context: setattr(self._local.seen, "sni", name)
+        self._context = context
+
+    @property
+    def last(self) -> Connection:
+        """Of the connections that came to something."""
+        return [connection for connection in self.connections if connection.established][-1]
+
+    @property
+    def requests(self) -> list[str]:
+        return [head for connection in self.connections for head in connection.heads]
+
+    @property
+    def saw_plaintext(self) -> bool:
+        return any(connection.plaintext for connection in self.connections)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                accepted, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
+
+    def _serve(self, accepted: socket.socket) -> None:
+        seen = Connection()
+        self.connections.append(seen)
+        self._open.add(accepted)
+        try:
+            with accepted, contextlib.suppress(OSError, ValueError):
+                accepted.settimeout(LONGEST)
+                if self.banner:
+                    accepted.sendall(self.banner)
+                seen.first = accepted.recv(5, socket.MSG_PEEK)
+                if self.context is None or (self.plaintext_too and seen.plaintext):
+                    seen.established = True
+                    self._http1(accepted, seen)
+                else:
+                    self._tls(accepted, self.context, seen)
+        finally:
+            self._open.discard(accepted)
+
+    def _tls(self, accepted: socket.socket, context: ssl.SSLContext, seen: Connection) -> None:
+        self._local.seen = seen
+        with context.wrap_socket(accepted, server_side=True) as tls:
+            self._open.add(tls)
+            try:
+                cipher = tls.cipher()
+                seen.alpn, seen.version, seen.cipher = tls.selected_alpn_protocol(), tls.version(), cipher and cipher[0]
+                subject = (tls.getpeercert() or {}).get("subject", ())
+                seen.client = next((value for rdn in subject for key, value in rdn if key == "commonName"), None)
+                seen.established = True
+                (self._http2 if seen.alpn == "h2" else self._http1)(tls, seen)
+            finally:
+                self._open.discard(tls)
+
+    def _http1(self, stream: socket.socket, seen: Connection) -> None:
+        buffer = b""
+        while True:
+            while b"\r\n\r\n" not in buffer:
+                data = stream.recv(65536)
+                if not data:
+                    return
+                buffer += data
+            head, _, buffer = buffer.partition(b"\r\n\r\n")
+            seen.heads.append(head.decode("latin-1"))
+            if b"upgrade: websocket" in head.lower():
+                stream.sendall(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n")
+                while data := stream.recv(65536):
+                    stream.sendall(data)
+                return
+            body = self.name.encode()
+            stream.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+    def _http2(self, stream: socket.socket, seen: Connection) -> None:
+        """As little of RFC 9113 as answers a request without a body."""
+        settings, headers, data, ping, goaway = 4, 1, 0, 6, 7
+        end_stream, ack, end_headers = 1, 1, 4
+        with stream.makefile("rb") as reading:
+            reading.read(24)  # the preface
+            stream.sendall(_frame(settings, 0, 0, b""))
+            while head := reading.read(9):
+                kind, flags, number = head[3], head[4], int.from_bytes(head[5:9])
+                payload = reading.read(int.from_bytes(head[:3]))
+                if kind in (settings, ping) and not flags & ack:
+                    stream.sendall(_frame(kind, ack, 0, payload if kind == ping else b""))
+                elif kind == headers:
+                    seen.heads.append(f"HTTP/2 stream {number}")
+                    status_200 = b"\x88"
+                    stream.sendall(
+                        _frame(headers, end_headers, number, status_200) + _frame(data, end_stream, number, self.name.encode())
+                    )
+                elif kind == goaway:
+                    return
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+@contextlib.contextmanager
+def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **settings: object) -> Iterator[Backend]:
+    running = Backend(context, name=name, **settings)  # type: ignore[arg-type]
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def until(condition, within: float = 10.0, what: str = ""):  # type: ignore[no-untyped-def]
+    """Polls until the condition holds, and returns what it gave; a failing assertion in it counts as not yet."""
+    deadline = time.monotonic() + within
+    while True:
+        last = time.monotonic() >= deadline
+        try:
+            if found := condition():
+                return found
+            assert not last, f"not within {within} s{': ' + what if what else ''}"
+        except AssertionError:
+            if last:
+                raise
+        time.sleep(0.01)

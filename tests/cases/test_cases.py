@@ -1,0 +1,55 @@
+"""Each case is one readable file: the documents a user writes, a line, and what comes of them. What all cases of a folder
+share (a Gateway, a route, a Service) is in its `_base.yaml`.
+
+`pytest tests/cases --update` writes the second half anew; the diff is the review.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lasthop.engine import Engine
+from lasthop.plan.tls import SystemStore
+from lasthop.sources.files.source import FilesSource
+from tests.snapshot import Snapshot, settle
+from tests.summary import summary
+from tests.world import NOW
+
+HERE = Path(__file__).parent
+LINE = "\n=== what comes of it\n"
+CASES = sorted(path for path in HERE.glob("*/*.yaml") if not path.name.startswith("_"))
+
+
+def outcome(documents: str, base: Path, folder: Path) -> str:
+    shutil.copytree(HERE / "files", folder / "files")
+    shutil.copy(base, folder / "base.yaml")
+    (folder / "case.yaml").write_text(documents)
+    source = FilesSource(folder)
+    batch = source.load()
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.set_system_store(SystemStore("/etc/ssl/system.pem", "digest"))
+    engine.set_policies_known(batch.policies_known)
+    engine.apply(batch.changes)
+    settle(engine, snapshot)
+    assert engine.graph.crashes == {}
+    expected = summary(engine, snapshot, [str(f) for f in (*batch.findings, *engine.findings())])
+    text = yaml.safe_dump(expected, sort_keys=False, width=1000, allow_unicode=True)
+    return text.replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
+def test_case(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    documents, _, expected = case.read_text().partition(LINE)
+    found = outcome(documents, case.parent / "_base.yaml", tmp_path)
+    if request.config.getoption("--update"):
+        case.write_text(f"{documents}{LINE}{found}")
+    else:
+        assert found == expected
+
+
+def test_there_are_cases() -> None:
+    assert CASES

@@ -1,0 +1,28 @@
+"""The certificates that the tests here share."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from cryptography import x509
+
+from tests.certificates import Certificate, dns
+
+CA = Certificate("the policy's CA", ca=True)
+OTHER_CA = Certificate("another CA", ca=True)
+HOSTNAME = "api.example"
+
+
+def issued(*names: str, issuer: Certificate | None = CA, **settings: Any) -> ssl.SSLContext:
+    """A server's context with a certificate for these DNS names (without any: for `api.example`)."""
+    return Certificate("backend", issuer, sans=dns(*(names or (HOSTNAME,))), **settings).server_context()
+
+
+def with_sans(*sans: x509.GeneralName, cn: str = "backend", issuer: Certificate = CA) -> ssl.SSLContext:
+    return Certificate(cn, issuer, sans=sans).server_context()
+
+
+def with_alpn(context: ssl.SSLContext, *protocols: str) -> ssl.SSLContext:
+    context.set_alpn_protocols(list(protocols))
+    return context

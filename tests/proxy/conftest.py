@@ -1,0 +1,60 @@
+"""A gateway for many tests at once, each with hosts of its own; and gateways of their own for tests that break things."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends import Backend, backend
+from tests.proxy import certs
+from tests.proxy.lasthop import Lasthop
+
+
+@contextlib.contextmanager
+def _root() -> Iterator[Path]:
+    """Short, because unix sockets are in it."""
+    with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[Lasthop]:
+    """Shared: a test writes files with names of its own and leaves other tests' hosts alone."""
+    with _root() as root:
+        bundle = root / "system-store.pem"
+        bundle.write_text(certs.CA.pem)
+        lasthop = Lasthop(root, env={"SSL_CERT_FILE": str(bundle)})
+        lasthop.standard()
+        with contextlib.closing(lasthop):
+            lasthop.start()
+            yield lasthop
+
+
+@pytest.fixture
+def own() -> Iterator[Callable[..., Lasthop]]:
+    """Makes a gateway of the test's own; it is not started yet."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*args: str, **settings: Any) -> Lasthop:
+            return stack.enter_context(contextlib.closing(Lasthop(stack.enter_context(_root()), *args, **settings)))
+
+        yield make
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Backend]]:
+    """Makes a backend. None of those that speak only TLS may ever see anything but TLS, whatever the test does."""
+    made: list[Backend] = []
+    with contextlib.ExitStack() as stack:
+
+        def make(*args: Any, **settings: Any) -> Backend:
+            made.append(stack.enter_context(backend(*args, **settings)))
+            return made[-1]
+
+        yield make
+    assert not [b.name for b in made if b.saw_plaintext and b.context and not b.plaintext_too]

@@ -1,0 +1,154 @@
+"""API objects as users write them: documents for YAML files."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+GATEWAY_API = "gateway.networking.k8s.io/v1"
+CLASS = "lasthop"
+NAMESPACE = "shop"
+
+Document = dict[str, Any]
+
+
+def obj(
+    api: str, kind: str, path: str, *, annotations: dict[str, str] | None = None, created: str = "", **body: Any
+) -> Document:
+    """`path` is namespace/name; a name alone is in the namespace `shop`, or nowhere if it starts with a slash."""
+    namespace, slash, name = path.rpartition("/")
+    metadata: Document = {"name": name}
+    if namespace or not slash:
+        metadata["namespace"] = namespace or NAMESPACE
+    if annotations:
+        metadata["annotations"] = annotations
+    if created:
+        metadata["creationTimestamp"] = created
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
+
+
+def gateway_class() -> Document:
+    return obj(GATEWAY_API, "GatewayClass", f"/{CLASS}", spec={"controllerName": "lasthop.dev/gateway-controller"})
+
+
+def namespace(name: str) -> Document:
+    return obj("v1", "Namespace", f"/{name}")
+
+
+def gateway(path: str, *listeners: Document, created: str = "", address: str = "127.0.0.1", **spec: Any) -> Document:
+    body = {
+        "gatewayClassName": CLASS,
+        "addresses": [{"type": "IPAddress", "value": address}],
+        "listeners": listeners,
+        **spec,
+    }
+    return obj(GATEWAY_API, "Gateway", path, created=created, spec={**body, "listeners": list(listeners)})
+
+
+def http(port: int, name: str = "http") -> Document:
+    return {"name": name, "protocol": "HTTP", "port": port, "allowedRoutes": {"namespaces": {"from": "All"}}}
+
+
+def https(port: int, secret: str, hostname: str = "") -> Document:
+    tls = {"certificateRefs": [{"name": secret}]}
+    listener = {**http(port, "https"), "protocol": "HTTPS", "tls": tls}
+    return {**listener, "hostname": hostname} if hostname else listener
+
+
+def service(path: str, *ports: Document) -> Document:
+    return obj("v1", "Service", path, spec={"ports": list(ports) or [{"name": "https", "port": 443}]})
+
+
+def endpoints(path: str, *ports: int, port_name: str = "https") -> list[Document]:
+    """A slice for each port of this machine on which the Service is found."""
+    found = []
+    for number, port in enumerate(ports):
+        document = obj(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            f"{path}-{number}",
+            addressType="IPv4",
+            endpoints=[{"addresses": ["127.0.0.1"]}],
+            ports=[{"name": port_name, "port": port}],
+        )
+        document["metadata"]["labels"] = {"kubernetes.io/service-name": path.rpartition("/")[2]}
+        found.append(document)
+    return found
+
+
+def route(
+    path: str, *backends: Document, gateway: str = "web", gateway_namespace: str = NAMESPACE, host: str = ""
+) -> Document:
+    """For the host NAME.test, unless told otherwise."""
+    spec = {
+        "parentRefs": [{"name": gateway, "namespace": gateway_namespace}],
+        "hostnames": [host or f"{path.rpartition('/')[2]}.test"],
+        "rules": [{"backendRefs": list(backends)}],
+    }
+    return obj(GATEWAY_API, "HTTPRoute", path, spec=spec)
+
+
+def to(name: str, port: int = 443, **more: Any) -> Document:
+    return {"name": name, "port": port, **more}
+
+
+def ref(name: str, kind: str = "ConfigMap", group: str = "") -> Document:
+    return {"group": group, "kind": kind, "name": name}
+
+
+def policy(
+    path: str,
+    hostname: str,
+    *cas: str | Document,
+    sans: list[Document] | None = None,
+    options: dict[str, str] | None = None,
+    service: str = "",
+    created: str = "",
+) -> Document:
+    """For the Service of the same name; without CAs it is the system store's."""
+    validation: Document = {"hostname": hostname}
+    if cas:
+        validation["caCertificateRefs"] = [ref(ca) if isinstance(ca, str) else ca for ca in cas]
+    else:
+        validation["wellKnownCACertificates"] = "System"
+    if sans:
+        validation["subjectAltNames"] = sans
+    target = {"group": "", "kind": "Service", "name": service or path.rpartition("/")[2]}
+    spec = {"targetRefs": [target], "validation": validation, **({"options": options} if options else {})}
+    return obj(GATEWAY_API, "BackendTLSPolicy", path, created=created, spec=spec)
+
+
+def san(hostname: str) -> Document:
+    return {"type": "Hostname", "hostname": hostname}
+
+
+def uri(value: str) -> Document:
+    return {"type": "URI", "uri": value}
+
+
+def config_map(path: str, pem: str) -> Document:
+    return obj("v1", "ConfigMap", path, data={"ca.crt": pem})
+
+
+def secret(path: str, **content: str) -> Document:
+    """Keys are written with an underscore for the dot: `tls_crt`."""
+    data = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in content.items()}
+    return obj("v1", "Secret", path, data=data)
+
+
+def trust_bundle(name: str, pem: str) -> Document:
+    return obj("certificates.k8s.io/v1beta1", "ClusterTrustBundle", f"/{name}", spec={"trustBundle": pem})
+
+
+def grant(path: str, from_kind: str, from_namespace: str, to_kind: str) -> Document:
+    spec = {
+        "from": [{"group": "gateway.networking.k8s.io", "kind": from_kind, "namespace": from_namespace}],
+        "to": [{"group": "", "kind": to_kind}],
+    }
+    return obj(GATEWAY_API, "ReferenceGrant", path, spec=spec)
+
+
+def hop(path: str, port: int, *policies: Document, **route_settings: Any) -> list[Document]:
+    """Everything on the way from the host NAME.test to a backend on a port of this machine."""
+    name = path.rpartition("/")[2]
+    return [service(path), *endpoints(path, port), route(path, to(name), **route_settings), *policies]

@@ -1,0 +1,188 @@
+"""`lasthop run` on a folder, as a process of its own, and what one can do to it and learn from it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from lasthop.proxy.running import find_running
+from tests.backends import until
+from tests.proxy import documents
+from tests.proxy.documents import Document
+from tests.servers import free_port
+
+EXECUTABLE = Path(sys.executable).parent / "lasthop"
+BACKEND_FAILURE = "The gateway could not make a verified connection to the backend.\n"
+
+
+class Answer(NamedTuple):
+    status: int
+    body: str
+
+
+class Lasthop:
+    """Files: `root/objects`, `root/r` (sockets), `root/s` (state), `root/out`, `root/err`."""
+
+    def __init__(self, root: Path, *args: str, env: dict[str, str] | None = None) -> None:
+        self.root = root
+        self.folder = root / "objects"
+        self.folder.mkdir(exist_ok=True)
+        self.admin = free_port()
+        self.port = free_port()
+        self.args = args or ("--concurrency", "1")
+        self.env = {
+            **os.environ,
+            "LASTHOP_RUN_DIR": str(root / "r"),
+            "LASTHOP_STATE_DIR": str(root / "s"),
+            **(env or {}),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self._markers = 0
+
+    # --- the process -------------------------------------------------------------------------------------------------
+
+    def start(self, *, ready: bool = True) -> None:
+        command = [EXECUTABLE, "run", self.folder, "--admin", f"127.0.0.1:{self.admin}", *self.args]
+        with (self.root / "out").open("ab") as out, (self.root / "err").open("ab") as err:
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
+        if ready:
+            until(self.ready, 30, "lasthop is ready")
+
+    def ready(self) -> bool:
+        assert self.process and self.process.poll() is None, self.log
+        try:
+            return self.ask("/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def stop(self) -> int:
+        assert self.process
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def kill(self) -> None:
+        """As the kernel would: no chance to say goodbye."""
+        assert self.process
+        self.process.kill()
+        self.process.wait(10)
+
+    def close(self) -> None:
+        """Leaves nothing behind, whatever the test has done."""
+        if self.process and self.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.terminate()
+                self.process.wait(20)
+            if self.process.poll() is None:
+                self.kill()
+        for pid in self.envoys():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def envoys(self) -> list[int]:
+        found = find_running(self.root / "r")
+        for running in found:
+            running.close()
+        return [running.pid for running in found]
+
+    # --- the folder --------------------------------------------------------------------------------------------------
+
+    def write(self, file: str, *documents: Document) -> None:
+        (self.folder / file).write_text(yaml.safe_dump_all(documents, sort_keys=False))
+
+    def load(self, file: str, *documents: Document) -> None:
+        """Writes and waits until it is in force."""
+        self.write(file, *documents)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until everything that was written before is in force: by a host that is served only from now on."""
+        self._markers += 1
+        name = f"marker-{self._markers}"
+        self.write("marker.yaml", documents.route(name))
+        until(lambda: self.get(name).status == 500, 10, "a marker is served")
+        until(self.ready, 10, "everything is acknowledged")
+
+    def standard(self, **gateway: Any) -> None:
+        """A class and the Gateway `shop/web` with one HTTP listener."""
+        self.write(
+            "gateway.yaml",
+            documents.gateway_class(),
+            documents.namespace("shop"),
+            documents.gateway("web", documents.http(self.port), **gateway),
+        )
+
+    # --- traffic -----------------------------------------------------------------------------------------------------
+
+    def get(
+        self, name: str, *, port: int = 0, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None
+    ) -> Answer:
+        """A request for the host NAME.test on a connection of its own."""
+        connection: http.client.HTTPConnection
+        if tls:
+            connection = http.client.HTTPSConnection("127.0.0.1", port or self.port, timeout=15, context=tls)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=15)
+        with contextlib.closing(connection):
+            connection.request("GET", "/", headers={"Host": f"{name}.test", **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, response.read().decode())
+
+    def until_status(self, name: str, status: int, within: float = 5.0, **settings: Any) -> Answer:
+        def asked() -> Answer | None:
+            answer = self.get(name, **settings)
+            assert answer.status == status, f"{name}: {answer}"
+            return answer
+
+        found: Answer = until(asked, within)
+        return found
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def ask(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read()
+
+    def object(self, kind: str, path: str) -> Document:
+        namespace, _, name = path.rpartition("/")
+        metadata = {"namespace": namespace or documents.NAMESPACE, "name": name}
+        for document in json.loads(self.ask(f"/api/objects?kind={kind}")[1]):
+            if metadata.items() <= document["metadata"].items():
+                return document  # type: ignore[no-any-return]
+        raise AssertionError(f"no {kind} {path}")
+
+    def conditions(self, kind: str, path: str, gateway: str = "web") -> dict[str, tuple[str, str, str]]:
+        """Type -> (status, reason, message), of the object itself or of its entry for a Gateway."""
+        status = self.object(kind, path).get("status", {})
+        for entry in (*status.get("parents", ()), *status.get("ancestors", ())):
+            if (entry.get("parentRef") or entry.get("ancestorRef"))["name"] == gateway:
+                status = entry
+        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status.get("conditions", ())}
+
+    def findings(self) -> list[Document]:
+        found: list[Document] = json.loads(self.ask("/api/findings")[1])
+        return found
+
+    @property
+    def log(self) -> str:
+        return (self.root / "err").read_text()
+
+    def entries(self, name: str) -> list[Document]:
+        """The access log's lines for the host NAME.test."""
+        lines = (self.root / "out").read_text().splitlines()
+        return [entry for entry in map(json.loads, lines) if entry.get("authority") == f"{name}.test"]
+
+    def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([EXECUTABLE, *args], env=self.env, capture_output=True, text=True, timeout=30, check=False)

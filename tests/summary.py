@@ -1,0 +1,119 @@
+"""What a case expects, in a form that people read: status, what Envoy is told, and findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cryptography import x509
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
+from lasthop.api.status import ConditionStatus
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.resolve.certificates import common_name
+from tests.snapshot import Snapshot, tls_context
+
+
+def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str, Any]:
+    return {
+        "status": {str(key): _status(status) for key, status in sorted(snapshot.status.items()) if _status(status)},
+        "envoy": _envoy(snapshot),
+        "findings": findings,
+    }
+
+
+def _status(status: Any) -> Any:
+    if hasattr(status, "parents"):
+        return {p.parent_ref.name: _conditions(p.conditions) for p in status.parents}
+    if hasattr(status, "ancestors"):
+        return {a.ancestor_ref.name: _conditions(a.conditions) for a in status.ancestors}
+    found: dict[str, Any] = {"conditions": _conditions(status.conditions)}
+    for listener in getattr(status, "listeners", ()):
+        found[f"listener {listener.name}"] = {
+            "routes": listener.attached_routes,
+            "conditions": _conditions(listener.conditions),
+        }
+    return found
+
+
+def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:
+    if all((c.status, c.reason, c.message) == ("True", c.type, "") for c in conditions):
+        return " ".join(c.type for c in conditions)
+    return [f"{c.type}={c.status} {c.reason}" + (f": {c.message}" if c.message else "") for c in conditions]
+
+
+def _envoy(snapshot: Snapshot) -> dict[str, Any]:
+    endpoints = {
+        name: endpoint_pb2.ClusterLoadAssignment.FromString(r.body)
+        for (_, t, name), r in snapshot.xds.items()
+        if t == ENDPOINTS
+    }
+    found: dict[str, Any] = {}
+    for (gateway, type_url, name), resource in sorted(snapshot.xds.items()):
+        section = found.setdefault(str(gateway), {})
+        if type_url == CLUSTER and not name.endswith("/h1-upgrade"):
+            cluster = cluster_pb2.Cluster.FromString(resource.body)
+            assignment = endpoints.get(cluster.eds_cluster_config.service_name, cluster.load_assignment)
+            section.setdefault("hops", {})[name] = {**_tls(cluster), "endpoints": _endpoints(assignment)}
+        elif type_url == ROUTES:
+            table = route_pb2.RouteConfiguration.FromString(resource.body)
+            section.setdefault("routes", {})[name] = {
+                h.name: [_route(r) for r in h.routes if _normal(r)] for h in table.virtual_hosts
+            }
+        elif type_url == LISTENER:
+            listener = listener_pb2.Listener.FromString(resource.body)
+            address = listener.address.socket_address
+            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}"] = [
+                ", ".join(c.filter_chain_match.server_names) or "any" for c in listener.filter_chains
+            ]
+        elif type_url == SECRET:
+            section.setdefault("secrets", []).append(name)
+    return found
+
+
+def _endpoints(assignment: Any) -> list[str]:
+    addresses = [e.endpoint.address.socket_address for group in assignment.endpoints for e in group.lb_endpoints]
+    return [f"{a.address}:{a.port_value}" for a in addresses]
+
+
+def _tls(cluster: Any) -> dict[str, Any]:
+    context = tls_context(cluster)
+    if context is None:
+        return {"plaintext": True}
+    common = context.common_tls_context
+    ca = common.validation_context.trusted_ca
+    certificates = x509.load_pem_x509_certificates(ca.inline_bytes) if ca.inline_bytes else []
+    names = [m.matcher.exact or m.matcher.safe_regex.regex for m in common.validation_context.match_typed_subject_alt_names]
+    shown: dict[str, Any] = {
+        "tls": f"SNI {context.sni}",
+        "trusts": [common_name(c) for c in certificates] or ca.filename,
+        "accepts": names,
+    }
+    if common.tls_certificate_sds_secret_configs:
+        shown["presents"] = common.tls_certificate_sds_secret_configs[0].name
+    params = common.tls_params
+    if (params.tls_minimum_protocol_version, params.tls_maximum_protocol_version) != (3, 4):
+        shown["versions"] = f"TLS 1.{params.tls_minimum_protocol_version - 1} to 1.{params.tls_maximum_protocol_version - 1}"
+    for field in ("cipher_suites", "ecdh_curves"):
+        if getattr(params, field):
+            shown[field] = list(getattr(params, field))
+    return shown
+
+
+def _normal(route: Any) -> bool:
+    return not any(h.name == "upgrade" for h in route.match.headers)
+
+
+def _route(route: Any) -> str:
+    match = route.match
+    path = match.path or match.prefix or f"{match.path_separated_prefix}/"
+    path = f"= {match.path}" if match.path else path
+    if route.HasField("direct_response"):
+        return f"{path} -> {route.direct_response.status}"
+    if route.route.cluster:
+        return f"{path} -> {route.route.cluster}"
+    weights = [f"{c.weight.value} {c.name}" for c in route.route.weighted_clusters.clusters]
+    return f"{path} -> {' | '.join(weights)}"
