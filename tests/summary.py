@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cryptography import x509
-
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
+
 from lasthop.api.status import ConditionStatus
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.servers import free_port
-
 from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.find import find_envoy
+from tests.servers import free_port
 
 TYPE = "type.googleapis.com/envoy.extensions."
 

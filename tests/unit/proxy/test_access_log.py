@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from static_envoy import cluster, static_envoy
-from tests.servers import server
 
 from lasthop.proxy.access_log import Tail, follow
 from lasthop.proxy.entry import Entry, parse
+from tests.servers import server
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from static_envoy import tls_cluster
-from tests.certificates import Certificate
 
 from lasthop.outputs.envoy.bootstrap import bootstrap
 from lasthop.proxy.find import find_envoy
+from tests.certificates import Certificate
 
 
 def made(folder: Path) -> dict[str, Any]:

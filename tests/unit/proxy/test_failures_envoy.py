@@ -13,11 +13,11 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from static_envoy import StaticEnvoy, cluster, static_envoy, tls_cluster
-from tests.certificates import DAY, NOW, Certificate, dns
-from tests.servers import answer, bad_request, free_port, hang_up, read_and_hang_up, say_nothing, server
 
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.failures import why
+from tests.certificates import DAY, NOW, Certificate, dns
+from tests.servers import answer, bad_request, free_port, hang_up, read_and_hang_up, say_nothing, server
 
 WANTS = "api.example"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from ads import ads_server
-from tests.servers import free_port
 
 from lasthop.proxy.find import Envoy, find_envoy
 from lasthop.proxy.folder import FolderUnusable
 from lasthop.proxy.orphans import end_orphans
 from lasthop.proxy.process import Ended, Event, Proxy, Started
 from lasthop.proxy.running import find_running
+from tests.servers import free_port
 
 GATEWAY = "shop/web"
 

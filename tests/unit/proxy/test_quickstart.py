@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from examples.quickstart import backends as demo
 from examples.quickstart import certificates
 from tests.servers import free_port

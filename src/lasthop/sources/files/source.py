@@ -18,7 +18,7 @@ from lasthop.sources.source import Batch
 
 GRACE: Final = 0.04
 """Seconds to wait before believing that a file is gone, empty, broken or shorter: editors truncate first and write then."""
-GRACES: Final = 0
+GRACES: Final = 5
 """How often to wait while somebody goes on writing."""
 RESCAN: Final = 10.0
 """Seconds after which to look at everything anyway: notifications get lost (full queues, network file systems)."""
