@@ -32,6 +32,7 @@ class EncodedHost(msgspec.Struct, frozen=True):
     name: str
     body: bytes
     digest: str
+    """Empty for the stand-in of a refused host: there is nothing in it that could be blamed."""
 
 
 def table_name(gateway: Key, table: str) -> str:
@@ -47,8 +48,7 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     if part_quarantined(g, ROUTES, f"{table_name(gateway, table)}#{name}", digest):
         everything = route_components_pb2.RouteMatch(prefix="/")
         refusal = route_components_pb2.Route(match=everything, direct_response=_internal_error())
-        body = encode(_virtual_host(name, [refusal]))
-        digest = content_hash(body)
+        body, digest = encode(_virtual_host(name, [refusal])), ""
     return EncodedHost(name, body, digest)
 
 
@@ -125,7 +125,7 @@ def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
     ordered = [hosts[key] for key in sorted(hosts)]
     parts = [_VIRTUAL_HOSTS_FIELD + _varint(len(h.body)) + h.body for h in ordered]
     body = b"".join([encode(head), *parts, encode(tail)])
-    return Resource(ROUTES, name, body, content_hash(body), {f"{name}#{h.name}": h.digest for h in ordered})
+    return Resource(ROUTES, name, body, content_hash(body), {f"{name}#{h.name}": h.digest for h in ordered if h.digest})
 
 
 def _varint(value: int) -> bytes:
