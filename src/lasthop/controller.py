@@ -21,7 +21,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
-from lasthop.outputs.envoy.resource import LISTENER, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.proxy import ProxyState
@@ -268,7 +268,17 @@ class Controller:
     # --- findings ----------------------------------------------------------------------------------------------------
 
     def findings(self) -> list[Finding]:
-        return [*self.source_findings, *self.engine.findings()]
+        refused = [
+            Finding(
+                _object_of(part, key),
+                "RefusedByProxy",
+                f"Envoy refused {part.id}, so it is withheld: {quarantine.detail(part)}",
+                "Edit it, and please report this: Lasthop should have seen it first.",
+            )
+            for key, quarantine in self._quarantines.items()
+            for part in sorted(quarantine.convicted)
+        ]
+        return [*self.source_findings, *self.engine.findings(), *refused]
 
     def _tell_findings(self) -> None:
         """Each problem once when it appears, and once when it is gone."""
@@ -284,6 +294,14 @@ class Controller:
     def ready(self) -> bool:
         """Everything has been read, and every Gateway's proxy has acknowledged everything that is there for it."""
         return self.loaded.is_set() and all(self.server.state(key.path).synced for key in self._gateways)
+
+
+def _object_of(part: Part, gateway: Key) -> Key:
+    """Whom a refused part concerns: a cluster its Service, everything else the Gateway."""
+    if part.type_url != CLUSTER:
+        return gateway
+    namespace, name = part.id.split("/")[2:4]
+    return Key("Service", namespace, name)
 
 
 def _key(path: str) -> Key:
