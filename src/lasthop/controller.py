@@ -216,6 +216,7 @@ class Controller:
             self.engine.set_quarantine(*part, quarantine.detail(part) or "refused")
         self._withheld[key] = new
         if new != old:
+            self._tell_findings()
             self._dirty.set()
 
     def _quarantine_served(self, key: Key) -> None:
