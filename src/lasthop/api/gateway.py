@@ -88,6 +88,8 @@ class GatewayTLSConfig(Struct, frozen=True):
 
 class GatewayInfrastructure(Struct, frozen=True):
     parameters_ref: ParametersReference | None = None
+    labels: StringMap = StringMap()
+    annotations: StringMap = StringMap()
 
 
 class GatewaySpec(Struct, frozen=True):

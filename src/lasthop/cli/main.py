@@ -10,6 +10,8 @@ import click
 
 COMMANDS: Final = {
     "run": "Run a gateway on a folder of YAML files.",
+    "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
+    "install": "Install Lasthop into a cluster, or print what would be installed.",
     "status": "Show how the running gateway's objects stand.",
 }
 

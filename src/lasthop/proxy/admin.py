@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
+
+from lasthop.proxy.unix_http import BadAnswer, request
 
 
 class AdminUnavailable(Exception):
@@ -94,18 +97,14 @@ class Admin:
         return msgspec.json.decode(await self._ask("GET", path, query))
 
     async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
-        # A session for each question: they are rare, and Envoy may be another one by the next.
-        connector = aiohttp.UnixConnector(path=str(self.socket))
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=limit)) as session,
-                session.request(method, f"http://envoy{path}", params=query) as response,
-            ):
-                body = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {error or 'timeout'}") from error
-        if response.status != 200 and path != "/ready":
-            raise AdminUnavailable(f"Envoy answers {path} with {response.status}: {body[:200].decode(errors='replace')}")
+            async with asyncio.timeout(limit):
+                status, body = await request(self.socket, method, target)
+        except (BadAnswer, TimeoutError, OSError) as error:
+            raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {str(error) or 'timeout'}") from error
+        if status != 200 and path != "/ready":
+            raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")
         return body
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
+from lasthop.outputs.envoy.xds_cluster import LocalXds
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import Folder
 from lasthop.proxy.running import Running
@@ -46,10 +47,10 @@ def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
 def make_bootstrap(gateway: str, folder: Folder, xds_socket: Path) -> bytes:
     return bootstrap(
         node_id=gateway,
-        xds_socket=xds_socket,
+        xds=LocalXds(xds_socket),
         admin_socket=folder.admin_socket,
         # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
-        max_connections=min(MAX_CONNECTIONS, _descriptors() * 2 // 5),
+        max_connections=min(MAX_CONNECTIONS, descriptors() * 2 // 5),
     )
 
 
@@ -67,8 +68,7 @@ def start(args: list[str], folder: Folder) -> Running:
     pidfd = os.pidfd_open(process.pid)
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
     process.returncode = 0
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (_descriptors(), _descriptors()))
+    raise_descriptors(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 
@@ -82,6 +82,12 @@ def _appending(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _descriptors() -> int:
+def raise_descriptors(pid: int) -> None:
+    """To as many as `descriptors` says."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(), descriptors()))
+
+
+def descriptors() -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return 1_048_576 if hard == resource.RLIM_INFINITY else hard

@@ -21,6 +21,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.outputs.envoy.resource import TYPES, Changes
 from lasthop.xds.cache import Cache
+from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
 from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.response import Response, encode
 from lasthop.xds.session import Session
@@ -32,6 +33,25 @@ would lock out a large Gateway for good."""
 
 GRACE: Final = 1.0
 """For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+
+OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
+REMOTE_OPTIONS: Final = (
+    *OPTIONS,
+    # A node that has vanished says no goodbye; without pings its proxy would count as connected for hours.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Envoy pings every 30 s, also when there is nothing to say. gRPC's default calls that abuse and hangs up.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A certificate is looked at only when a connection begins. Not often, because each time the proxy is away for a moment.
+    ("grpc.max_connection_age_ms", 12 * 3600 * 1000),
+    ("grpc.max_connection_age_grace_ms", 5_000),
+    # Another process on the same address would take a share of the proxies.
+    ("grpc.so_reuseport", 0),
+)
+
+Identify = Callable[[Any, Any], str | None]
+"""Which Gateway a client serves, told from its first request and gRPC's context; None if it is none of ours."""
 
 
 class Observer(Protocol):
@@ -93,24 +113,42 @@ class Server:
         self._gateways: dict[str, _Gateway] = {}
         self._opened = asyncio.Event()
         self._closed = False
-        self._grpc: Any = None
+        self._grpc: list[Any] = []
         self._socket: Path | None = None
 
     async def start(self, socket: Path) -> None:
-        """Listens. Proxies may connect and ask, but nothing is sent before `open`."""
+        """Listens for proxies of this host: who may open the socket may say who it is. Nothing is sent before `open`."""
         claim(socket)
-        self._grpc = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_REQUEST)])
-        handler = grpc.stream_stream_rpc_method_handler(
-            self._serve, request_deserializer=discovery_pb2.DeltaDiscoveryRequest.FromString, response_serializer=None
-        )
-        service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-        self._grpc.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {"DeltaAggregatedResources": handler}),)
-        )
-        self._grpc.add_insecure_port(f"unix:{socket}")
+        server = self._listener(lambda request, context: self._gateway_of(request.node.id), OPTIONS)
+        server.add_insecure_port(f"unix:{socket}")
         socket.chmod(0o600)
         self._socket = socket
-        await self._grpc.start()
+        await server.start()
+
+    async def start_tls(
+        self, address: str, credentials: Callable[[], Credentials], gateway_of_uid: Callable[[str], str | None]
+    ) -> int:
+        """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
+        not count. The answer is the port. Raises RuntimeError if the address cannot be had."""
+        server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
+        port: int = server.add_secure_port(address, server_credentials(credentials))
+        await server.start()
+        return port
+
+    def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> Any:
+        """Each way in has a gRPC server of its own, so that no client of one is ever identified by the rules of another."""
+
+        async def serve(requests: AsyncIterator[Any], context: Any) -> None:
+            await self._serve(identify, requests, context)
+
+        server = grpc.aio.server(options=options)
+        handler = grpc.stream_stream_rpc_method_handler(
+            serve, request_deserializer=discovery_pb2.DeltaDiscoveryRequest.FromString, response_serializer=None
+        )
+        service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        self._grpc.append(server)
+        return server
 
     def open(self) -> None:
         """Everything has been read once and every Gateway has had its first update. Sooner, a proxy that reconnects would
@@ -123,8 +161,7 @@ class Server:
         self._opened.set()
         for gateway in list(self._gateways):
             self.remove(gateway)
-        if self._grpc is not None:
-            await self._grpc.stop(GRACE)
+        await asyncio.gather(*(server.stop(GRACE) for server in self._grpc))
         if self._socket is not None:
             release(self._socket)
 
@@ -153,17 +190,17 @@ class Server:
         sessions = [stream.session for stream in known.streams] if known else []
         return State(len(sessions), bool(sessions) and all(session.synced for session in sessions))
 
-    async def _serve(self, requests: AsyncIterator[Any], context: Any) -> None:
+    async def _serve(self, identify: Identify, requests: AsyncIterator[Any], context: Any) -> None:
         first = await anext(aiter(requests), None)
         if first is None:
             return
         await self._opened.wait()
-        gateway = self._gateway_of(first.node.id)
-        known = self._gateways.get(gateway)
+        gateway = identify(first, context)
+        known = self._gateways.get(gateway) if gateway else None
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
             return
-        if known is None:
+        if gateway is None or known is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no Gateway for node {first.node.id!r}")
             return
         stream = _Stream(known.cache)

@@ -10,12 +10,13 @@ from typing import Any
 from static_envoy import tls_cluster
 
 from lasthop.outputs.envoy.bootstrap import bootstrap
+from lasthop.outputs.envoy.xds_cluster import LocalXds
 from lasthop.proxy.find import find_envoy
 from tests.certificates import Certificate
 
 
 def made(folder: Path) -> dict[str, Any]:
-    content = bootstrap(node_id="shop/web", xds_socket=folder / "xds.sock", admin_socket=folder / "admin.sock")
+    content = bootstrap(node_id="shop/web", xds=LocalXds(folder / "xds.sock"), admin_socket=folder / "admin.sock")
     result: dict[str, Any] = json.loads(content)
     return result
 

@@ -7,14 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
+from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER, LocalXds, RemoteXds, xds_cluster
+
 NODE_CLUSTER: Final = "lasthop"
-XDS_CLUSTER: Final = "lasthop/xds"
 
 MAX_CONNECTIONS: Final = 50_000
 """Envoy's own advice for an edge proxy. Past it new clients are turned away, those that are connected stay."""
 
 
-def bootstrap(*, node_id: str, xds_socket: PurePath, admin_socket: PurePath, max_connections: int = MAX_CONNECTIONS) -> bytes:
+def bootstrap(
+    *, node_id: str, xds: LocalXds | RemoteXds, admin_socket: PurePath, max_connections: int = MAX_CONNECTIONS
+) -> bytes:
     """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
     config: dict[str, Any] = {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
@@ -43,7 +46,7 @@ def bootstrap(*, node_id: str, xds_socket: PurePath, admin_socket: PurePath, max
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
         },
-        "static_resources": {"clusters": [_xds_cluster(xds_socket)]},
+        "static_resources": {"clusters": [xds_cluster(xds)]},
         # Plain statistics stay on (0.4 % of a request): they carry the reasons of failed handshakes. Those of a cluster
         # without traffic are not made, and nobody walks all of them every 5 s when nobody has asked.
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
@@ -75,25 +78,3 @@ def bootstrap(*, node_id: str, xds_socket: PurePath, admin_socket: PurePath, max
         },
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
-
-
-def _xds_cluster(xds_socket: PurePath) -> dict[str, Any]:
-    return {
-        "name": XDS_CLUSTER,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {
-            "cluster_name": XDS_CLUSTER,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": str(xds_socket)}}}}]}],
-        },
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {
-                    # A Lasthop that is stopped in a debugger still holds its socket open; without pings Envoy would
-                    # wait on it for ever. Generous, so that a busy one is not dropped.
-                    "http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "20s"}}
-                },
-            }
-        },
-    }

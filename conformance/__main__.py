@@ -1,0 +1,94 @@
+"""`python -m conformance build | run | proof | up | down | exec`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from conformance import sandbox
+from conformance.build import build
+from conformance.lasthop import WAYS
+from conformance.needs import Missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=__import__("conformance").__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build the servers and the suite into the cache folder")
+    up = commands.add_parser("up", help="bring a cluster up, for play")
+    run = commands.add_parser("run", help="run the conformance suite")
+    proof = commands.add_parser("proof", help="show that the mini node does what it says")
+    for command in (up, run, proof):
+        command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
+    run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
+    run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
+    run.add_argument("--features", type=_list, default=[], metavar="A,B", help="those of the GatewayClass unless said")
+    up.add_argument("--way", choices=WAYS, help="put Lasthop on it too, in this way")
+    run.add_argument("--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)")
+    down = commands.add_parser("down", help="stop a cluster")
+    down.add_argument("name", nargs="?", help="which, if there are several")
+    execute = commands.add_parser("exec", help="run a command in the network of the newest cluster")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="command")
+    arguments = parser.parse_args()
+    try:
+        return _COMMANDS[arguments.command](arguments)
+    except Missing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    for name, path in build().items():
+        print(f"{name:24} {path}")
+    return 0
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    build()
+    code = sandbox.run("conformance.play:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
+    return 0 if code == sandbox.STOPPED else code  # to be stopped is how it ends well
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    build()
+    order = {"cluster": {"channel": arguments.channel}}
+    order |= {name: getattr(arguments, name) for name in ("run", "profiles", "features", "way")}
+    return sandbox.run("conformance.run:suite", order)
+
+
+def _proof(arguments: argparse.Namespace) -> int:
+    build()
+    return sandbox.run("conformance.proof:prove", {"cluster": {"channel": arguments.channel}})
+
+
+def _list(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    running = [run for run in sandbox.running() if arguments.name in (None, run.name)]
+    if not running:
+        print("No cluster is up")
+        return 1
+    if len(running) > 1:
+        print("Several clusters are up; say which:", *(run.name for run in running))
+        return 1
+    running[0].stop()
+    return 0
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    running = sandbox.running()
+    first = running[-1].first_process if running else None
+    if first is None:
+        print("No cluster is up; start one with: python -m conformance up")
+        return 1
+    os.environ["KUBECONFIG"] = str(running[-1].folder / "inside.kubeconfig")
+    os.execvp("nsenter", ["nsenter", f"--net=/proc/{first}/ns/net", "--", *arguments.argv])
+
+
+_COMMANDS = {"build": _build, "up": _up, "run": _run, "proof": _proof, "down": _down, "exec": _exec}
+
+if __name__ == "__main__":
+    sys.exit(main())

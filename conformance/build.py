@@ -1,0 +1,140 @@
+"""Builds the programs of the cluster from Go modules into the user's cache folder: once, each by itself, resumable.
+
+    go/<module>/go.mod, go.sum  ->  ~/.cache/lasthop/conformance/<module>-<hash>/<program>
+
+The hash is that of the module's files, so a changed version is built anew and an unchanged one never again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.needs import Missing
+
+MODULES = Path(__file__).parent / "go"
+TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches this toolchain by itself
+KUBERNETES_VERSION = "v1.36.3"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    module: str  # folder under go/
+    package: str
+    test: bool = False  # built by `go test -c`
+    ldflags: str = "-s -w"
+
+
+# Without the -X flags the servers call themselves v0.0.0-master+$Format:%H$.
+_VERSION = "k8s.io/component-base/version"
+_KUBERNETES_LDFLAGS = f"-s -w -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
+
+PROGRAMS = (
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+    Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", ldflags=_KUBERNETES_LDFLAGS),
+    Program(
+        "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", ldflags=_KUBERNETES_LDFLAGS
+    ),
+    Program("echo-basic", "suite", "sigs.k8s.io/gateway-api-conformance-images/echo-basic"),
+    Program("conformance.test", "suite", ".", test=True),
+)
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "lasthop" / "conformance"
+
+
+def path_of(program: Program, cache: Path | None = None, modules: Path = MODULES) -> Path:
+    digest = hashlib.sha256(f"{TOOLCHAIN} {program.ldflags}\0".encode())
+    for file in sorted((modules / program.module).iterdir()):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+    return (cache or cache_folder()) / f"{program.module}-{digest.hexdigest()[:12]}" / program.name
+
+
+def missing(cache: Path | None = None) -> list[Program]:
+    return [program for program in PROGRAMS if not path_of(program, cache).exists()]
+
+
+def build() -> dict[str, Path]:
+    """The path of every program, built if it is not there yet."""
+    todo = missing()
+    if todo:
+        if shutil.which("go") is None:
+            raise Missing(
+                "Go (1.21 or newer; it fetches the toolchain it needs by itself) is not installed: see https://go.dev/dl"
+            )
+        names = ", ".join(program.name for program in todo)
+        print(
+            f"Building {names} into {cache_folder()}: about 11 minutes in all on 2 cores, once. It can be interrupted.",
+            flush=True,
+        )
+    for number, program in enumerate(todo, 1):
+        _build(program, f"[{number}/{len(todo)}] {program.name}")
+    return {program.name: path_of(program) for program in PROGRAMS}
+
+
+def _build(program: Program, label: str) -> None:
+    target = path_of(program)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # CGO off: static programs, which run in a container root without libraries, and no C compiler is needed.
+    environment = os.environ | {"GOTOOLCHAIN": TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    started = time.monotonic()
+    progress = _Progress(label, started)
+    progress.say("fetching modules")
+    folder = MODULES / program.module
+    listing = ["go", "list", "-deps", *(["-test"] if program.test else []), program.package]
+    listed = subprocess.run(listing, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    if listed.returncode:
+        raise Missing(f"{program.name}: `{' '.join(listing)}` in {folder} failed (see above)")
+    total = len(listed.stdout.splitlines())
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{program.name}-") as scratch:
+        output = Path(scratch) / program.name
+        command = ["go", "test", "-c"] if program.test else ["go", "build"]
+        command += ["-v", "-trimpath", "-ldflags", program.ldflags, "-o", str(output), program.package]
+        for built, package in enumerate(_lines(command, folder, environment), 1):
+            progress.step(f"{built} of at most {total} packages, {package}")
+        output.rename(target)  # in the same folder, so atomic: a program that is there is whole
+    progress.say(f"done, {target.stat().st_size >> 20} MB")
+
+
+def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """What `go` says (with -v, one line per package compiled); its last words when it fails."""
+    last: list[str] = []
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            last = [*last[-19:], line.rstrip()]
+            yield last[-1]
+    if process.returncode:
+        raise Missing(f"`{' '.join(command)}` in {folder} failed:\n" + "\n".join(last))
+
+
+class _Progress:
+    """One line that changes on a terminal; elsewhere (CI logs) one line each 30 seconds."""
+
+    def __init__(self, label: str, started: float) -> None:
+        self.label, self.started, self.last = label, started, started
+        self.terminal = sys.stdout.isatty()
+
+    def say(self, text: str) -> None:
+        elapsed = time.monotonic() - self.started
+        clear = "\r\033[K" if self.terminal else ""
+        print(f"{clear}{self.label}: {text} ({elapsed:.0f} s)", flush=True)
+
+    def step(self, text: str) -> None:
+        now = time.monotonic()
+        if self.terminal:
+            print(f"\r\033[K{self.label}: {text} ({now - self.started:.0f} s)"[:150], end="", flush=True)
+        elif now - self.last >= 30:
+            self.last = now
+            self.say(text)

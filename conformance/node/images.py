@@ -1,0 +1,52 @@
+"""Images as this node knows them: a pattern of the name -> which files of this machine it consists of and what it runs.
+
+`lasthop` is this repository: its virtual environment (with Envoy's binary in site-packages) and its source tree, read-only at
+their own paths, so that pods run exactly the code that is being worked on.
+"""
+
+from __future__ import annotations
+
+import compileall
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Image:
+    entrypoint: tuple[str, ...]
+    files: dict[Path, str] = field(default_factory=dict)  # host path -> path in the container
+    env: dict[str, str] = field(default_factory=dict)
+    user: int = 0
+    working_dir: str = "/"
+
+
+class Images:
+    def __init__(self, echo_basic: Path, source: Path = SOURCE) -> None:
+        self.known: tuple[tuple[re.Pattern[str], Image], ...] = (
+            (re.compile(r"(^|/)echo-basic(:|@|$)"), Image(("/echo-basic",), {echo_basic: "/echo-basic"})),
+            (re.compile(r"(^|/)lasthop(:|@|$)"), _lasthop(source)),
+        )
+
+    def find(self, name: str) -> Image | None:
+        return next((image for pattern, image in self.known if pattern.search(name)), None)
+
+
+def _lasthop(source: Path) -> Image:
+    # Compiled here once: the pods see the folder read-only and would compile it anew at each start.
+    compileall.compile_dir(source, quiet=2, workers=1)
+    folders = [Path(sys.prefix), source]
+    base = Path(sys.base_prefix)
+    if not base.is_relative_to("/usr"):  # for example an interpreter of pyenv or uv in a home folder
+        folders.append(base)
+    interpreter = Path(sys.executable)
+    return Image(
+        entrypoint=(str(interpreter.parent / "lasthop"),),
+        files={folder: str(folder) for folder in folders},
+        env={"PATH": f"{interpreter.parent}:{DEFAULT_PATH}", "PYTHONPATH": str(source), "PYTHONUNBUFFERED": "1"},
+        user=65532,  # as in the Dockerfile: non-root
+    )

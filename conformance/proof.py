@@ -1,0 +1,279 @@
+"""`python -m conformance proof`: shows on a real cluster that the mini node does what it says, a function per sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+
+from conformance.api import Api, ApiError, Object
+from conformance.children import ChildError, check, say
+from conformance.cluster import Cluster
+from conformance.servers import API_SERVER
+
+NAMESPACE = "proof"
+# Tells what its own process is allowed to do, and the content of its Secret whenever it is asked.
+_SCRIPT = r"""
+import http.server, json, os, pathlib, socket
+
+def attempt(what):
+    try:
+        what()
+        return "allowed"
+    except OSError as error:
+        return type(error).__name__
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+        body = json.dumps({
+            "uid": os.getuid(), "gid": os.getgid(), "pid": os.getpid(), "host": socket.gethostname(),
+            "capabilities": [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+            "no_new_privileges": status["NoNewPrivs"].strip(),
+            "write_root": attempt(lambda: open("/written", "w")), "write_tmp": attempt(lambda: open("/tmp/written", "w")),
+            "secret": pathlib.Path("/secret/key").read_text(), "link": os.readlink("/secret/key"),
+            "token": len(pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount/token").read_text()),
+            "api": socket.gethostbyname("kubernetes.default.svc.cluster.local."),
+            "env": {name: os.environ.get(name, "") for name in ("NAME", "FROM_SECRET", "EXPANDED")},
+        }).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+
+print("serving", flush=True)
+http.server.HTTPServer(("", 80), Answer).serve_forever()
+"""
+
+
+async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    await cluster.apply(_manifests())
+    begin = time.monotonic()
+    await cluster.deployment_ready(NAMESPACE, "web")
+    say(f"ready   after {time.monotonic() - begin:.1f} s")
+    bad = 0
+    for proof in PROOFS:
+        begin, name = time.monotonic(), (proof.__doc__ or "").rstrip(".")
+        try:
+            await proof(cluster)
+            say(f"proved  {name} ({time.monotonic() - begin:.1f} s)")
+        except (AssertionError, ApiError, ChildError, aiohttp.ClientError, OSError) as error:
+            bad += 1
+            say(f"FAILED  {name}: {error!r}")
+    return 1 if bad else 0
+
+
+async def non_root(cluster: Cluster) -> None:
+    """A container runs as its user with all capabilities dropped and no new privileges."""
+    told = await _ask(await _cluster_ip(cluster))
+    assert (told["uid"], told["gid"], told["pid"]) == (65532, 65532, 1), told
+    assert told["capabilities"] == ["0000000000000000"] * 5, told
+    assert told["no_new_privileges"] == "1", told
+
+
+async def read_only(cluster: Cluster) -> None:
+    """A read-only root file system is one, and an emptyDir in it can be written."""
+    told = await _ask(await _cluster_ip(cluster))
+    assert (told["write_root"], told["write_tmp"]) == ("OSError", "allowed"), told
+
+
+async def low_port(cluster: Cluster) -> None:
+    """Non-root on port 80 needs the pod's sysctl: without it the same pod cannot bind."""
+    pods = await _pods(cluster, "app=bare")
+    await _eventually(lambda: _log_has(cluster, pods[0], "Permission denied"))
+
+
+async def addresses(cluster: Cluster) -> None:
+    """ClusterIP, LoadBalancer address and external IP lead to the pods, and an unused ClusterIP port is refused at once."""
+    service = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/web")
+    balanced = service["status"]["loadBalancer"]["ingress"][0]["ip"]
+    for address in (service["spec"]["clusterIP"], balanced, "10.245.201.7"):
+        told = await _ask(address)
+        assert told["host"].startswith("web-"), told
+    begin = time.monotonic()
+    try:
+        socket.create_connection((service["spec"]["clusterIP"], 9999), timeout=2).close()
+        raise AssertionError("connected")
+    except ConnectionRefusedError:
+        assert time.monotonic() - begin < 0.5
+
+
+async def dns_and_environment(cluster: Cluster) -> None:
+    """DNS names of Services, fieldRef, secretKeyRef and $(VAR) work, and a bound token is mounted."""
+    told = await _ask(await _cluster_ip(cluster))
+    assert told["api"] == "10.96.0.1", told
+    assert told["env"] == {"NAME": told["host"], "FROM_SECRET": "one", "EXPANDED": f"{told['host']}-$(UNKNOWN)"}, told
+    assert told["token"] > 100, told
+
+
+async def rotation(cluster: Cluster) -> None:
+    """A changed Secret shows in the volume within a second, by a swap of ..data."""
+    address = await _cluster_ip(cluster)
+    assert (await _ask(address))["link"] == "..data/key"
+    await cluster.api.patch(f"/api/v1/namespaces/{NAMESPACE}/secrets/proof", {"stringData": {"key": "two"}})
+    begin = time.monotonic()
+    while (await _ask(address))["secret"] != "two":
+        assert time.monotonic() - begin < 1.5, "the old content after 1.5 s"
+        await asyncio.sleep(0.05)
+
+
+async def logs(cluster: Cluster) -> None:
+    """Container logs come through the API server."""
+    pods = await _pods(cluster, "app=web")
+    await _eventually(lambda: _log_has(cluster, pods[0], "serving"))
+
+
+async def rbac(cluster: Cluster) -> None:
+    """A ServiceAccount's token has the ServiceAccount's rights and no more."""
+    token = await cluster.service_account_token(NAMESPACE, "reader")
+    async with Api(API_SERVER, cluster.authority.pem, token) as api:
+        await api.get(f"/api/v1/namespaces/{NAMESPACE}/services")
+        try:
+            await api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets")
+            raise AssertionError("it can read Secrets")
+        except ApiError as error:
+            assert error.status == 403
+
+
+async def crash(cluster: Cluster) -> None:
+    """A container that is killed is started again, and its pod is ready again."""
+    (pod,) = [pod for pod in cluster.node.pods.values() if pod.pod["metadata"]["name"].startswith("web-")][:1]
+    await check("kill", "-9", str(pod.containers[0].first_process))
+
+    async def restarted() -> bool:
+        status = (await cluster.api.get(pod.path))["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] == 1 and status["ready"])
+
+    await _eventually(restarted)
+
+
+async def api_server_away(cluster: Cluster) -> None:
+    """Pods and Services keep working while kube-apiserver is killed, and the node goes on when it is back."""
+    address = await _cluster_ip(cluster)
+    await cluster.apiserver.kill()
+    assert (await _ask(address))["uid"] == 65532
+    await cluster.apiserver.start()
+    await cluster.apiserver_ready()
+    await cluster.api.patch(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/web", {"spec": {"replicas": 3}})
+    await cluster.deployment_ready(NAMESPACE, "web")
+
+
+async def gone(cluster: Cluster) -> None:
+    """A deleted Namespace is gone with its pods and their processes, volumes and interfaces."""
+    await cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}")
+
+    async def away() -> bool:
+        try:
+            await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}")
+            return False
+        except ApiError as error:
+            return error.status == 404
+
+    await _eventually(away, 30)
+    assert not cluster.node.pods, cluster.node.pods
+    links = json.loads(await check("ip", "-json", "link", "show", "type", "veth"))
+    assert not links, links
+    assert not [folder for folder in (cluster.scratch / "pods").iterdir() if folder.is_dir()]
+
+
+Proof = Callable[[Cluster], Awaitable[None]]
+PROOFS: tuple[Proof, ...] = (
+    non_root,
+    read_only,
+    low_port,
+    addresses,
+    dns_and_environment,
+    rotation,
+    logs,
+    rbac,
+    crash,
+    api_server_away,
+    gone,
+)
+
+
+async def _ask(address: str) -> dict[str, Any]:
+    timeout = aiohttp.ClientTimeout(total=3)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{address}:8080/") as response:
+        told: dict[str, Any] = await response.json(content_type=None)
+        return told
+
+
+async def _cluster_ip(cluster: Cluster) -> str:
+    address: str = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/web"))["spec"]["clusterIP"]
+    return address
+
+
+async def _pods(cluster: Cluster, selector: str) -> list[str]:
+    listed = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+async def _log_has(cluster: Cluster, pod: str, text: str) -> bool:
+    return text in await cluster.api.text(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log")
+
+
+async def _eventually(done: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not await done():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        await asyncio.sleep(0.1)
+
+
+def _manifests() -> list[Object]:
+    rule = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]}
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    sysctls = [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]
+    ports = [{"name": "http", "port": 8080, "targetPort": 80}]
+    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports, "externalIPs": ["10.245.201.7"]}
+    return [
+        _object("v1", "Namespace", NAMESPACE),
+        _object("v1", "Secret", "proof", stringData={"key": "one"}),
+        _object("v1", "ServiceAccount", "reader"),
+        _object("rbac.authorization.k8s.io/v1", "Role", "reader", rules=[rule]),
+        _object("rbac.authorization.k8s.io/v1", "RoleBinding", "reader", roleRef=role, subjects=[subject]),
+        _object("v1", "Service", "web", spec=spec),
+        _deployment("web", 2, {"sysctls": sysctls}),
+        _deployment("bare", 1, {}),
+    ]
+
+
+def _object(version: str, kind: str, name: str, **content: Any) -> Object:
+    namespace = {} if kind == "Namespace" else {"namespace": NAMESPACE}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **namespace}, **content}
+
+
+def _deployment(name: str, replicas: int, security: dict[str, Any]) -> Object:
+    container = {
+        "name": "web",
+        "image": "lasthop:test",
+        "command": ["python", "-c", _SCRIPT],
+        "env": [
+            {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "FROM_SECRET", "valueFrom": {"secretKeyRef": {"name": "proof", "key": "key"}}},
+            {"name": "EXPANDED", "value": "$(NAME)-$(UNKNOWN)"},
+        ],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "secret", "mountPath": "/secret"}, {"name": "tmp", "mountPath": "/tmp"}],
+    }
+    pod = {
+        "containers": [container],
+        "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, "runAsNonRoot": True, **security},
+        "volumes": [{"name": "secret", "secret": {"secretName": "proof"}}, {"name": "tmp", "emptyDir": {}}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod}
+    return _object(
+        "apps/v1",
+        "Deployment",
+        name,
+        spec={"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
+    )

@@ -1,0 +1,62 @@
+"""What the suite's output and its report say, as values: no process, no files."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+_RESULT = re.compile(r"--- (PASS|FAIL|SKIP): TestConformance/([^/\s]+) \(([\d.]+)s\)")
+_SPEAKER = re.compile(r"=== (?:RUN|CONT|NAME|PAUSE)\s+TestConformance(?:/([^/\s]+))?")
+
+
+@dataclass(frozen=True)
+class Result:
+    test: str
+    outcome: str  # PASS, FAIL, SKIP
+    seconds: float
+    said: tuple[str, ...] = ()  # the end of what a failed test printed
+
+
+@dataclass
+class Output:
+    """Reads `-test.v=test2json` line by line: a Result each time a test ends."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+    _speaker: str = ""
+    _said: dict[str, deque[str]] = field(default_factory=dict)
+
+    def feed(self, line: str) -> Result | None:
+        line = line.rstrip().rpartition("\x16")[2]  # the mark before each line of the test framework itself
+        if found := _SPEAKER.match(line):
+            self._speaker = found[1] or ""
+            return None
+        if found := _RESULT.search(line):
+            outcome, test, seconds = found.groups()
+            said = tuple(self._said.pop(test, ())) if outcome == "FAIL" else ()
+            self.results[test] = Result(test, outcome, float(seconds), said)
+            return self.results[test]
+        if line and self._speaker:
+            self._said.setdefault(self._speaker, deque(maxlen=40)).append(line)
+        return None
+
+    def failed(self) -> list[str]:
+        return [result.test for result in self.results.values() if result.outcome == "FAIL"]
+
+
+def summary(report: dict[str, Any]) -> list[str]:
+    """A line per profile: passed, failed and skipped of its core and extended tests."""
+    lines = []
+    for profile in report.get("profiles") or ():
+        parts = []
+        for level in ("core", "extended"):
+            if level in profile:
+                parts.append(f"{level} {_counts(profile[level].get('statistics') or {})}")
+        lines.append(f"{profile['name']:14} {'   '.join(parts)}")
+    return lines
+
+
+def _counts(statistics: dict[str, int]) -> str:
+    numbers = {name.lower(): number for name, number in statistics.items()}
+    return ", ".join(f"{numbers.get(name, 0)} {name}" for name in ("passed", "failed", "skipped"))

@@ -1,0 +1,97 @@
+"""`python -m conformance run`: install Lasthop, run the suite, say how it went; failed tests get one more try, alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conformance import lasthop
+from conformance.children import say
+from conformance.cluster import Cluster
+from conformance.results import Result, summary
+from conformance.suite import PROFILES, Suite
+
+REPORTS = Path(__file__).parent / "reports"
+MOST_RETRIED = 15  # more failures than that are not flakes, and each retry may take minutes
+
+
+async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    await lasthop.install(cluster, arguments["way"])
+    if not await lasthop.accepted(cluster):
+        say(f"The controller has not accepted GatewayClass {lasthop.GATEWAY_CLASS} within 60 s; see {cluster.logs}")
+        return 1
+    judge = Suite(cluster, lasthop.GATEWAY_CLASS, arguments["profiles"] or PROFILES, arguments["features"])
+    if arguments["run"]:
+        return await _some(judge, arguments["run"])
+    return await _all(judge, cluster)
+
+
+async def _some(judge: Suite, tests: list[str]) -> int:
+    bad = 0
+    for test in tests:
+        output, code = await judge.one(test, _show)
+        if test not in output.results:
+            say(f"{test} did not run: is that its name, and was Setup successful? See {judge.cluster.logs / 'suite.log'}")
+        bad += code != 0 or test not in output.results
+    return 1 if bad else 0
+
+
+async def _all(judge: Suite, cluster: Cluster) -> int:
+    begin = time.monotonic()
+    report = cluster.folder / "report.yaml"
+    output, code = await judge.all(report, _show)
+    failed = output.failed()
+    flaky = await _retry(judge, failed) if len(failed) <= MOST_RETRIED else []
+    _publish(cluster, report)
+    outcomes = [result.outcome for result in output.results.values()]
+    counts = ", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())
+    say(f"{counts} in {time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
+    for test in flaky:
+        say(f"FLAKY  {test}: failed, then passed alone")
+    lost = [test for test in failed if test not in flaky]
+    for test in lost:
+        say(f"FAILED {test}")
+    if code and not failed:
+        say(f"The suite ended with {code} without a failed test: its Setup or cleanup failed")
+    if lost or (code and not failed) or not output.results:
+        return 1
+    return 0
+
+
+_WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+
+
+async def _retry(judge: Suite, failed: list[str]) -> list[str]:
+    flaky = []
+    for test in failed:
+        say(f"Once more, alone: {test}")
+        output, _ = await judge.one(test, _show)
+        if test in output.results and output.results[test].outcome == "PASS":
+            flaky.append(test)
+    return flaky
+
+
+def _publish(cluster: Cluster, report: Path) -> None:
+    if not report.exists():
+        return
+    content = yaml.safe_load(report.read_text())
+    if not content.get("profiles"):  # a failed Setup writes a report too
+        return
+    for line in summary(content):
+        say(line)
+    REPORTS.mkdir(exist_ok=True)
+    name = f"{cluster.channel}-{content['implementation']['version']}-default-report.yaml"  # upstream's naming
+    (REPORTS / name).write_bytes(report.read_bytes())
+    say(f"Report: {os.path.relpath(REPORTS / name)}")
+
+
+def _show(result: Result) -> None:
+    if result.outcome == "SKIP":  # tests of other profiles and features: counted, not listed
+        return
+    say(f"{result.outcome} {result.test} ({result.seconds:.1f} s)")
+    for line in result.said[-12:]:
+        say(f"     {line[:300]}")

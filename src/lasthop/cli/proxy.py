@@ -1,0 +1,36 @@
+"""`lasthop proxy`: the container in the Pods that Lasthop makes for a Gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import click
+
+from lasthop.proxy.find import EnvoyNotFound, find_envoy
+from lasthop.proxy.folder import FolderUnusable
+from lasthop.proxy.pod import Pod
+from lasthop.proxy.pod_settings import SettingMissing, from_environment
+
+
+@click.command("proxy")
+def command() -> None:
+    """Run the proxy of one Gateway in a Pod; not meant to be called by hand.
+
+    It is told by its environment which Gateway it serves and where the controller is, and shows the certificate that is
+    mounted into it. Ready only with configuration; on SIGTERM it finishes the requests in flight.
+    """
+    try:
+        sys.exit(asyncio.run(_run()))
+    except (SettingMissing, EnvoyNotFound, FolderUnusable, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _run() -> int:
+    pod = Pod(from_environment(os.environ), find_envoy())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, pod.stop)
+    return await pod.run()

@@ -1,0 +1,29 @@
+"""What is asked of the API server here; `sources.kubernetes.client.Client` can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from lasthop.infra.kubernetes.manifests import RESOURCES
+from lasthop.sources.kubernetes.client import path_of
+
+Json = dict[str, Any]
+
+
+class Api(Protocol):
+    """Raises `sources.kubernetes.errors.ApiError`."""
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json: ...
+    async def create(self, path: str, body: Json) -> Json: ...
+    async def put(self, path: str, body: Json) -> Json: ...
+    async def apply(self, path: str, body: Json) -> Json: ...
+    async def delete(self, path: str, *, uid: str = "") -> None: ...
+
+
+def collection(kind: str, namespace: str = "") -> str:
+    return path_of(*RESOURCES[kind], namespace)
+
+
+def path(kind: str, namespace: str, name: str) -> str:
+    return path_of(*RESOURCES[kind], namespace, name)

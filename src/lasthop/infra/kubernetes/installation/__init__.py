@@ -1,0 +1,81 @@
+"""What Lasthop is installed with. The YAML beside this file is the only source: `lasthop install` fills it in, and the Helm
+chart in `deploy/chart` is made of it (`python -m lasthop.infra.kubernetes.installation.chart`; a test looks whether it is).
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.resources import files
+from string import Template
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from lasthop.sources.kubernetes.client import path_of
+
+NAMESPACE: Final = "lasthop-system"
+GATEWAYS: Final = "22-rbac-gateways.yaml"
+"""The one file that differs between an install for all namespaces and one for some."""
+CRDS: Final = ("gatewayprofiles.yaml",)
+
+
+class Options(msgspec.Struct, frozen=True):
+    image: str
+    namespace: str = NAMESPACE
+    replicas: int = 2
+    watched: tuple[str, ...] = ()
+    """Only these namespaces; none named: all of them."""
+
+
+def default_image() -> str:
+    return f"ghcr.io/lasthop/lasthop:{version('lasthop')}"
+
+
+def sources() -> dict[str, str]:
+    """File name -> text, in the order in which they are applied."""
+    here = files(__name__)
+    return {f.name: f.read_text("utf-8") for f in sorted(here.iterdir(), key=lambda f: f.name) if f.name.endswith(".yaml")}
+
+
+def crds() -> dict[str, str]:
+    folder = files("lasthop.api.crds").joinpath("lasthop")
+    return {name: folder.joinpath(name).read_text("utf-8") for name in CRDS}
+
+
+def for_namespace(cluster_wide: str, watched: str) -> str:
+    """Roles instead of ClusterRoles, with the same rules."""
+    return cluster_wide.replace("ClusterRole", "Role").replace("metadata:\n", f"metadata:\n  namespace: {watched}\n")
+
+
+def rendered(options: Options) -> str:
+    """Everything as one stream of YAML documents, comments and all."""
+    values = {
+        "namespace": options.namespace,
+        "image": options.image,
+        "replicas": options.replicas,
+        "watched": ",".join(options.watched),
+    }
+    texts = [*crds().values(), _namespace(options.namespace)]
+    for name, text in sources().items():
+        variants = [for_namespace(text, w) for w in options.watched] if name == GATEWAYS and options.watched else [text]
+        texts += [Template(variant).substitute(values) for variant in variants]
+    return "---\n".join(texts)
+
+
+PLURALS: Final = {"NetworkPolicy": "networkpolicies", "GatewayClass": "gatewayclasses"}
+
+
+def path(document: dict[str, Any]) -> str:
+    """Where to apply a document."""
+    group, _, api_version = document["apiVersion"].rpartition("/")
+    kind, metadata = document["kind"], document["metadata"]
+    return path_of(group, api_version, PLURALS.get(kind, f"{kind.lower()}s"), metadata.get("namespace", ""), metadata["name"])
+
+
+def documents(options: Options) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(rendered(options)) if document]
+
+
+def _namespace(name: str) -> str:
+    return f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n"

@@ -1,0 +1,62 @@
+"""Writes the Helm chart and the plain manifests into `deploy/`, from the same YAML that `lasthop install` fills in."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from lasthop.infra.kubernetes.installation import GATEWAYS, Options, crds, default_image, for_namespace, rendered, sources
+
+VALUES: Final = {
+    "namespace": "{{ .Release.Namespace }}",
+    "image": "{{ .Values.image }}",
+    "replicas": "{{ .Values.replicas }}",
+    "watched": '{{ join "," .Values.namespaces }}',
+}
+INSIDE_RANGE: Final = VALUES | {"namespace": "{{ $.Release.Namespace }}"}
+
+
+def files() -> dict[str, str]:
+    """Path below `deploy/` -> content."""
+    release = version("lasthop")
+    image = default_image()
+    found = {
+        "lasthop.yaml": f"# Made by `lasthop install --dry-run`; edit src/lasthop/infra/kubernetes/installation instead.\n"
+        f"{rendered(Options(image))}",
+        "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
+        "description: A Gateway API implementation that takes the last hop seriously.\n"
+        f"type: application\nversion: {release}\nappVersion: {release}\n",
+        "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\nreplicas: 2\n"
+        "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n",
+    }
+    found |= {f"chart/crds/{name}": text for name, text in crds().items()}
+    found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
+    return found
+
+
+def _template(name: str, text: str) -> str:
+    everywhere = Template(text).substitute(VALUES)
+    if name != GATEWAYS:
+        return everywhere
+    each = Template(for_namespace(text, "{{ . }}")).substitute(INSIDE_RANGE)
+    return (
+        "{{- if not .Values.namespaces }}\n"
+        + everywhere
+        + "{{- end }}\n{{- range .Values.namespaces }}\n---\n"
+        + each
+        + "{{- end }}\n"
+    )
+
+
+def write(folder: Path) -> None:
+    for name, content in files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "deploy"))

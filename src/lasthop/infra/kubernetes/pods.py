@@ -1,0 +1,111 @@
+"""The Deployment of a Gateway's proxies. Nothing in it depends on the listeners: a new port must not restart every Pod."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lasthop.infra.kubernetes.names import object_name, selector
+from lasthop.infra.kubernetes.wanted import Site, Wanted
+from lasthop.proxy import pod_settings
+from lasthop.proxy.readiness import PATH
+
+USER: Final = 65532
+RUN_DIR: Final = "/run/lasthop"
+CERTIFICATES: Final = "/var/run/lasthop/xds"
+READY_PORT: Final = 15021
+SPARE_SECONDS: Final = 10
+"""For Envoy to end after the drain, before the kubelet loses patience."""
+
+# Kubernetes' "restricted" Pod security standard, and a root file system that cannot be written to.
+CONTAINER_SECURITY: Final = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+}
+POD_SECURITY: Final = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+    # Port 443 without root: a capability would not reach a process that is not root. It is one of the safe sysctls.
+    "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
+}
+
+
+def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotations: dict[str, str]) -> dict[str, Any]:
+    name, settings = gateway.key.name, gateway.settings
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": selector(name)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": _pod(gateway, site)},
+    }
+    return spec if settings.replicas is None else {"replicas": settings.replicas, **spec}
+
+
+def ready_port(gateway: Wanted) -> int:
+    """One that no listener has."""
+    taken = {port for port, _ in gateway.ports}
+    return next(port for port in range(READY_PORT, READY_PORT + len(taken) + 1) if port not in taken)
+
+
+def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
+    name = gateway.key.name
+    return {
+        "serviceAccountName": object_name(name),
+        # A proxy never speaks to the API server.
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": gateway.settings.drain_seconds + SPARE_SECONDS,
+        "securityContext": POD_SECURITY,
+        "containers": [_container(gateway, site)],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(name)},
+            }
+            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
+        "volumes": [
+            {"name": "run", "emptyDir": {}},
+            {"name": "xds", "secret": {"secretName": object_name(name, "-xds")}},
+        ],
+    }
+
+
+def _container(gateway: Wanted, site: Site) -> dict[str, Any]:
+    settings, port = gateway.settings, ready_port(gateway)
+    env = {
+        pod_settings.GATEWAY: gateway.key.path,
+        pod_settings.XDS_ADDRESS: site.xds_address,
+        pod_settings.XDS_SERVER_NAME: site.xds_server_name or site.xds_host,
+        pod_settings.CERTIFICATES: CERTIFICATES,
+        pod_settings.RUN_DIR: RUN_DIR,
+        pod_settings.READY_PORT: str(port),
+        pod_settings.DRAIN_SECONDS: str(settings.drain_seconds),
+    }
+    resources = {
+        kind: {name: str(amount) for name, amount in amounts}
+        for kind, amounts in (("requests", settings.resources.requests), ("limits", settings.resources.limits))
+        if amounts
+    }
+    return {
+        "name": "proxy",
+        "image": settings.image or site.image,
+        "command": ["lasthop", "proxy"],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "securityContext": CONTAINER_SECURITY,
+        "readinessProbe": {
+            "httpGet": {"path": PATH, "port": port},
+            "periodSeconds": 2,
+            "timeoutSeconds": 3,
+            "failureThreshold": 2,
+        },
+        "volumeMounts": [
+            {"name": "run", "mountPath": RUN_DIR},
+            {"name": "xds", "mountPath": CERTIFICATES, "readOnly": True},
+        ],
+        **({"resources": resources} if resources else {}),
+    }

@@ -1,0 +1,20 @@
+"""What is known of the things around a Gateway's proxies: the addresses it was given, and what stands in the way."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key
+
+
+class Infrastructure(msgspec.Struct, frozen=True):
+    addresses: tuple[tuple[str, str], ...] = ()
+    """(`IPAddress` or `Hostname`, value): where clients reach it."""
+    missing: tuple[str, ...] = ()
+    """Addresses that the Gateway asks for and has not got."""
+    problem: str = ""
+    """What could not be made, and why."""
+
+
+def infrastructure_input(gateway: Key) -> tuple[str, Key]:
+    return ("infrastructure", gateway)

@@ -1,0 +1,61 @@
+"""What `lasthop proxy` is told by its environment. `infra/kubernetes` writes these variables into the Pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+GATEWAY: Final = "LASTHOP_GATEWAY"
+XDS_ADDRESS: Final = "LASTHOP_XDS_ADDRESS"
+XDS_SERVER_NAME: Final = "LASTHOP_XDS_SERVER_NAME"
+CERTIFICATES: Final = "LASTHOP_XDS_CERTIFICATES"
+RUN_DIR: Final = "LASTHOP_RUN_DIR"
+READY_PORT: Final = "LASTHOP_READY_PORT"
+DRAIN_SECONDS: Final = "LASTHOP_DRAIN_SECONDS"
+
+
+class SettingMissing(Exception):
+    """The text names the variable and what belongs into it."""
+
+
+class PodSettings(msgspec.Struct, frozen=True):
+    gateway: str
+    """`namespace/name`: for logs. Which Gateway's configuration it gets is decided by its certificate."""
+    xds_host: str
+    xds_port: int
+    xds_server_name: str
+    certificates: Path
+    run_dir: Path
+    ready_port: int
+    drain_seconds: float
+
+
+def from_environment(env: Mapping[str, str]) -> PodSettings:
+    host, _, port = _needed(env, XDS_ADDRESS, "the controller's HOST:PORT").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    return PodSettings(
+        gateway=_needed(env, GATEWAY, "the Gateway's NAMESPACE/NAME"),
+        xds_host=host,
+        xds_port=int(_number(XDS_ADDRESS, port)),
+        xds_server_name=env.get(XDS_SERVER_NAME) or host,
+        certificates=Path(_needed(env, CERTIFICATES, "the folder with tls.crt, tls.key and ca.crt")),
+        run_dir=Path(_needed(env, RUN_DIR, "a folder that it may write to")),
+        ready_port=int(_number(READY_PORT, env.get(READY_PORT, "15021"))),
+        drain_seconds=_number(DRAIN_SECONDS, env.get(DRAIN_SECONDS, "30")),
+    )
+
+
+def _needed(env: Mapping[str, str], name: str, meaning: str) -> str:
+    if value := env.get(name):
+        return value
+    raise SettingMissing(f"{name} is not set; it holds {meaning}. `lasthop proxy` is started by Pods that Lasthop makes.")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingMissing(f"{name}: {text!r} is not a number") from None

@@ -1,0 +1,58 @@
+"""Whether a Pod may have traffic: one HTTP port for the kubelet.
+
+Envoy calls itself LIVE also without configuration, once it has waited 15 s for it; so its listeners are asked for too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from lasthop.proxy.admin import Admin, AdminUnavailable
+
+PATH: Final = "/ready"
+_LONGEST_REQUEST: Final = 5.0
+
+
+class Readiness:
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._had_listeners = False
+        self.stopping = False
+
+    async def problem(self) -> str:
+        """Empty if the proxy is ready."""
+        if self.stopping:
+            return "stopping"
+        state = await self._admin.state()
+        if state != "LIVE":
+            return f"Envoy is {state or 'not there yet'}"
+        if not self._had_listeners:
+            # Once is enough: a Gateway that loses its last listener for a moment should not lose its endpoints for longer.
+            try:
+                self._had_listeners = bool(await self._admin.listeners())
+            except AdminUnavailable as error:
+                return str(error)
+        return "" if self._had_listeners else "Envoy has no configuration yet"
+
+    @contextlib.asynccontextmanager
+    async def serving(self, port: int) -> AsyncIterator[None]:
+        """On all addresses of the Pod. Raises OSError if the port is taken."""
+        server = await asyncio.start_server(self._answer, None, port)
+        async with server:
+            yield
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_LONGEST_REQUEST):
+                line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1")
+                asked = line.split(" ")[1] if line.count(" ") == 2 else ""
+                problem = await self.problem() if asked == PATH else "ask for /ready"
+                status = "404 Not Found" if asked != PATH else "503 Service Unavailable" if problem else "200 OK"
+                body = f"{problem or 'ready'}\n".encode()
+                head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+                writer.write(head.encode() + body)
+                await writer.drain()
+        writer.close()

@@ -1,0 +1,59 @@
+"""What keeps us from reading the cluster, in words that name the verb, the resource and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lasthop.api.kinds import EXPERIMENTAL_API, Kind
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.kubernetes.errors import ApiError
+
+Trouble = tuple[Kind, ApiError, bool]
+"""The kind, what was said, and whether it has been read before."""
+
+
+def optional(kind: Kind) -> bool:
+    """Kinds that a cluster need not let us read: a reference to one that we cannot see is invalid and fails closed."""
+    return kind.kind == "ClusterTrustBundle" or kind.group == EXPERIMENTAL_API
+
+
+def trouble_findings(
+    troubles: Iterable[Trouble], discovery: ApiError | None, started: bool, access: str
+) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    away = discovery if discovery is not None and discovery.passing else None
+    read = started
+    if discovery is not None and away is None:
+        found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
+    for kind, error, before in troubles:
+        if error.passing:
+            away, read = away or error, read and before
+        else:
+            found.append(_of_kind(kind, error, before, access))
+    if away is not None:
+        then = "the last known state is kept" if read else "nothing is programmed until it is"
+        found.append(Finding(None, "APIServerUnavailable", f"the API server is not available, {then}: {away}."))
+    return tuple(dict.fromkeys(found))
+
+
+def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
+    resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+    if before:
+        then = "the last known state is kept"
+    elif optional(kind) and error.status == 403:
+        then = "references to them are refused"
+    else:
+        then = "nothing is programmed until they have been read"
+    return _refused("list and watch", resource, error, then, access, warning=optional(kind) and error.status == 403)
+
+
+def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
+    message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
+    if error.status == 401:
+        remedy = f"Check the credentials of {access}."
+    elif error.status == 403:
+        remedy = f"Grant get, list and watch on {resource} to this user (RBAC)."
+    else:
+        remedy = ""
+    reason = {401: "Unauthorized", 403: "Forbidden", 404: "NotServed"}.get(error.status, "Unreadable")
+    return Finding(None, reason, message, remedy, severity=Severity.WARNING if warning else Severity.ERROR)

@@ -1,0 +1,154 @@
+"""Our part of a status, put into the status as it stands. Pure, on raw JSON, so that what we do not know stays.
+
+Who owns what:
+- entries of `parents` and `ancestors` with our controllerName; all others stay byte for byte, in place and order
+- conditions of the types that we write; all others stay, wherever they are
+- `listeners`, as a map by name; and every other field that we state at all
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
+from lasthop.api.status import Status
+
+Json = dict[str, Any]
+
+OWN_CONDITIONS: Final = frozenset(
+    (
+        *("Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "SupportedVersion"),
+        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned", "AttachedListenerSets"),
+        *("VerificationDegraded", "InsecureBackendVerification"),
+    )
+)
+"""Types that we write at some time: one of these that is no longer stated is taken away."""
+MAX_CONDITIONS: Final = 8
+ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
+"""The lists that are shared between controllers: what names the entry, and how many the CRD admits."""
+_STATED: Final = ("status", "reason", "message", "observedGeneration")
+
+
+class Outdated(Exception):
+    """The status speaks of a newer generation than we do. We will see it soon, and until then have nothing to say."""
+
+
+def rendered(status: Status | None, kind: str) -> Json:
+    """Our part as JSON. None: nothing of ours is to stand there.
+
+    On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
+    """
+    if status is None:
+        field = "ancestors" if kind == "BackendTLSPolicy" else "parents" if kind.endswith("Route") else ""
+        return {field: []} if field else {}
+    stated: Json = msgspec.to_builtins(status)
+    for entry in stated.get("parents", ()):
+        entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
+    for listener in stated.get("listeners", ()):
+        listener["supportedKinds"] = [{"group": GATEWAY_API, **supported} for supported in listener["supportedKinds"]]
+    if "addresses" in stated:
+        stated["addresses"] = [{"type": "IPAddress", **address} for address in stated["addresses"]]
+    return stated
+
+
+def merged(current: Json, ours: Json, now: str, namespace: str = "") -> Json:
+    """The status to write. It equals `current` exactly if there is nothing to write. Raises `Outdated`.
+
+    `now` is the lastTransitionTime of what moves. `namespace` is the object's, which a parentRef without one means.
+    """
+    result = dict(current)
+    for field, stated in ours.items():
+        stands = current.get(field)
+        match field:
+            case "conditions":
+                value = _conditions(stands or [], stated, now)
+            case "listeners":
+                value = [_listener(_named(stands or [], x["name"]), x, now) for x in _in_order(stands or [], stated)]
+            case "parents" | "ancestors":
+                value = _entries(field, stands or [], stated, now, namespace)
+            case _:
+                value = stated
+        if value != (stands or _empty_like(value)):
+            result[field] = value
+    return result
+
+
+def generation(ours: Json) -> int:
+    """The newest generation of the object that our part speaks of."""
+    entries = (*ours.get("parents", ()), *ours.get("ancestors", ()), *ours.get("listeners", ()), ours)
+    return max((c["observedGeneration"] for entry in entries for c in entry.get("conditions", ())), default=0)
+
+
+def _conditions(stands: list[Json], stated: list[Json], now: str) -> list[Json]:
+    wanted = {condition["type"]: condition for condition in stated}
+    result = []
+    for condition in stands:
+        new = wanted.pop(condition.get("type", ""), None)
+        if new is not None:
+            result.append(_condition(condition, new, now))
+        elif condition.get("type") not in OWN_CONDITIONS:
+            result.append(condition)
+        elif condition.get("observedGeneration", 0) > max((c["observedGeneration"] for c in stated), default=0):
+            raise Outdated
+    room = MAX_CONDITIONS - len(result)
+    return result + [_condition({}, new, now) for new in list(wanted.values())[: max(0, room)]]
+
+
+def _condition(stands: Json, stated: Json, now: str) -> Json:
+    if stands.get("observedGeneration", 0) > stated["observedGeneration"]:
+        raise Outdated
+    if all(stands.get(field, "") == stated[field] for field in _STATED):
+        return stands
+    moved = stands.get("status") != stated["status"] or not stands.get("lastTransitionTime")
+    since = now if moved else stands["lastTransitionTime"]
+    return {**stands, "type": stated["type"], **{field: stated[field] for field in _STATED}, "lastTransitionTime": since}
+
+
+def _named(entries: list[Json], name: str) -> Json:
+    return next((entry for entry in entries if entry.get("name") == name), {})
+
+
+def _in_order(stands: list[Json], stated: list[Json]) -> list[Json]:
+    """As they stand; those that are new come last."""
+    places = {entry.get("name"): place for place, entry in enumerate(stands)}
+    return sorted(stated, key=lambda entry: places.get(entry["name"], len(places)))
+
+
+def _listener(stands: Json, stated: Json, now: str) -> Json:
+    return {**stands, **stated, "conditions": _conditions(stands.get("conditions") or [], stated["conditions"], now)}
+
+
+def _entries(field: str, stands: list[Json], stated: list[Json], now: str, namespace: str) -> list[Json]:
+    ref, limit = ENTRIES[field]
+    wanted = {_identity(entry[ref], namespace): entry for entry in stated}
+    result = []
+    for entry in stands:
+        if entry.get("controllerName") != CONTROLLER_NAME:
+            result.append(entry)
+            continue
+        new = wanted.pop(_identity(entry.get(ref) or {}, namespace), None)
+        if new is not None:
+            result.append({**entry, "conditions": _conditions(entry.get("conditions") or [], new["conditions"], now)})
+    # The list may be full of others' entries. Then ours have no place; the engine knows, and fails closed where it must.
+    room = max(0, limit - len(result))
+    return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(wanted.values())[:room]]
+
+
+def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
+    """What a reference means, however much of it is left to defaults."""
+    group, kind = ref.get("group", GATEWAY_API), ref.get("kind") or "Gateway"
+    return (
+        group,
+        kind,
+        ref.get("namespace") or namespace,
+        ref.get("name"),
+        ref.get("sectionName") or "",
+        ref.get("port") or 0,
+    )
+
+
+def _empty_like(value: Any) -> Any:
+    """What an absent field stands for: an empty list is no news."""
+    return [] if isinstance(value, list) else None

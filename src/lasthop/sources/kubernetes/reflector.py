@@ -1,0 +1,260 @@
+"""One kind (in one namespace, or in all), read once and followed for ever.
+
+                 ┌───────────── 410, or any list older than what we know ──────────────┐
+                 v                                                                     │
+  read all: streaming list ─(not supported)─> pages     ──>     follow: watch from the version we have ──┐
+                                                                  ^    end, reset, silence: again        │
+                                                                  └──────────────────────────────────────┘
+
+Nothing that was known is ever forgotten because the server is away: objects go only when the server says that they are gone,
+by an event or by a list that it has completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Final, Protocol
+
+import msgspec
+
+from lasthop.api.kinds import Kind
+from lasthop.api.meta import Key
+from lasthop.sources.kubernetes.client import PAGE, Client
+from lasthop.sources.kubernetes.errors import RESET, SILENT, ApiError
+from lasthop.sources.kubernetes.objects import FIELD_SELECTORS, Read, identify, read_object
+from lasthop.sources.kubernetes.pace import Backoff
+from lasthop.sources.kubernetes.versions import older
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+STALE: Final = "Stale"
+STALE_LISTS: Final = 5
+"""How many lists in a row may be older than what we know before they are believed: an etcd was restored from a backup."""
+
+
+class Timing(msgspec.Struct, frozen=True):
+    idle: float = 70.0
+    """Silence after which a watch is dead: bookmarks come each 60 s, and the server remembers 75 s of events."""
+    lifetime: float = 300.0
+    """How long to ask the server to keep a watch, at least; at most twice that, so that not all end at once."""
+    settled: float = 5.0
+    """A watch that lived this long was a good one: the next failure is the first again."""
+    first_pause: float = 0.2
+    longest_pause: float = 5.0
+    """Between two attempts while the server is away; client-go waits up to 30 s, but a gateway should not lag that much."""
+    page: int = PAGE
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+class Sink(Protocol):
+    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+        """New or changed objects, and those that are gone."""
+
+    def whole(self, reflector: Reflector) -> None:
+        """Everything there is has been read, and handed over."""
+
+    def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
+        """What keeps us from reading, None once it goes on."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] = {}
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _ListMeta
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _Reading:
+    """A list in the making. It counts only when it is complete."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Key, str] = {}
+        self.reads: list[Read] = []
+
+
+class Reflector:
+    def __init__(self, kind: Kind, client: Client, path: str, sink: Sink, timing: Timing | None = None) -> None:
+        self.kind, self.path = kind, path
+        self.known: dict[Key, str] = {}
+        """Version by object."""
+        self.version = ""
+        """Where to go on from; empty while everything must be read."""
+        self.restarts: Counter[str] = Counter()
+        """Why requests ended, for metrics."""
+        self._client, self._sink, self._timing = client, sink, timing or Timing()
+        self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
+        self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
+        """Apart, because a server that was away for long has always forgotten, and is there now."""
+        self._newest = ""
+        self._stale_lists = 0
+        self._failures = 0
+        self._streaming = True
+
+    def __repr__(self) -> str:
+        return f"<Reflector {self.path} at {self.version or 'nothing'}, {len(self.known)} objects>"
+
+    async def run(self) -> None:
+        """Never ends by itself: one request after the other, with a pause that fits how the last one ended."""
+        while True:
+            started = self._timing.clock()
+            try:
+                await self._request()
+                error = None
+            except ApiError as failure:
+                error = failure
+            except msgspec.DecodeError as failure:
+                error = ApiError(0, RESET, f"the answer makes no sense: {failure}")
+            pause = self._pause(error, lived=self._timing.clock() - started)
+            await self._timing.sleep(pause)
+
+    def _pause(self, error: ApiError | None, lived: float) -> float:
+        """Decides how to go on after a request, and when."""
+        if lived >= self._timing.settled:
+            self._progress()
+        # 1. The server ended the watch, as it does every few minutes: go on where we are.
+        if error is None:
+            self.restarts["end"] += 1
+            return self._backoff.next() if lived < self._timing.settled else 0.0
+        self.restarts[(error.reason if not error.status else str(error.status)).lower()] += 1
+        # 2. It has forgotten where we are: read everything, which also tells what went meanwhile.
+        if error.forgotten:
+            self.version = ""
+            return self._relists.next()
+        # 3. It does not know streaming lists, or cannot give one now (429, "storage is (re)initializing", for many seconds
+        #    after a CRD was changed): ask in the old way, at once.
+        if not self.version and self._streaming and (error.status in (400, 405, 422, 429) or error.reason == SILENT):
+            self._streaming = False
+            return 0.0
+        # 4. It is away, or does not let us: what we know stays. One failure alone is no news, a refusal is.
+        self._failures += 1
+        if self._failures > 1 or not error.passing:
+            self._sink.trouble(self, error)
+        return self._backoff.next(at_least=error.retry_after)
+
+    # --- one request -------------------------------------------------------------------------------------------------
+
+    async def _request(self) -> None:
+        if not self.version and not self._streaming:
+            await self._list()
+        await self._watch()
+
+    async def _list(self) -> None:
+        reading, version = _Reading(), ""
+        async with aclosing(self._client.pages(self.path, self._selector(), self._timing.page)) as pages:
+            async for page in pages:
+                content = msgspec.json.decode(page, type=_List)
+                version = content.metadata.resource_version
+                for item in content.items or ():
+                    self._add(reading, item)
+                await asyncio.sleep(0)  # others may have their turn between two pages of a large list
+        self._replace(reading, version)
+
+    async def _watch(self) -> None:
+        """One watch, until the server ends it. Without a version it begins with everything there is."""
+        reading = None if self.version else _Reading()
+        async with aclosing(self._client.watch(self.path, self._watch_params(), self._timing.idle)) as lines:
+            async for line in lines:
+                if not line:
+                    self._opened()
+                    continue
+                event = msgspec.json.decode(line, type=_Event)
+                match event.type:
+                    case "BOOKMARK":
+                        meta = msgspec.json.decode(event.object, type=_Bookmark).metadata
+                        if reading is None:
+                            self._advance(meta.resource_version)
+                        elif meta.annotations.get(INITIAL_EVENTS_END) == "true":
+                            self._replace(reading, meta.resource_version)
+                            reading = None
+                    case "ERROR":
+                        said = msgspec.json.decode(event.object, type=_Status)
+                        raise ApiError(said.code, said.reason, said.message)
+                    case "ADDED" if reading is not None:
+                        self._add(reading, event.object)
+                    case "ADDED" | "MODIFIED" | "DELETED" if reading is None:
+                        self._happened(event.type, event.object)
+        if reading is not None:
+            raise ApiError(0, SILENT, "the watch ended before it had said everything")
+
+    def _watch_params(self) -> dict[str, str]:
+        lifetime = int(self._timing.lifetime * random.uniform(1, 2))
+        params = {"allowWatchBookmarks": "true", "timeoutSeconds": str(lifetime), **self._selector()}
+        if self.version:
+            return {**params, "resourceVersion": self.version}
+        return {**params, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
+
+    def _selector(self) -> dict[str, str]:
+        selector = FIELD_SELECTORS.get(self.kind.kind)
+        return {"fieldSelector": selector} if selector else {}
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> None:
+        self._failures = 0
+        self._sink.trouble(self, None)
+
+    def _add(self, reading: _Reading, content: msgspec.Raw) -> None:
+        key, version = identify(self.kind.kind, content)
+        reading.keys[key] = version
+        if self.known.get(key) != version:
+            reading.reads.append(read_object(self.kind.kind, content))
+
+    def _replace(self, reading: _Reading, version: str) -> None:
+        """A complete list takes the place of what was known, and so tells what is gone."""
+        if older(version, self._newest) and self._stale_lists < STALE_LISTS:
+            # From a server behind a load balancer that lags behind the one we had: it may not know of the newest policy yet.
+            self._stale_lists += 1
+            raise ApiError(0, STALE, f"the list at {version} is older than what was seen already ({self._newest})")
+        self._stale_lists = 0
+        deleted = [key for key in self.known if key not in reading.keys]
+        self.known = reading.keys
+        self.version = self._newest = version
+        if reading.reads or deleted:
+            self._sink.read(self.kind, reading.reads, deleted)
+        self._opened()
+        self._sink.whole(self)
+
+    def _happened(self, type: str, content: msgspec.Raw) -> None:
+        key, version = identify(self.kind.kind, content)
+        self._advance(version)
+        if older(version, self.known.get(key, "")):
+            return
+        if type == "DELETED":
+            self.known.pop(key, None)
+            self._sink.read(self.kind, [], [key])
+        else:
+            self.known[key] = version
+            self._sink.read(self.kind, [read_object(self.kind.kind, content)], [])
+
+    def _progress(self) -> None:
+        self._backoff.reset()
+        self._relists.reset()
+
+    def _advance(self, version: str) -> None:
+        self._progress()
+        self.version = version
+        if not older(version, self._newest):
+            self._newest = version

@@ -1,0 +1,254 @@
+"""The Kubernetes source: every kind that the API server serves, as batches of objects.
+
+discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
+    each 10 s: kinds come and go                └───> Observed     statuses, for the writer
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+import structlog
+
+from lasthop.api.kinds import KINDS, Kind
+from lasthop.api.meta import Key, Object
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.kubernetes.client import Client, path_of
+from lasthop.sources.kubernetes.discovery import choose, discover
+from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.sources.kubernetes.findings import optional, trouble_findings
+from lasthop.sources.kubernetes.objects import POLICY, Read, gone
+from lasthop.sources.kubernetes.observed import Observed
+from lasthop.sources.kubernetes.reflector import Reflector, Timing
+from lasthop.sources.source import Batch
+
+DISCOVERY_INTERVAL: Final = 10.0
+"""Seconds between looks for kinds that have come or gone."""
+RETRY: Final = 1.0
+"""The same while discovery fails."""
+SETTLE: Final = 0.005
+"""Seconds to wait for more before a batch goes out: a change seldom comes alone."""
+ABSENCES: Final = 2
+"""How often in a row discovery must miss a kind that was there: a starting server may not know all its CRDs yet."""
+
+
+class _Watched:
+    """A kind that there is, and how far we are with it."""
+
+    def __init__(self, kind: Kind, version: str, reflectors: list[Reflector]) -> None:
+        self.kind, self.version, self.reflectors = kind, version, reflectors
+        self.tasks: list[asyncio.Task[None]] = []
+        self.unread = set(reflectors)
+        self.errors: dict[Reflector, ApiError] = {}
+        self.absences = 0
+
+    @property
+    def settled(self) -> bool:
+        """Read whole once; or one of the kinds that we can do without, and we are not allowed to read it."""
+        forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
+        return self.unread <= forbidden
+
+
+class KubernetesSource:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespaces: Iterable[str] = (),
+        kinds: Iterable[Kind] = KINDS.values(),
+        timing: Timing | None = None,
+        discovery_interval: float = DISCOVERY_INTERVAL,
+        settle: float = SETTLE,
+    ) -> None:
+        """`namespaces`: only these, for namespaced kinds; none means all."""
+        self.observed = Observed()
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """How often watches of a kind that is no longer watched had to be opened again."""
+        self._client, self._timing = client, timing or Timing()
+        self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
+        self._interval, self._settle = discovery_interval, settle
+        self._log: Any = structlog.get_logger()
+        self._watched: dict[str, _Watched] = {}
+        self._absent: set[str] = set()
+        self._discovered = False
+        self._discovery_error: ApiError | None = None
+        self._changes: dict[Key, Object | None] = {}
+        self._problems: dict[Key, Finding] = {}
+        self._opaque: set[Key] = set()
+        self._news, self._look = asyncio.Event(), asyncio.Event()
+        self._told: tuple[Finding, ...] = ()
+        self.started = False
+        """The first batch is out."""
+
+    # --- what others want to know ------------------------------------------------------------------------------------
+
+    @property
+    def restarts(self) -> Counter[tuple[str, str]]:
+        """How often watches had to be opened again, by kind and reason."""
+        total = Counter(self.ended)
+        for watched in self._watched.values():
+            for reflector in watched.reflectors:
+                total.update({(watched.kind.kind, reason): n for reason, n in reflector.restarts.items()})
+        return total
+
+    def findings(self) -> tuple[Finding, ...]:
+        troubles = [
+            (watched.kind, error, reflector not in watched.unread)
+            for watched in self._watched.values()
+            for reflector, error in watched.errors.items()
+        ]
+        about = trouble_findings(troubles, self._discovery_error, self.started, self._client.access.name)
+        return (*about, *(self._problems[key] for key in sorted(self._problems)))
+
+    @property
+    def complete(self) -> bool:
+        """Every kind that there is has been read once. Only then does "no such policy" mean anything."""
+        return self._discovered and all(watched.settled for watched in self._watched.values())
+
+    @property
+    def policies_known(self) -> bool:
+        watched = self._watched.get(POLICY)
+        return not self._opaque and (watched is None or watched.settled)
+
+    # --- batches -----------------------------------------------------------------------------------------------------
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        told: tuple[tuple[Finding, ...], bool] = ((), True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_discovery(tasks))
+            while True:
+                await self._news.wait()
+                await asyncio.sleep(self._settle)
+                self._news.clear()
+                findings, known = self.findings(), self.policies_known
+                if not self.started:
+                    self._tell(findings)
+                    if not self.complete:
+                        continue
+                elif not self._changes and (findings, known) == told:
+                    continue
+                changes, self._changes = self._changes, {}
+                self.started, told = True, (findings, known)
+                yield Batch(changes, findings, known)
+
+    def _tell(self, findings: tuple[Finding, ...]) -> None:
+        """Before the first batch nobody else can say why there is none."""
+        for finding in findings:
+            if finding not in self._told:
+                log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
+                log(str(finding), reason=finding.reason)
+        self._told = findings
+
+    # --- kinds come and go -------------------------------------------------------------------------------------------
+
+    async def _follow_discovery(self, tasks: asyncio.TaskGroup) -> None:
+        failures = 0
+        while True:
+            self._look.clear()
+            try:
+                served = await discover(self._client, self._kinds)
+                self._discovery_error, self._discovered, failures = None, True, 0
+                self._adopt(choose(self._kinds, served), tasks)
+            except ApiError as error:
+                failures += 1
+                if failures > 1 or not (self.started and error.passing):  # one failure alone is no news
+                    self._discovery_error = error
+            self._news.set()
+            pause = min(RETRY, self._interval) if failures else self._interval
+            try:
+                async with asyncio.timeout(pause):
+                    await self._look.wait()
+                    await self._timing.sleep(min(0.5, self._interval))
+            except TimeoutError:
+                pass
+
+    def _adopt(self, versions: dict[str, str], tasks: asyncio.TaskGroup) -> None:
+        for kind in self._kinds:
+            version, watched = versions.get(kind.kind), self._watched.get(kind.kind)
+            if version is not None and (watched is None or watched.version != version):
+                self._start(kind, version, tasks)
+            elif version is None and watched is not None:
+                watched.absences += 1
+                if watched.absences >= ABSENCES or watched.unread:
+                    self._end(watched)
+            elif watched is not None:
+                watched.absences = 0
+            elif kind.kind not in self._absent:
+                self._absent.add(kind.kind)
+                self._log.info("kind is not installed; looking for it from time to time", kind=kind.kind, group=kind.group)
+
+    def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
+        before = self._watched.get(kind.kind)
+        namespaces = self._namespaces if kind.namespaced else ("",)
+        reflectors = []
+        for number, namespace in enumerate(namespaces):
+            path = path_of(kind.group, version, kind.plural, namespace)
+            reflector = Reflector(kind, self._client, path, self, self._timing)
+            if before is not None:  # another version of the same objects: what is known decides what is gone
+                reflector.known = dict.fromkeys(before.reflectors[number].known, "")
+            reflectors.append(reflector)
+        watched = _Watched(kind, version, reflectors)
+        if before is not None:
+            self._stop(before)
+            watched.unread = {new for new, old in zip(reflectors, before.reflectors, strict=True) if old in before.unread}
+        self._absent.discard(kind.kind)
+        self._watched[kind.kind] = watched
+        self.observed.versions[kind.kind] = version
+        watched.tasks = [tasks.create_task(reflector.run()) for reflector in reflectors]
+        self._log.info("watching", kind=kind.kind, version=version, namespaces=[n for n in namespaces if n] or "all")
+
+    def _end(self, watched: _Watched) -> None:
+        """The kind is gone for certain, and its objects with it."""
+        self._stop(watched)
+        del self._watched[watched.kind.kind]
+        self.observed.versions.pop(watched.kind.kind, None)
+        self.read(watched.kind, [], [key for reflector in watched.reflectors for key in reflector.known])
+        self._absent.add(watched.kind.kind)
+        self._log.warning("kind is no longer installed", kind=watched.kind.kind, group=watched.kind.group)
+
+    def _stop(self, watched: _Watched) -> None:
+        for task in watched.tasks:
+            task.cancel()
+        for reflector in watched.reflectors:
+            self.ended.update({(watched.kind.kind, reason): n for reason, n in reflector.restarts.items()})
+
+    # --- what the reflectors say -------------------------------------------------------------------------------------
+
+    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+        for key in deleted:
+            self._changes.update(gone(key))
+            self._problems.pop(key, None)
+            self._opaque.discard(key)
+            self.observed.forget(key)
+        for read in reads:
+            self._changes.update(read.changes)
+            if read.problem is not None:
+                self._problems[read.key] = read.problem
+            else:
+                self._problems.pop(read.key, None)
+            (self._opaque.add if read.opaque else self._opaque.discard)(read.key)
+            if read.held is not None:
+                self.observed.observe(read.key, read.held)
+        self._news.set()
+
+    def whole(self, reflector: Reflector) -> None:
+        watched = self._watched.get(reflector.kind.kind)
+        if watched is not None and reflector in watched.unread:
+            watched.unread.discard(reflector)
+            self._news.set()
+
+    def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
+        watched = self._watched.get(reflector.kind.kind)
+        if watched is None or reflector not in watched.reflectors:
+            return
+        if error is None:
+            if watched.errors.pop(reflector, None) is not None:
+                self._news.set()
+            return
+        watched.errors[reflector] = error
+        self._news.set()
+        if error.not_found:
+            self._look.set()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conformance import build, needs
+from conformance.build import MODULES, PROGRAMS, path_of
+
+
+def test_a_program_is_built_again_only_when_its_own_module_changes(tmp_path: Path) -> None:
+    shutil.copytree(MODULES, tmp_path / "go")
+    before = [path_of(program, tmp_path, tmp_path / "go") for program in PROGRAMS]
+    with (tmp_path / "go/suite/go.sum").open("a") as file:
+        file.write("\n")
+    after = [path_of(program, tmp_path, tmp_path / "go") for program in PROGRAMS]
+    changed = [program.module for program, old, new in zip(PROGRAMS, before, after, strict=True) if old != new]
+    assert changed == ["suite", "suite"]
+
+
+def test_without_go_the_first_words_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(needs.Missing, match=r"Go .* is not installed"):
+        build.build()
+
+
+def test_without_root_the_first_words_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(needs.Missing, match="needs root"):
+        needs.check()
+
+
+def test_a_missing_command_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(needs, "find", lambda command: None if command == "nft" else f"/bin/{command}")
+    monkeypatch.setattr("shutil.which", lambda *_: None)  # no apt-get either
+    with pytest.raises(needs.Missing, match=r"`nft` \(nftables\)"):
+        needs.check()

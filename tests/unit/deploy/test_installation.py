@@ -1,0 +1,150 @@
+"""One source, three forms: `lasthop install`, `deploy/lasthop.yaml` and the Helm chart say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lasthop.api.crds import schema
+from lasthop.api.kinds import KINDS
+from lasthop.cli.main import main
+from lasthop.infra.kubernetes.identity import SECRET
+from lasthop.infra.kubernetes.installation import Options, crds, documents, path
+from lasthop.infra.kubernetes.installation.chart import files
+from lasthop.infra.kubernetes.manifests import RESOURCES
+from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+SOME = Options("registry.example.com/lasthop:7", "gateways", 3, ("shop", "blog"))
+ALL = Options("registry.example.com/lasthop:7", "gateways", 3)
+
+Rules = dict[tuple[str, str], set[str]]
+
+
+def helm(options: Options) -> list[dict[str, Any]]:
+    """The little of Helm that the chart uses."""
+    found = []
+    for name, text in sorted(files().items()):
+        if name.startswith("chart/templates/"):
+            for conditional, body in re.findall(
+                r"{{- (if not|range) .Values.namespaces }}\n(.*?){{- end }}\n", text, re.DOTALL
+            ):
+                block = f"{{{{- {conditional} .Values.namespaces }}}}\n{body}{{{{- end }}}}\n"
+                each = [body.replace("{{ . }}", n) for n in options.watched] if conditional == "range" else [body]
+                text = text.replace(block, "" if conditional == "if not" and options.watched else "".join(each))
+            text = text.replace("{{ $.Release.Namespace }}", options.namespace).replace(
+                "{{ .Release.Namespace }}", options.namespace
+            )
+            text = text.replace("{{ .Values.image }}", options.image).replace("{{ .Values.replicas }}", str(options.replicas))
+            text = text.replace('{{ join "," .Values.namespaces }}', ",".join(options.watched))
+            assert "{{" not in text, f"{name} uses more of Helm than this test knows"
+            found += [document for document in yaml.safe_load_all(text) if document]
+    return found
+
+
+def of_kind(kind: str, options: Options = ALL) -> list[dict[str, Any]]:
+    return [document for document in documents(options) if document["kind"] == kind]
+
+
+def rules(*kinds: str, options: Options = ALL) -> Rules:
+    """(group, resource) -> verbs. Rules that are limited to names are left out."""
+    found: Rules = {}
+    for kind in kinds:
+        for role in of_kind(kind, options):
+            for rule in role["rules"]:
+                for resource in rule["resources"] if "resourceNames" not in rule else ():
+                    found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_the_files_in_deploy_are_up_to_date() -> None:
+    """If not: python -m lasthop.infra.kubernetes.installation.chart"""
+    there = {str(f.relative_to(DEPLOY)) for f in (DEPLOY / "chart").rglob("*") if f.is_file()} | {"lasthop.yaml"}
+    assert there == files().keys()
+    for name, content in files().items():
+        assert (DEPLOY / name).read_text() == content, name
+
+
+@pytest.mark.parametrize("options", [ALL, SOME], ids=["all", "some"])
+def test_the_chart_and_the_plain_manifests_agree(options: Options) -> None:
+    plain = [d for d in documents(options) if d["kind"] not in ("Namespace", "CustomResourceDefinition")]
+    assert helm(options) == plain
+
+
+def test_dry_run_prints_what_would_be_applied() -> None:
+    arguments = ["install", "--dry-run", "-n", "gateways", "--image", ALL.image, "--replicas", "3"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    assert [d for d in yaml.safe_load_all(result.output) if d] == documents(ALL)
+
+
+def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
+    for (_group, resource), verbs in rules("ClusterRole", options=SOME).items():
+        assert verbs <= {"get", "list", "watch"} or resource == "gatewayclasses/status", resource
+        assert resource not in ("secrets", "configmaps", "deployments", "services")
+    roles = {role["metadata"]["namespace"] for role in of_kind("Role", SOME) if role["metadata"]["name"] == "lasthop-gateways"}
+    assert roles == {"shop", "blog"}
+    assert (
+        rules("Role", options=SOME).items() >= {k: v for k, v in rules("ClusterRole").items() if k[1] == "deployments"}.items()
+    )
+
+
+def test_there_are_no_wildcards_and_no_rights_to_give_rights() -> None:
+    for (group, resource), verbs in rules("Role", "ClusterRole").items():
+        assert "*" not in (group, resource, *verbs)
+        assert not verbs & {"bind", "escalate", "impersonate", "deletecollection"}
+        assert group != "rbac.authorization.k8s.io"
+
+
+def test_every_kind_that_is_read_may_be_read() -> None:
+    allowed = rules("ClusterRole")
+    for kind in KINDS.values():
+        assert {"list", "watch"} <= allowed[(kind.group, kind.plural)], kind.kind
+
+
+def test_all_that_is_made_for_a_gateway_may_be_made_and_taken_away() -> None:
+    for group, _, plural in RESOURCES.values():
+        assert {"get", "list", "create", "patch", "delete"} <= rules("ClusterRole")[(group, plural)]
+
+
+def test_users_objects_are_never_written_but_for_their_status() -> None:
+    for (group, resource), verbs in rules("ClusterRole").items():
+        if group.startswith("gateway.networking"):
+            assert verbs == {"update"} if resource.endswith("/status") else verbs <= {"get", "list", "watch"}
+
+
+def test_the_ca_can_be_read_by_its_name_only_where_secrets_are_not_watched() -> None:
+    (role,) = (r for r in of_kind("Role", SOME) if r["metadata"]["namespace"] == "gateways")
+    named = [rule for rule in role["rules"] if rule.get("resourceNames") == [SECRET]]
+    assert [rule["verbs"] for rule in named] == [["get", "update"]]
+
+
+def test_the_controller_has_as_few_rights_in_its_pod_as_a_proxy() -> None:
+    (deployment,) = of_kind("Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["containers"][0]["securityContext"] == CONTAINER_SECURITY
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["containers"][0]["image"] == ALL.image
+    assert deployment["spec"]["replicas"] == 3
+
+
+def test_each_document_knows_its_place() -> None:
+    paths = [path(document) for document in documents(ALL)]
+    assert "/apis/networking.k8s.io/v1/namespaces/gateways/networkpolicies/lasthop-controller" in paths
+    assert "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gatewayprofiles.lasthop.dev" in paths
+    assert "/api/v1/namespaces/gateways" in paths
+    assert len(set(paths)) == len(paths)
+
+
+def test_the_profile_has_a_structural_schema() -> None:
+    (text,) = crds().values()
+    proxy = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+        "proxy"
+    ]
+    assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image"}
+    assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's

@@ -1,0 +1,260 @@
+"""What is wanted comes to be in the cluster, once, and goes again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from infra_cluster import SITE, WEB, FakeApi, gateway
+
+from lasthop.api.meta import Key
+from lasthop.infra.kubernetes import deployments
+from lasthop.infra.kubernetes.deployments import Deployments
+from lasthop.infra.kubernetes.wanted import Wanted
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.xds import authority as ca
+from lasthop.xds.certificates import uris
+
+ALL = ["deployments", "poddisruptionbudgets", "secrets", "serviceaccounts", "services"]
+NOW = 1_790_000_000.0
+
+
+class World:
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.now = NOW
+        self.authority = ca.renewed(None, NOW)
+        self.heard: list[tuple[Key, Infrastructure]] = []
+        self.deployments = self.another()
+
+    def another(self) -> Deployments:
+        return Deployments(
+            self.api,
+            SITE,
+            authority=lambda: self.authority,
+            changed=lambda key, found: self.heard.append((key, found)),
+            clock=lambda: self.now,
+        )
+
+    def want(self, *gateways: Wanted) -> None:
+        self.deployments.want({gateway.key: gateway for gateway in gateways})
+
+    async def settled(self) -> list[str]:
+        """What was written, once nothing more is."""
+        await asyncio.sleep(0.05)
+        writes = -1
+        while writes != len(self.api.writes):
+            writes = len(self.api.writes)
+            await asyncio.sleep(0.03)
+        written, self.api.writes = self.api.writes, []
+        return written
+
+    @contextlib.asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.deployments.run())
+            yield
+            running.cancel()
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(deployments, "RETRY", 0.02)
+    monkeypatch.setattr(deployments, "LOOK_EVERY", 0.02)
+    return World()
+
+
+async def test_a_gateway_gets_all_it_needs_in_order(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        assert await world.settled() == [
+            "APPLY shop/serviceaccounts/lasthop-web",
+            "APPLY shop/secrets/lasthop-web-xds",
+            "APPLY shop/services/lasthop-web",
+            "APPLY shop/poddisruptionbudgets/lasthop-web",
+            "APPLY shop/deployments/lasthop-web",
+        ]
+    assert world.heard == [(WEB, Infrastructure((("IPAddress", "192.0.2.1"),)))]
+    data = world.api.named("lasthop-web-xds")["data"]
+    assert uris(base64.b64decode(data["tls.crt"])) == ("lasthop://gateway/uid-of-web",)
+
+
+async def test_what_is_there_already_is_not_written_again_by_the_next_leader(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+    world.deployments, world.heard = world.another(), []
+    world.want(gateway())
+    async with world.leading():
+        assert await world.settled() == []
+        world.want(gateway())
+        assert await world.settled() == []
+    assert world.heard == [(WEB, Infrastructure((("IPAddress", "192.0.2.1"),)))], "but it learns of the addresses"
+
+
+async def test_nothing_is_touched_before_it_is_known_what_is_wanted(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+    world.deployments = world.another()
+    async with world.leading():
+        assert await world.settled() == []
+
+
+async def test_a_change_is_made_in_place_and_only_where_it_is(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        world.want(gateway(ports=((80, "TCP"), (8443, "TCP"))))
+        assert await world.settled() == ["APPLY shop/services/lasthop-web"]
+
+
+async def test_a_gateway_that_goes_takes_everything_along_and_leaves_the_others_alone(world: World) -> None:
+    world.want(gateway(), gateway("api"))
+    async with world.leading():
+        await world.settled()
+        world.want(gateway("api"))
+        assert len(await world.settled()) == len(ALL)
+    assert world.api.paths() == [f"shop/{kind}/lasthop-api{'-xds' * (kind == 'secrets')}" for kind in ALL]
+
+
+async def test_what_went_while_nobody_led_is_taken_away_later(world: World) -> None:
+    world.want(gateway(), gateway("api"))
+    async with world.leading():
+        await world.settled()
+    world.deployments = world.another()
+    world.want(gateway("api"))
+    async with world.leading():
+        await world.settled()
+    assert all("lasthop-api" in path for path in world.api.paths())
+
+
+async def test_an_address_that_is_given_up_loses_its_service_when_its_successor_stands(world: World) -> None:
+    world.want(gateway(addresses=("192.0.2.7",)))
+    async with world.leading():
+        await world.settled()
+        world.want(gateway(addresses=("192.0.2.8",)))
+        written = await world.settled()
+        assert [line.split()[0] for line in written] == ["APPLY", "DELETE"]
+    assert world.heard[-1] == (WEB, Infrastructure((("IPAddress", "192.0.2.8"),)))
+
+
+async def test_a_load_balancer_that_takes_its_time_is_waited_for(world: World) -> None:
+    world.api.assign = False
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        assert world.heard == [(WEB, Infrastructure())]
+        world.api.named("services/lasthop-web")["status"] = {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}
+        await world.settled()
+    assert world.heard[-1] == (WEB, Infrastructure((("Hostname", "lb.example.com"),)))
+
+
+async def test_a_gateway_that_was_made_anew_under_its_name_gets_a_certificate_of_its_own(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        world.want(gateway(uid="uid-2"))
+        written = await world.settled()
+    assert not any(line.startswith("DELETE") for line in written)
+    assert uris(base64.b64decode(world.api.named("lasthop-web-xds")["data"]["tls.crt"])) == ("lasthop://gateway/uid-2",)
+
+
+async def test_a_certificate_is_renewed_in_good_time_without_touching_anything_else(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        world.now += ca.CLIENT_LIFE * 0.7
+        world.want(gateway(), gateway("api", ports=()))  # any news
+        written = await world.settled()
+    assert [line for line in written if "lasthop-web" in line] == ["APPLY shop/secrets/lasthop-web-xds"]
+
+
+async def test_a_new_ca_reaches_every_proxy(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        world.now += ca.CA_LIFE * 0.7
+        world.authority = ca.renewed(world.authority, world.now)
+        world.want(gateway(), gateway("api", ports=()))
+        await world.settled()
+    assert base64.b64decode(world.api.named("lasthop-web-xds")["data"]["ca.crt"]) == world.authority.bundle
+
+
+async def test_what_somebody_has_deleted_comes_back(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        del world.api.objects["/apis/apps/v1/namespaces/shop/deployments/lasthop-web"]
+        world.now += deployments.RESYNC + 1
+        world.want(gateway(), gateway("api", ports=()))
+        assert "APPLY shop/deployments/lasthop-web" in await world.settled()
+
+
+async def test_somebody_elses_object_of_the_same_name_is_left_alone(world: World) -> None:
+    path = "/api/v1/namespaces/shop/services/lasthop-web"
+    theirs = {
+        "kind": "Service",
+        "metadata": {"name": "lasthop-web", "namespace": "shop", "uid": "x"},
+        "spec": {"type": "ClusterIP"},
+    }
+    world.api.objects[path] = theirs
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+    assert world.api.objects[path] is theirs
+    assert world.heard[-1][1].problem == "Service lasthop-web: it exists and is not Lasthop's; rename it, or the Gateway"
+
+
+async def test_a_refusal_is_told_and_the_rest_is_made_all_the_same(world: World) -> None:
+    world.api.faults["/services/lasthop-web"] = ApiError(422, "Invalid", "spec.loadBalancerIP: not allowed")
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        assert len(world.api.objects) == len(ALL) - 1
+        assert world.heard == [(WEB, Infrastructure(problem="Service lasthop-web: spec.loadBalancerIP: not allowed"))]
+        world.api.faults.clear()
+        await world.settled()
+    assert world.heard[-1] == (WEB, Infrastructure((("IPAddress", "192.0.2.1"),)))
+
+
+async def test_a_server_that_is_away_changes_nothing_that_is_known(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        heard = list(world.heard)
+        world.api.faults["/"] = ApiError(0, "Unreachable", "connection refused")
+        world.now += deployments.RESYNC + 1
+        world.want(gateway(ports=((8080, "TCP"),)))
+        await world.settled()
+        assert world.heard == heard
+        world.api.faults.clear()
+        assert await world.settled() == ["APPLY shop/services/lasthop-web"]
+
+
+async def test_a_gateway_that_is_no_longer_accepted_keeps_what_it_has_and_its_certificate_alive(world: World) -> None:
+    world.want(gateway())
+    async with world.leading():
+        await world.settled()
+        world.now += ca.CLIENT_LIFE * 0.7
+        world.want(gateway(ports=(), hold=True))
+        assert await world.settled() == ["APPLY shop/secrets/lasthop-web-xds"]
+
+
+async def test_a_gateway_that_was_never_accepted_gets_nothing(world: World) -> None:
+    world.want(gateway(hold=True))
+    async with world.leading():
+        assert await world.settled() == []
+
+
+async def test_without_a_ca_there_are_no_proxies_yet(world: World) -> None:
+    authority, world.authority = world.authority, None  # type: ignore[assignment]
+    world.want(gateway())
+    async with world.leading():
+        assert await world.settled() == []
+        world.authority = authority
+        assert len(await world.settled()) == len(ALL)

@@ -1,0 +1,282 @@
+"""`lasthop proxy` with a real Envoy: xDS over mutual TLS, readiness, the drain, and the rights that a Pod has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from lasthop.xds import authority as ca
+from lasthop.xds.authority import Authority
+from tests.servers import OK, server
+from tests.unit.proxy.pod_world import GATEWAY, Controller, MountedSecret, get, lasthop_proxy, said, until
+from tests.unit.xds.xds_envoy import becomes, changes, cluster
+
+SLOW = 1.5
+
+
+def slow(connection: socket.socket) -> None:
+    connection.recv(65536)
+    time.sleep(SLOW)
+    connection.sendall(OK)
+
+
+@pytest.fixture
+def backend() -> Iterator[int]:
+    with server(None) as port:
+        yield port
+
+
+@pytest.fixture
+async def controller(backend: int) -> AsyncIterator[Controller]:
+    controller = Controller()
+    controller.serve(backend)
+    await controller.start()
+    yield controller
+    await controller.server.close()
+
+
+@pytest.fixture
+def secret(folder: Path, controller: Controller) -> MountedSecret:
+    folder.chmod(0o755)
+    secret = MountedSecret(folder / "certs")
+    secret.write(controller.secret())
+    return secret
+
+
+async def test_it_gets_its_gateways_configuration_and_is_ready_then(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        took = await becomes((200, "ready\n"), proxy.ready)
+        assert (await get(controller.http))[0] == 200, "ready means that requests are answered"
+        assert took < 5
+        assert controller.heard.events == [f"connected {GATEWAY}"]
+
+
+async def test_it_is_not_ready_without_a_controller(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+    await controller.server.close()
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes(503, lambda: _status(proxy.ready()))
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            assert (await proxy.ready())[0] == 503
+
+
+async def test_envoy_that_calls_itself_live_without_listeners_is_not_ready(
+    folder: Path, controller: Controller, secret: MountedSecret, backend: int
+) -> None:
+    """As it does after 30 s without a controller, too."""
+    controller.server.remove(GATEWAY)
+    controller.server.update(GATEWAY, changes(*cluster("a", backend)))
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((503, "Envoy has no configuration yet\n"), proxy.ready, 25)
+        controller.serve(backend)
+        await becomes((200, "ready\n"), proxy.ready)
+
+
+async def test_another_gateways_certificate_gets_nothing(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+    secret.write(controller.secret("uid-of-another-gateway"))
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes(503, lambda: _status(proxy.ready()))
+        await asyncio.sleep(1.5)
+        assert (await proxy.ready())[0] == 503
+        assert controller.heard.events == []
+
+
+async def test_a_certificate_of_a_stranger_gets_nothing(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+    stranger = ca.renewed(None, time.time())
+    secret.write(controller.secret(authority=stranger) | {"ca.crt": controller.authority.bundle})
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes(503, lambda: _status(proxy.ready()))
+        await asyncio.sleep(1.5)
+        assert (await proxy.ready())[0] == 503
+        assert controller.heard.events == []
+
+
+async def test_a_controller_that_is_not_ours_is_not_believed(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    secret.write(controller.secret() | {"ca.crt": ca.renewed(None, time.time()).bundle})
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes(503, lambda: _status(proxy.ready()))
+        await asyncio.sleep(1.5)
+        assert controller.heard.events == []
+
+
+async def test_another_proxys_certificate_cannot_pose_as_the_controller(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    """Same CA, wrong name."""
+    from lasthop.xds.credentials import Credentials
+
+    pair = ca.server_pair(controller.authority, ("something-else.svc",), time.time())
+    controller.credentials = Credentials(pair, controller.authority.bundle)
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes(503, lambda: _status(proxy.ready()))
+        await asyncio.sleep(1.5)
+        assert controller.heard.events == []
+
+
+async def test_both_ends_take_up_the_next_ca_without_a_restart(
+    folder: Path, controller: Controller, secret: MountedSecret, backend: int
+) -> None:
+    old, new = controller.authority, ca.renewed(None, time.time())
+    both = Authority((*old.issuers, *new.issuers))
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        envoy = proxy.envoy()
+
+        async def reconnects() -> None:
+            before = len(controller.heard.events)
+            await controller.restart()
+            controller.serve(backend)
+            await controller.start()
+            await until(lambda: f"connected {GATEWAY}" in controller.heard.events[before:])
+            await until(controller.synced)
+
+        # 1. Both are trusted, the old one signs: the server first, as it would be before the kubelet has come round.
+        controller.use(both)
+        await reconnects()
+        secret.write(controller.secret(authority=both))
+        await asyncio.sleep(0.3)
+        await reconnects()
+        # 2. The new one signs, the server's certificate first, then the proxies'.
+        controller.use(Authority((*new.issuers, *old.issuers)))
+        await reconnects()
+        secret.write(controller.secret(authority=new) | {"ca.crt": both.bundle})
+        await asyncio.sleep(0.3)
+        await reconnects()
+        # 3. The old one is gone.
+        controller.use(new)
+        secret.write(controller.secret(authority=new))
+        await asyncio.sleep(0.3)
+        await reconnects()
+        assert proxy.envoy() == envoy
+        assert (await proxy.ready())[0] == 200
+        assert (await get(controller.http))[0] == 200
+
+
+async def test_a_renewed_certificate_does_not_touch_the_stream(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        secret.write(controller.secret())
+        await asyncio.sleep(0.5)
+        assert controller.heard.events == [f"connected {GATEWAY}"]
+
+
+async def test_sigterm_ends_readiness_first_and_lets_requests_finish(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    with server(None, slow) as port:
+        controller.serve(port)
+        async with lasthop_proxy(folder, controller, secret, drain=6) as proxy, asyncio.TaskGroup() as tasks:
+            await becomes((200, "ready\n"), proxy.ready)
+            in_flight = tasks.create_task(get(controller.http))
+            await asyncio.sleep(0.3)
+            proxy.signal(signal.SIGTERM)
+            await becomes((503, "stopping\n"), proxy.ready)
+            late = tasks.create_task(get(controller.http))  # somebody who has not heard of it yet
+            assert await proxy.ended() == 0
+        assert in_flight.result()[0] == late.result()[0] == 200
+    with contextlib.suppress(OSError):
+        assert (await get(controller.http))[0] == 0
+
+
+async def test_asked_twice_it_ends_at_once(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+    async with lasthop_proxy(folder, controller, secret, drain=60) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        proxy.signal(signal.SIGTERM)
+        await becomes((503, "stopping\n"), proxy.ready)
+        proxy.signal(signal.SIGTERM)
+        assert await proxy.ended(3) == 0
+
+
+async def test_if_envoy_dies_it_ends_with_an_error(folder: Path, controller: Controller, secret: MountedSecret) -> None:
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        os.kill(proxy.envoy(), signal.SIGKILL)
+        assert await proxy.ended() == 1
+        assert said(folder)[-1] == {"event": "Envoy has ended by itself", "level": "info", "exit_code": -9}
+
+
+async def test_if_it_is_killed_envoy_dies_too_and_the_next_one_starts_in_the_same_folder(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        envoy = proxy.envoy()
+        proxy.signal(signal.SIGKILL)
+        await proxy.ended()
+        await until(lambda: not _alive(envoy))
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+
+
+async def test_failed_requests_are_on_standard_output_with_the_reason(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    line = {"status": 503, "flags": "UF", "tls_failure": "delayed connect error: Connection refused"}
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        with (folder / "run" / "envoy" / "access.log").open("a") as log:
+            log.write(json.dumps(line) + "\n")
+        await until(lambda: (folder / "out").read_text().endswith("\n"))
+        assert "why" in json.loads((folder / "out").read_text())
+
+
+NO_RIGHTS = (
+    *("setpriv", "--reuid=65532", "--regid=65532", "--clear-groups"),
+    *("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs"),
+)
+
+
+def _read_only_root(run: Path, spare: Path) -> str:
+    """A shell script for a mount namespace of its own. A Python below root's home is made reachable for others."""
+    home, python = Path.home(), Path(sys.base_prefix)
+    steps = [f"mount --bind {run} {run}"]
+    if python.is_relative_to(home) and home.stat().st_mode & 0o005 != 0o005:
+        steps += [f"mount --bind {python} {spare}", f"mount -t tmpfs -o mode=755 none {home}", f"mkdir -p {python}"]
+        steps += [f"mount --bind {spare} {python}", f"mount -o remount,ro {home}"]
+    return " && ".join([*steps, "mount -o remount,bind,ro /", "! touch /x 2>/dev/null", 'exec "$@"'])
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+async def test_it_runs_as_nobody_without_capabilities_on_a_read_only_root(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    for name in ("run", "spare"):
+        (folder / name).mkdir()
+    script = _read_only_root(folder / "run", folder / "spare")
+    wrapper = ("unshare", "--mount", "sh", "-c", script, "sh", *NO_RIGHTS)
+    async with lasthop_proxy(folder, controller, secret, wrapper=wrapper) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        status = Path(f"/proc/{proxy.envoy()}/status").read_text()
+        assert "Uid:\t65532\t65532" in status
+        assert "CapEff:\t0000000000000000" in status and "CapBnd:\t0000000000000000" in status
+        assert (await get(controller.http))[0] == 200
+        proxy.signal(signal.SIGTERM)
+        assert await proxy.ended() == 0
+
+
+async def _status(answer: object) -> int:
+    return (await answer)[0]  # type: ignore[misc,no-any-return]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,77 @@
+"""The client's verbs, errors and credentials."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes_world import mk_config_map
+
+from lasthop.sources.kubernetes.client import Client, path_of
+from lasthop.sources.kubernetes.errors import ApiError
+from tests.fake_api import FakeApi, Refusal, client_of
+
+MAPS = path_of("", "v1", "configmaps", "shop")
+CA = path_of("", "v1", "configmaps", "shop", "ca")
+
+
+def test_paths() -> None:
+    assert path_of("", "v1", "namespaces", name="shop") == "/api/v1/namespaces/shop"
+    expected = "/apis/g.io/v1/namespaces/ns/things/x/status"
+    assert path_of("g.io", "v1", "things", "ns", "x", "status") == expected
+    assert path_of("g.io", "v1", "things") == "/apis/g.io/v1/things"
+
+
+async def test_create_read_replace_apply_and_delete(api: FakeApi) -> None:
+    async with client_of(api) as client:
+        made = await client.create(MAPS, mk_config_map("ca", a="1"))
+        assert (await client.get(CA))["data"] == {"a": "1"}
+        changed = await client.put(CA, {**made, "data": {"a": "2"}})
+        with pytest.raises(ApiError) as stale:
+            await client.put(CA, {**made, "data": {"a": "3"}})
+        assert stale.value.conflict and stale.value.reason == "Conflict"
+        assert changed["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+        await client.apply(CA, {"apiVersion": "v1", "kind": "ConfigMap", **mk_config_map("ca", b="1")})
+        assert (await client.get(CA))["data"] == {"b": "1"}
+        await client.delete(CA)
+        await client.delete(CA)  # gone already is gone
+        with pytest.raises(ApiError) as missing:
+            await client.get(CA)
+        assert missing.value.not_found
+    [asked] = api.asked("patch", "configmaps")
+    assert asked == {"fieldManager": "lasthop", "force": "true"}
+
+
+async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
+    api.fail("get", "configmaps", Refusal(403, "Forbidden", "no"), Refusal(429, "TooManyRequests"))
+    async with client_of(api) as client:
+        with pytest.raises(ApiError) as forbidden:
+            await client.get(CA)
+        assert str(forbidden.value) == "403 Forbidden: no" and forbidden.value.refused
+        with pytest.raises(ApiError) as busy:
+            await client.get(CA)
+        assert busy.value.passing and busy.value.retry_after == 1.0
+
+
+async def test_nobody_there_and_a_cut_line_are_told_apart(api: FakeApi) -> None:
+    api.fail("get", "configmaps", "*", "reset")  # once is not enough: aiohttp itself tries a GET twice
+    async with client_of(api) as client:
+        with pytest.raises(ApiError) as cut:
+            await client.get(CA)
+        client.access.url = "http://127.0.0.1:9"
+        with pytest.raises(ApiError) as refused:
+            await client.get(CA)
+    assert (cut.value.reason, refused.value.reason) == ("Reset", "Unreachable")
+    assert cut.value.passing and refused.value.passing
+
+
+async def test_401_renews_the_credentials_once_and_tries_again(api: FakeApi) -> None:
+    api.put("configmaps", mk_config_map("ca"))
+    api.token = "new"
+    access = api.access
+    access.token, access.next_token = "old", "new"
+    async with Client(access) as client:  # type: ignore[arg-type]
+        assert (await client.get(CA))["metadata"]["name"] == "ca"
+        assert access.renewed == 1
+        access.token, access.next_token = "wrong", "wrong"
+        with pytest.raises(ApiError) as refused:
+            await client.get(CA)
+        assert refused.value.status == 401 and access.renewed == 2

@@ -1,0 +1,165 @@
+"""Kubeconfig and ServiceAccount become an address, a TLS context and an Authorization header."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from lasthop.sources.kubernetes import config
+from lasthop.sources.kubernetes.client import Client
+from lasthop.sources.kubernetes.config import from_kubeconfig, in_cluster, load
+from lasthop.sources.kubernetes.errors import ApiError, ConfigError
+from tests.fake_api import FakeApi
+
+PLUGIN = """#!/bin/sh
+echo run >> {folder}/runs
+echo "$KUBERNETES_EXEC_INFO" > {folder}/info
+cat <<END
+{{"apiVersion": "client.authentication.k8s.io/{version}", "kind": "ExecCredential",
+  "status": {{"token": "token-$(wc -l < {folder}/runs | tr -d ' ')", "expirationTimestamp": "{expires}"}}}}
+END
+"""
+
+
+def mk_kubeconfig(folder: Path, user: dict[str, Any], name: str = "config", **cluster: Any) -> str:
+    server = {"server": "https://127.0.0.1:6443", **cluster}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": f"{name}-context",
+        "clusters": [{"name": f"{name}-cluster", "cluster": server}],
+        "contexts": [
+            {"name": f"{name}-context", "context": {"cluster": f"{name}-cluster", "user": f"{name}-user", "namespace": "shop"}}
+        ],
+        "users": [{"name": f"{name}-user", "user": user}],
+    }
+    path = folder / name
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def mk_plugin(folder: Path, version: str = "v1", expires: str = "2999-01-01T00:00:00Z") -> dict[str, Any]:
+    plugin = folder / "plugin"
+    plugin.write_text(PLUGIN.format(folder=folder, version=version, expires=expires))
+    plugin.chmod(0o755)
+    return {"apiVersion": f"client.authentication.k8s.io/{version}", "command": str(plugin), "provideClusterInfo": True}
+
+
+async def test_token(tmp_path: Path) -> None:
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"token": "abc"}))
+    assert access.url == "https://127.0.0.1:6443" and access.namespace == "shop"
+    assert await access.authorization() == "Bearer abc"
+    assert access.ssl is not None and access.ssl.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_exec_plugin_of_every_version(tmp_path: Path, version: str) -> None:
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, version)}))
+    assert await access.authorization() == "Bearer token-1"
+    assert await access.authorization() == "Bearer token-1"
+    assert '"server": "https://127.0.0.1:6443"' in (tmp_path / "info").read_text()
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_exec_credential_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, expires=soon)}))
+    monkeypatch.setattr(config, "REFRESH_INTERVAL", 0.0)
+    assert await access.authorization() == "Bearer token-2"
+
+
+async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path)}))
+    monkeypatch.setattr(config, "RENEW_INTERVAL", 0.0)
+    assert await access.renew("Bearer token-1")
+    assert await access.authorization() == "Bearer token-2"
+    assert await access.renew("Bearer token-1")  # somebody else has done it
+    assert (tmp_path / "runs").read_text() == "run\n" * 2
+
+
+async def test_exec_plugin_that_is_missing_says_so_when_it_is_refused(tmp_path: Path, api: FakeApi) -> None:
+    exec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent/plugin"}
+    api.token = "needed"
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": exec}, server=api.url))
+    async with Client(access) as client:
+        with pytest.raises(ApiError) as error:
+            await client.get("/apis")
+    assert error.value.status == 401
+
+
+async def test_token_file_beside_the_kubeconfig_is_read_again_after_a_401(tmp_path: Path, api: FakeApi) -> None:
+    (tmp_path / "token").write_text("first\n")
+    api.token = "first"
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}, server=api.url))
+    access._renewed = -1e9
+    async with Client(access) as client:
+        await client.get("/apis")
+        (tmp_path / "token").write_text("second\n")
+        api.token = "second"
+        await client.get("/apis")
+    assert await access.authorization() == "Bearer second"
+
+
+async def test_client_certificate_and_ca_from_data(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    leaf = ca.issue_cert("admin")
+    chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+    user = {"client-certificate-data": _b64(chain), "client-key-data": _b64(leaf.private_key_pem.bytes())}
+    path = mk_kubeconfig(tmp_path, user, **{"certificate-authority-data": _b64(ca.cert_pem.bytes())})
+    access = from_kubeconfig(path)
+    assert await access.authorization() is None
+    assert access.ssl is not None and len(access.ssl.get_ca_certs()) == 1
+
+
+async def test_server_name_and_proxy_are_taken_over(tmp_path: Path) -> None:
+    path = mk_kubeconfig(tmp_path, {"token": "x"}, **{"tls-server-name": "kube.local", "proxy-url": "http://proxy:3128"})
+    access = from_kubeconfig(path)
+    assert (access.server_hostname, access.proxy) == ("kube.local", "http://proxy:3128")
+
+
+async def test_contexts_of_several_files(tmp_path: Path) -> None:
+    first = mk_kubeconfig(tmp_path, {"token": "one"}, "one")
+    second = mk_kubeconfig(tmp_path, {"token": "two"}, "two")
+    both = f"{first}:{second}"
+    assert await from_kubeconfig(both, "two-context").authorization() == "Bearer two"
+    with pytest.raises(ConfigError, match="no context three; there are one-context, two-context"):
+        from_kubeconfig(both, "three")
+
+
+async def test_in_cluster_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
+    (tmp_path / "namespace").write_text("lasthop-system")
+    (tmp_path / "token").write_text("first")
+    access = in_cluster(tmp_path)
+    assert (access.url, access.namespace) == ("https://[fd00::1]:443", "lasthop-system")
+    header = await access.authorization()
+    assert header is not None and header.lower() == "bearer first"
+    (tmp_path / "token").write_text("second")
+    access._renewed = -1e9
+    assert await access.renew(header)
+    header = await access.authorization()
+    assert header is not None and header.lower() == "bearer second"
+
+
+async def test_nothing_to_go_by_is_an_error_that_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="--kubeconfig"):
+        load()
+    (tmp_path / "broken").write_text("clusters: [")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(str(tmp_path / "broken"))
+
+
+def _b64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

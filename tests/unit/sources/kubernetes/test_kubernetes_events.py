@@ -1,0 +1,98 @@
+"""Events are told once, counted, and never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from lasthop.api.meta import Key
+from lasthop.sources.kubernetes.events import EventRecorder
+from tests.fake_api import FakeApi, Refusal, client_of, until
+
+ROUTE, CLASS = Key("HTTPRoute", "shop", "a"), Key("GatewayClass", "", "lasthop")
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def recording(api: FakeApi, **options: Any) -> AsyncIterator[tuple[EventRecorder, Time]]:
+    clock = Time()
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        recorder = EventRecorder(client, "pod-1", clock=clock, **options)
+        task = tasks.create_task(recorder.run())
+        yield recorder, clock
+        task.cancel()
+
+
+def events(api: FakeApi) -> list[dict[str, Any]]:
+    return list(api.objects.get("events", {}).values())
+
+
+async def test_an_event_says_what_happened_to_whom(api: FakeApi) -> None:
+    async with recording(api) as (recorder, _):
+        recorder.emit(ROUTE, "uid-a", "BackendNotFound", "Service shop/erp does not exist", warning=True)
+        recorder.emit(CLASS, "uid-c", "Accepted", "ours")
+        await until(lambda: len(events(api)) == 2)
+    route, class_ = sorted(events(api), key=lambda event: event["type"], reverse=True)
+    assert route["regarding"] == {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "name": "a",
+        "namespace": "shop",
+        "uid": "uid-a",
+    }
+    assert (route["type"], route["reason"], route["metadata"]["namespace"]) == ("Warning", "BackendNotFound", "shop")
+    assert (class_["type"], class_["metadata"]["namespace"]) == ("Normal", "default")
+
+
+async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeApi) -> None:
+    async with recording(api) as (recorder, clock):
+        for _ in range(5):
+            recorder.emit(ROUTE, "u", "Bad", "same")
+        await until(lambda: recorder.counts["told"] == 1)
+        assert recorder.counts["suppressed"] == 4 and len(events(api)) == 1
+        clock.now = 601.0
+        recorder.emit(ROUTE, "u", "Bad", "same")
+        await until(lambda: recorder.counts["repeated"] == 1)
+        [event] = events(api)
+        assert event["series"]["count"] == 6
+
+
+async def test_a_series_whose_event_has_expired_is_a_new_event(api: FakeApi) -> None:
+    async with recording(api) as (recorder, clock):
+        recorder.emit(ROUTE, "u", "Bad", "same")
+        await until(lambda: recorder.counts["told"] == 1)
+        api.objects["events"].clear()
+        clock.now = 7200.0
+        recorder.emit(ROUTE, "u", "Bad", "same")
+        await until(lambda: len(events(api)) == 1)
+
+
+async def test_too_many_are_dropped_and_counted(api: FakeApi) -> None:
+    async with recording(api, burst=10) as (recorder, _):
+        for number in range(25):
+            recorder.emit(ROUTE, "u", "Bad", str(number))
+        await until(lambda: recorder.counts["told"] == 10)
+        assert recorder.counts["dropped"] == 15
+
+
+async def test_a_refusal_is_counted_and_nothing_else_happens(api: FakeApi) -> None:
+    api.fail("create", "events", Refusal(403, "Forbidden"))
+    async with recording(api) as (recorder, _):
+        recorder.emit(ROUTE, "u", "Bad", "one")
+        recorder.emit(ROUTE, "u", "Bad", "two")
+        await until(lambda: recorder.counts["told"] == 1 and recorder.counts["errors"] == 1)
+
+
+async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:
+    async with recording(api) as (recorder, _):
+        recorder.emit(ROUTE, "u", "Bad", "é" * 2000)
+        await until(lambda: events(api))
+        assert len(events(api)[0]["note"].encode()) == 1024

@@ -1,0 +1,147 @@
+"""Who writes, and when somebody else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from lasthop.sources.kubernetes.lease import (
+    DURATION,
+    LOOK_INTERVAL,
+    RENEW_DEADLINE,
+    RENEW_INTERVAL,
+    LeaderElector,
+    Next,
+    Seen,
+    decide,
+    record_of,
+    taken,
+)
+from tests.fake_api import FakeApi, Refusal, client_of, until
+
+QUICK: dict[str, Any] = {"duration": 2, "renew_deadline": 0.6, "renew_interval": 0.1, "look_interval": 0.05}
+
+
+def mk_lease(holder: str, renewed: str = "t0", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "lasthop"}, "spec": {"holderIdentity": holder, "renewTime": renewed, **spec}}
+
+
+@asynccontextmanager
+async def electing(
+    api: FakeApi, identity: str, **options: Any
+) -> AsyncIterator[tuple[LeaderElector, asyncio.Task[None], list[str]]]:
+    log: list[str] = []
+    async with client_of(api) as client:
+        told = {"on_started": lambda: log.append("started"), "on_stopped": lambda: log.append("stopped")}
+        elector = LeaderElector(client, "system", "lasthop", identity, **{**QUICK, **told, **options})
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(elector.run())
+            yield elector, task, log
+            task.cancel()
+
+
+def spec_of(api: FakeApi) -> dict[str, Any]:
+    spec: dict[str, Any] = api.get("leases", "lasthop", "system")["spec"]
+    return spec
+
+
+def test_take_over_is_within_15_seconds_and_never_overlaps() -> None:
+    assert LOOK_INTERVAL + DURATION + LOOK_INTERVAL < 15
+    assert RENEW_INTERVAL < RENEW_DEADLINE < DURATION
+
+
+def test_decisions() -> None:
+    theirs = mk_lease("other", leaseDurationSeconds=10)
+    seen = Seen(record_of(theirs), at=100.0)
+    assert decide(None, None, "me", 0.0) is Next.CREATE
+    assert decide(mk_lease(""), None, "me", 0.0) is Next.TAKE
+    assert decide(mk_lease("me"), None, "me", 0.0) is Next.RENEW
+    assert decide(theirs, None, "me", 1e9) is Next.WAIT  # seen for the first time, however old it says it is
+    assert decide(theirs, seen, "me", 109.9) is Next.WAIT
+    assert decide(theirs, seen, "me", 110.0) is Next.TAKE
+    assert decide(mk_lease("other", "t1", leaseDurationSeconds=10), seen, "me", 110.0) is Next.WAIT  # it has moved
+
+
+def test_what_is_written() -> None:
+    lease = taken({"metadata": {"name": "l"}}, "me", "t1", 10, {})
+    assert lease["spec"] == {"holderIdentity": "me", "leaseDurationSeconds": 10, "renewTime": "t1", "acquireTime": "t1"}
+    renewed = taken(lease, "me", "t2", 10, {})
+    assert (renewed["spec"]["acquireTime"], renewed["spec"]["renewTime"]) == ("t1", "t2")
+    over = taken({**renewed, "unknown": 1}, "other", "t3", 10, {"lasthop.dev/address": "10.0.0.1"})
+    assert over["spec"]["leaseTransitions"] == 1 and over["unknown"] == 1
+    assert over["metadata"] == {"name": "l", "annotations": {"lasthop.dev/address": "10.0.0.1"}}
+
+
+async def test_the_first_takes_it_and_renews(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, _, log):
+        await until(lambda: elector.leading)
+        first = spec_of(api)["renewTime"]
+        await until(lambda: spec_of(api)["renewTime"] != first)
+        assert log == ["started"] and spec_of(api)["holderIdentity"] == "one" and elector.certain
+
+
+async def test_the_second_waits_and_takes_over_from_one_that_dies(api: FakeApi) -> None:
+    api.put("leases", {**mk_lease("dead", leaseDurationSeconds=1), "metadata": {"name": "lasthop", "namespace": "system"}})
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    async with electing(api, "two", annotations={"lasthop.dev/address": "10.0.0.2"}) as (elector, _, _log):
+        await until(lambda: elector.holder == "dead")
+        assert not elector.leading
+        await until(lambda: elector.leading)
+        assert 1.0 <= loop.time() - started < 3.0
+        assert spec_of(api)["leaseTransitions"] == 1
+        assert elector.holder_annotations == {"lasthop.dev/address": "10.0.0.2"}
+
+
+async def test_a_clean_end_gives_it_back_at_once(api: FakeApi) -> None:
+    async with electing(api, "one") as (one, task, log):
+        await until(lambda: one.leading)
+        async with electing(api, "two") as (two, _, _log):
+            await until(lambda: two.holder == "one")
+            task.cancel()
+            await until(lambda: two.leading, within=1.0)
+            assert log == ["started", "stopped"]
+
+
+async def test_a_leader_that_cannot_renew_stops_before_the_lease_ends(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, _, log):
+        await until(lambda: elector.leading)
+        loop = asyncio.get_running_loop()
+        lost = loop.time()
+        for verb in ("get", "update"):
+            api.fail(verb, "leases", "*", Refusal(503, "ServiceUnavailable"))
+        await until(lambda: not elector.leading)
+        assert loop.time() - lost < QUICK["duration"]
+        assert log == ["started", "stopped"]
+        api.faults.clear()
+        await until(lambda: elector.leading)
+
+
+async def test_a_leader_whose_server_is_silent_stops_in_time(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, _, _log):
+        await until(lambda: elector.leading)
+        lost = asyncio.get_running_loop().time()
+        for verb in ("get", "update"):
+            api.fail(verb, "leases", "*", "silence")
+        await until(lambda: not elector.leading)
+        assert asyncio.get_running_loop().time() - lost < QUICK["duration"]
+
+
+async def test_a_leader_that_finds_another_name_in_the_lease_stops_at_once(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, _, log):
+        await until(lambda: elector.leading)
+        usurped = {**mk_lease("two", leaseDurationSeconds=60), "metadata": {"name": "lasthop", "namespace": "system"}}
+        api.put("leases", usurped)
+        await until(lambda: not elector.leading)
+        await until(lambda: elector.holder == "two")
+        assert log == ["started", "stopped"]
+
+
+async def test_a_lease_deleted_under_a_leader_is_made_again(api: FakeApi) -> None:
+    async with electing(api, "one") as (elector, _, log):
+        await until(lambda: elector.leading)
+        api.delete("leases", "lasthop", "system")
+        await until(lambda: ("system", "lasthop") in api.objects["leases"])
+        assert elector.leading and log == ["started"]

@@ -1,0 +1,183 @@
+"""Our part of a status goes in; everything else stays where and as it was."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from lasthop.api.gateway import GatewayAddress, RouteGroupKind
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.policies import AncestorReference
+from lasthop.api.routes import ParentReference
+from lasthop.api.status import (
+    AncestorStatus,
+    ConditionStatus,
+    GatewayClassStatus,
+    GatewayStatus,
+    ListenerStatus,
+    ParentStatus,
+    PolicyStatus,
+    RouteStatus,
+    Status,
+)
+from lasthop.sources.kubernetes.merge import Outdated, generation, merged, rendered
+
+Json = dict[str, Any]
+NOW, BEFORE = "2026-11-16T00:00:00Z", "2026-01-01T00:00:00Z"
+
+
+def mk_condition(type: str = "Accepted", status: str = "True", generation: int = 1, message: str = "") -> ConditionStatus:
+    return ConditionStatus(type, status, type, message, generation)
+
+
+def mk_parent(name: str, *conditions: ConditionStatus, section: str = "") -> ParentStatus:
+    ref = ParentReference(name, namespace="shop", section_name=section)
+    return ParentStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
+
+
+def mk_ancestor(name: str, *conditions: ConditionStatus) -> AncestorStatus:
+    ref = AncestorReference(name, "shop", "gateway.networking.k8s.io", "Gateway")
+    return AncestorStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
+
+
+def foreign(field: str, name: str) -> Json:
+    """As another controller writes it, with fields that we have never heard of."""
+    condition = {"type": "Accepted", "status": "Unknown", "reason": "Seeded", "lastTransitionTime": BEFORE, "newField": [1]}
+    return {field: {"name": name}, "controllerName": "example.com/other", "conditions": [condition], "extra": {"a": None}}
+
+
+def stored(type: str, status: str = "True", generation: int = 1, **more: Any) -> Json:
+    stated = {"type": type, "status": status, "reason": type, "message": "", "observedGeneration": generation}
+    return {**stated, "lastTransitionTime": BEFORE, **more}
+
+
+def merge(current: Json, status: Status | None, kind: str = "HTTPRoute", now: str = NOW) -> Json:
+    before = copy.deepcopy(current)
+    result = merged(current, rendered(status, kind), now, "shop")
+    assert current == before, "what stands is not to be changed in place"
+    return result
+
+
+def test_a_new_entry_is_added_after_foreign_ones() -> None:
+    current = {"parents": [foreign("parentRef", "theirs")]}
+    result = merge(current, RouteStatus((mk_parent("ours"),)))
+    assert result["parents"][0] == current["parents"][0]
+    [_, ours] = result["parents"]
+    assert ours["parentRef"] == {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "ours", "namespace": "shop"}
+    assert ours["controllerName"] == CONTROLLER_NAME
+    assert ours["conditions"][0]["lastTransitionTime"] == NOW
+
+
+def test_writing_what_stands_already_changes_nothing() -> None:
+    status = RouteStatus((mk_parent("a"), mk_parent("a", section="https")))
+    current = merge({"parents": [foreign("parentRef", "theirs")]}, status)
+    assert merge(current, status, now="2030-01-01T00:00:00Z") == current
+
+
+def test_foreign_entries_stay_in_place_and_order() -> None:
+    first = merge({"parents": [foreign("parentRef", "x")]}, RouteStatus((mk_parent("a"), mk_parent("b"))))
+    first["parents"].append(foreign("parentRef", "y"))
+    second = merge(first, RouteStatus((mk_parent("c"), mk_parent("b", mk_condition(status="False", generation=2)))))
+    assert [entry["parentRef"]["name"] for entry in second["parents"]] == ["x", "b", "y", "c"]
+    assert second["parents"][0] == foreign("parentRef", "x") and second["parents"][2] == foreign("parentRef", "y")
+
+
+def test_a_parentref_left_to_defaults_is_the_same_parent() -> None:
+    ours = {"parentRef": {"name": "a"}, "controllerName": CONTROLLER_NAME, "conditions": [stored("Accepted")]}
+    assert merge({"parents": [ours]}, RouteStatus((mk_parent("a"),))) == {"parents": [ours]}
+
+
+def test_nothing_of_ours_any_more_removes_only_ours() -> None:
+    current = merge({"parents": [foreign("parentRef", "x")]}, RouteStatus((mk_parent("a"),)))
+    assert merge(current, None) == {"parents": [foreign("parentRef", "x")]}
+    policy = merge({"ancestors": [foreign("ancestorRef", "x")]}, PolicyStatus((mk_ancestor("a"),)), "BackendTLSPolicy")
+    assert merge(policy, None, "BackendTLSPolicy") == {"ancestors": [foreign("ancestorRef", "x")]}
+
+
+def test_a_gateway_that_is_no_longer_ours_is_not_cleared() -> None:
+    current = {"conditions": [stored("Accepted")], "listeners": []}
+    assert merge(current, None, "Gateway") == current and merge(current, None, "GatewayClass") == current
+
+
+def test_a_list_full_of_foreign_entries_is_left_alone() -> None:
+    current = {"ancestors": [foreign("ancestorRef", f"x{n}") for n in range(16)]}
+    assert merge(current, PolicyStatus((mk_ancestor("a"),)), "BackendTLSPolicy") == current
+    current["ancestors"].pop()
+    result = merge(current, PolicyStatus((mk_ancestor("a"), mk_ancestor("b"))), "BackendTLSPolicy")
+    assert len(result["ancestors"]) == 16 and result["ancestors"][:15] == current["ancestors"]
+
+
+def test_time_moves_only_with_the_status() -> None:
+    current = {"conditions": [stored("Accepted")]}
+    told = merge(current, GatewayClassStatus((mk_condition(message="now with words", generation=2),)), "GatewayClass")
+    [condition] = told["conditions"]
+    assert condition["lastTransitionTime"] == BEFORE
+    assert (condition["message"], condition["observedGeneration"]) == ("now with words", 2)
+    turned = merge(current, GatewayClassStatus((mk_condition(status="False"),)), "GatewayClass")
+    assert turned["conditions"][0]["lastTransitionTime"] == NOW
+
+
+def test_unknown_condition_types_stay_and_ours_go_when_they_no_longer_hold() -> None:
+    theirs = {"type": "example.com/Stale", "status": "True", "reason": "Seeded", "lastTransitionTime": BEFORE}
+    current = {"conditions": [stored("Accepted"), theirs, stored("ResolvedRefs"), stored("Programmed")]}
+    wanted = GatewayStatus(conditions=(mk_condition("Programmed", generation=2), mk_condition("Accepted", generation=2)))
+    result = merge(current, wanted, "Gateway")
+    assert [c["type"] for c in result["conditions"]] == ["Accepted", "example.com/Stale", "Programmed"]
+    assert result["conditions"][1] == theirs
+
+
+def test_listeners_are_a_map_by_name_and_keep_foreign_conditions() -> None:
+    theirs = {"type": "example.com/Stale", "status": "True", "reason": "Seeded", "lastTransitionTime": BEFORE}
+    standing = {"name": "http", "attachedRoutes": 0, "supportedKinds": [], "conditions": [theirs], "newField": 7}
+    gone = {"name": "old", "attachedRoutes": 1, "supportedKinds": [], "conditions": []}
+    listeners = tuple(
+        ListenerStatus(name, 3, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),)) for name in ("https", "http")
+    )
+    current = {"listeners": [standing, gone], "attachedListenerSets": 2}
+    result = merge(current, GatewayStatus((GatewayAddress("IPAddress", "10.0.0.1"),), (), listeners), "Gateway")
+    assert [listener["name"] for listener in result["listeners"]] == ["http", "https"]
+    [http, https] = result["listeners"]
+    assert http["newField"] == 7 and http["attachedRoutes"] == 3 and http["conditions"][0] == theirs
+    assert https["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
+    assert result["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
+    assert result["attachedListenerSets"] == 2
+
+
+def test_empty_lists_are_no_reason_to_write() -> None:
+    current = {"conditions": [stored("Accepted")]}
+    assert merge(current, GatewayStatus(conditions=(mk_condition(),)), "Gateway") == current
+
+
+def test_the_defaults_of_the_crd_are_replaced() -> None:
+    waiting = {"type": "Accepted", "status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
+    current = {"conditions": [{**waiting, "lastTransitionTime": "1970-01-01T00:00:00Z"}]}
+    [condition] = merge(current, GatewayClassStatus((mk_condition(),)), "GatewayClass")["conditions"]
+    assert (condition["status"], condition["lastTransitionTime"]) == ("True", NOW)
+
+
+def test_no_more_than_eight_conditions() -> None:
+    theirs = [{"type": f"example.com/{n}", "status": "True", "reason": "x", "lastTransitionTime": BEFORE} for n in range(7)]
+    wanted = GatewayClassStatus((mk_condition("Accepted"), mk_condition("SupportedVersion")))
+    result = merge({"conditions": theirs}, wanted, "GatewayClass")
+    assert result["conditions"][:7] == theirs and [c["type"] for c in result["conditions"][7:]] == ["Accepted"]
+
+
+@pytest.mark.parametrize("standing", [[stored("Accepted", generation=3)], [stored("PartiallyInvalid", generation=3)]])
+def test_observed_generation_is_never_lowered(standing: list[Json]) -> None:
+    with pytest.raises(Outdated):
+        merge({"conditions": standing}, GatewayClassStatus((mk_condition(generation=2),)), "GatewayClass")
+
+
+def test_unknown_fields_of_our_own_entries_are_preserved() -> None:
+    current = merge({}, RouteStatus((mk_parent("a"),)))
+    current["parents"][0]["newField"] = {"kept": True}
+    current["parents"][0]["conditions"][0]["newField"] = 1
+    result = merge(current, RouteStatus((mk_parent("a", mk_condition(generation=2)),)))
+    assert result["parents"][0]["newField"] == {"kept": True} and result["parents"][0]["conditions"][0]["newField"] == 1
+
+
+def test_generation_is_the_newest_that_we_speak_of() -> None:
+    status = RouteStatus((mk_parent("a", mk_condition(generation=4)), mk_parent("b", mk_condition(generation=5))))
+    assert generation(rendered(status, "HTTPRoute")) == 5 and generation(rendered(None, "HTTPRoute")) == 0

@@ -1,0 +1,329 @@
+"""Which kinds are read, when the first batch goes out, and what happens when that is not possible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kubernetes_world import FAST, mk_config_map, mk_policy, mk_route
+
+from lasthop.api.core import Secret
+from lasthop.api.meta import Key, Object
+from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.plan.finding import Finding
+from lasthop.sources.kubernetes.source import KubernetesSource
+from lasthop.sources.source import Batch
+from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
+
+POLICIES = (GATEWAY, "v1", "backendtlspolicies")
+FORBIDDEN = Refusal(403, "Forbidden", 'backendtlspolicies.gateway.networking.k8s.io is forbidden: User "x" cannot list')
+
+
+class Reader:
+    """Takes batches as the controller does."""
+
+    def __init__(self, source: KubernetesSource) -> None:
+        self.source = source
+        self.batches: list[Batch] = []
+        self.objects: dict[Key, Object] = {}
+
+    async def run(self) -> None:
+        async for batch in self.source.batches():
+            self.batches.append(batch)
+            for key, obj in batch.changes.items():
+                if obj is None:
+                    self.objects.pop(key, None)
+                else:
+                    self.objects[key] = obj
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.batches[-1].findings if self.batches else self.source.findings()
+
+    def names(self, kind: str) -> list[str]:
+        return sorted(key.name for key in self.objects if key.kind == kind)
+
+
+@asynccontextmanager
+async def reading(api: FakeApi, **options: Any) -> AsyncIterator[Reader]:
+    async with client_of(api) as client:
+        options = {"timing": FAST, "discovery_interval": 0.02, "settle": 0.002, **options}
+        reader = Reader(KubernetesSource(client, **options))
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(reader.run())
+            yield reader
+            task.cancel()
+
+
+async def test_the_first_batch_holds_everything(api: FakeApi) -> None:
+    api.put("httproutes", mk_route("a"))
+    api.put("backendtlspolicies", mk_policy("p"))
+    api.put("namespaces", {"metadata": {"name": "shop", "labels": {"team": "erp"}}})
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        [first] = reader.batches
+        assert {str(key) for key in first.changes if first.changes[key]} == {
+            "HTTPRoute shop/a",
+            "BackendTLSPolicy shop/p",
+            "Namespace shop",
+        }
+        assert first.policies_known and not first.findings
+
+
+async def test_events_are_coalesced_into_one_batch(api: FakeApi) -> None:
+    async with reading(api, settle=0.05) as reader:
+        await until(lambda: reader.batches)
+        for number in range(20):
+            api.put("httproutes", mk_route(f"r{number}"))
+        await until(lambda: len(reader.names("HTTPRoute")) == 20)
+        assert len(reader.batches) == 2
+
+
+async def test_403_on_backendtlspolicies_means_no_first_batch_until_allowed(api: FakeApi) -> None:
+    api.put("httproutes", mk_route("a"))
+    api.put("backendtlspolicies", mk_policy("p"))
+    for verb in ("list", "watch"):
+        api.fail(verb, "backendtlspolicies", "*", FORBIDDEN)
+    async with reading(api) as reader:
+        await until(lambda: reader.source.findings())
+        await asyncio.sleep(0.1)
+        assert not reader.batches and not reader.source.complete
+        [finding] = reader.source.findings()
+        assert finding.reason == "Forbidden"
+        assert "list and watch backendtlspolicies.gateway.networking.k8s.io" in finding.message
+        assert "nothing is programmed until they have been read" in finding.message
+        assert "get, list and watch" in finding.remedy and "RBAC" in finding.remedy
+        api.faults.clear()
+        await until(lambda: reader.batches)
+        assert Key("BackendTLSPolicy", "shop", "p") in reader.batches[0].changes
+        assert not reader.batches[0].findings
+
+
+@pytest.mark.parametrize(
+    "fault", [Refusal(401, "Unauthorized"), Refusal(503, "ServiceUnavailable"), Refusal(500, "InternalError"), "reset"]
+)
+async def test_no_answer_on_backendtlspolicies_means_no_first_batch(api: FakeApi, fault: Refusal | str) -> None:
+    for verb in ("list", "watch"):
+        api.fail(verb, "backendtlspolicies", "*", fault)
+    async with reading(api) as reader:
+        await until(lambda: reader.source.findings())
+        await asyncio.sleep(0.05)
+        assert not reader.batches
+        api.faults.clear()
+        await until(lambda: reader.batches)
+
+
+async def test_discovery_that_fails_is_not_a_cluster_without_kinds(api: FakeApi) -> None:
+    api.fail("get", f"{GATEWAY}/v1", "*", Refusal(503, "ServiceUnavailable"))
+    async with reading(api) as reader:
+        await until(lambda: reader.source.findings())
+        assert not reader.batches
+        assert "nothing is programmed until it is" in reader.source.findings()[0].message
+        api.faults.clear()
+        await until(lambda: reader.batches)
+
+
+async def test_403_after_the_start_keeps_the_last_state(api: FakeApi) -> None:
+    api.put("backendtlspolicies", mk_policy("p"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        for verb in ("list", "watch"):
+            api.fail(verb, "backendtlspolicies", "*", FORBIDDEN)
+        api.end("backendtlspolicies")
+        await until(lambda: reader.findings)
+        assert "the last known state is kept" in reader.findings[0].message
+        assert reader.names("BackendTLSPolicy") == ["p"] and reader.batches[-1].policies_known
+        api.faults.clear()
+        await until(lambda: not reader.findings)
+
+
+async def test_a_missing_crd_is_normal(api: FakeApi) -> None:
+    api.served = {resource for resource in api.served if resource[0] != GATEWAY}
+    api.put("configmaps", mk_config_map("ca", **{"ca.crt": "x"}))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.names("ConfigMap") == ["ca"] and not reader.findings
+
+
+async def test_a_crd_installed_later_is_picked_up_whole(api: FakeApi) -> None:
+    api.served.discard(POLICIES)
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        api.put("backendtlspolicies", mk_policy("p"))
+        api.put("backendtlspolicies", mk_policy("q"))
+        api.served.add(POLICIES)
+        await until(lambda: reader.names("BackendTLSPolicy"))
+        assert reader.names("BackendTLSPolicy") == ["p", "q"]
+        assert {key.name for batch in reader.batches[1:] for key in batch.changes if key.kind == "BackendTLSPolicy"} == {
+            "p",
+            "q",
+        }
+
+
+async def test_a_crd_installed_later_that_cannot_be_read_freezes_plaintext(api: FakeApi) -> None:
+    api.served.discard(POLICIES)
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        api.fail("watch", "backendtlspolicies", "*", FORBIDDEN)
+        api.served.add(POLICIES)
+        await until(lambda: not reader.batches[-1].policies_known)
+        api.faults.clear()
+        await until(lambda: reader.batches[-1].policies_known)
+
+
+async def test_a_removed_crd_takes_its_objects_along(api: FakeApi) -> None:
+    api.put("httproutes", mk_route("a"))
+    async with reading(api) as reader:
+        await until(lambda: reader.names("HTTPRoute"))
+        api.served.discard((GATEWAY, "v1", "httproutes"))
+        api.end("httproutes")
+        await until(lambda: not reader.names("HTTPRoute"))
+        assert "HTTPRoute" not in reader.source.observed.versions
+
+
+async def test_404_of_a_kind_that_discovery_still_shows_keeps_the_last_state(api: FakeApi) -> None:
+    api.put("httproutes", mk_route("a"))
+    async with reading(api) as reader:
+        await until(lambda: reader.names("HTTPRoute"))
+        api.fail("watch", "httproutes", "*", Refusal(404, "NotFound"))
+        api.end("httproutes")
+        await until(lambda: reader.findings)
+        await asyncio.sleep(0.05)
+        assert reader.names("HTTPRoute") == ["a"]
+
+
+async def test_backendtlspolicy_only_as_v1alpha3_is_read(api: FakeApi) -> None:
+    api.served.discard(POLICIES)
+    api.served.add((GATEWAY, "v1alpha3", "backendtlspolicies"))
+    api.put("backendtlspolicies", mk_policy("p"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.names("BackendTLSPolicy") == ["p"]
+        assert reader.source.observed.versions["BackendTLSPolicy"] == "v1alpha3"
+
+
+async def test_a_newer_version_that_appears_is_used_and_nothing_is_forgotten(api: FakeApi) -> None:
+    api.served.discard(POLICIES)
+    api.served.add((GATEWAY, "v1alpha3", "backendtlspolicies"))
+    api.put("backendtlspolicies", mk_policy("stays"))
+    api.put("backendtlspolicies", mk_policy("goes"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        api.delete("backendtlspolicies", "goes", "shop", silently=True)
+        api.served.add(POLICIES)
+        await until(lambda: reader.source.observed.versions["BackendTLSPolicy"] == "v1")
+        await until(lambda: reader.names("BackendTLSPolicy") == ["stays"])
+        assert all(batch.policies_known for batch in reader.batches)
+
+
+async def test_a_forbidden_clustertrustbundle_is_a_warning(api: FakeApi) -> None:
+    """References to it are invalid then, which fails closed."""
+    api.served.add(("certificates.k8s.io", "v1beta1", "clustertrustbundles"))
+    for verb in ("list", "watch"):
+        api.fail(verb, "clustertrustbundles", "*", Refusal(403, "Forbidden"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        [finding] = reader.findings
+        assert finding.severity == "warning" and "clustertrustbundles.certificates.k8s.io" in finding.message
+
+
+async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) -> None:
+    api.put("backendtlspolicies", mk_policy("p", mode="Pin"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.names("BackendTLSPolicy") == []
+        rejected = reader.objects[Key("RejectedPolicy", "shop", "p")]
+        assert isinstance(rejected, RejectedPolicy) and [t.name for t in rejected.targets] == ["erp"]
+        assert "mode" in rejected.message and reader.batches[-1].policies_known
+        assert "mode" in reader.findings[0].message
+        api.put("backendtlspolicies", mk_policy("p"))
+        await until(lambda: reader.names("BackendTLSPolicy") == ["p"])
+        assert reader.names("RejectedPolicy") == [] and not reader.findings
+        api.put("backendtlspolicies", mk_policy("p", mode="Pin"))
+        await until(lambda: reader.names("RejectedPolicy") == ["p"])
+        assert reader.names("BackendTLSPolicy") == []
+        api.delete("backendtlspolicies", "p", "shop")
+        await until(lambda: reader.names("RejectedPolicy") == [])
+
+
+async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(api: FakeApi) -> None:
+    policy = mk_policy("p", targetSelectors=[{"matchLabels": {}}])
+    del policy["spec"]["targetRefs"]
+    api.put("backendtlspolicies", policy)
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert not reader.batches[-1].policies_known
+        api.delete("backendtlspolicies", "p", "shop")
+        await until(lambda: reader.batches[-1].policies_known)
+
+
+async def test_what_nobody_needs_is_not_kept(api: FakeApi) -> None:
+    noise = {
+        "managedFields": [{"manager": "x"}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret"},
+    }
+    data = {"tls.crt": "Yw==", "tls.key": "aw==", "password": "cA=="}
+    meta = {"name": "cert", "namespace": "shop", **noise}
+    api.put("secrets", {"metadata": dict(meta), "type": "kubernetes.io/tls", "data": data})
+    api.put("secrets", {"metadata": {**meta, "name": "db"}, "type": "Opaque", "data": {"password": "cA=="}})
+    api.put("backendtlspolicies", {**mk_policy("p"), "metadata": {**meta, "name": "p"}})
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        secret, other = (reader.objects[Key("Secret", "shop", name)] for name in ("cert", "db"))
+        assert isinstance(secret, Secret) and dict(secret.data) == {"tls.crt": b"c", "tls.key": b"k"}
+        assert isinstance(other, Secret) and not other.data
+        policy = reader.objects[Key("BackendTLSPolicy", "shop", "p")]
+        assert isinstance(policy, BackendTLSPolicy) and not policy.metadata.annotations and not secret.metadata.annotations
+    assert api.asked("watch", "secrets")[0]["fieldSelector"] == "type!=helm.sh/release.v1"
+
+
+async def test_null_fields_are_absent_fields(api: FakeApi) -> None:
+    api.put("endpointslices", {"metadata": {"name": "s", "namespace": "shop"}, "endpoints": None, "ports": None})
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.names("EndpointSlice") == ["s"] and not reader.findings
+
+
+async def test_an_object_that_cannot_be_read_is_a_finding_and_not_the_end(api: FakeApi) -> None:
+    api.put("httproutes", {"metadata": {"name": "odd", "namespace": "shop"}, "spec": {"hostnames": 7}})
+    api.put("httproutes", mk_route("good"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.names("HTTPRoute") == ["good"]
+        assert reader.findings[0].object == Key("HTTPRoute", "shop", "odd")
+
+
+async def test_api_server_away_keeps_everything_and_says_so() -> None:
+    api = FakeApi()
+    api.put("httproutes", mk_route("a"))
+    async with serving(api):
+        port = int(api.url.rpartition(":")[2])
+        stack = reading(api)
+        reader = await stack.__aenter__()
+        await until(lambda: reader.batches)
+    await until(lambda: reader.findings)
+    [finding] = reader.findings
+    assert finding.reason == "APIServerUnavailable" and "last known state is kept" in finding.message
+    assert reader.names("HTTPRoute") == ["a"] and reader.batches[-1].policies_known
+    await until(lambda: reader.source.restarts[("HTTPRoute", "unreachable")])
+    said = len(reader.batches)
+    async with serving(api, port):
+        await until(lambda: not reader.findings)
+        changes = [batch.changes for batch in reader.batches[said:]]
+        assert not any(changes)  # nothing is new, so nothing is told again
+        await stack.__aexit__(None, None, None)
+
+
+async def test_only_the_namespaces_asked_for_are_read(api: FakeApi) -> None:
+    for namespace in ("one", "two", "three"):
+        api.put("httproutes", mk_route("r", namespace))
+    async with reading(api, namespaces=("one", "two")) as reader:
+        await until(lambda: reader.batches)
+        assert sorted(key.namespace for key in reader.objects if key.kind == "HTTPRoute") == ["one", "two"]
+        api.put("httproutes", mk_route("new", "three"))
+        api.put("httproutes", mk_route("new", "two"))
+        await until(lambda: Key("HTTPRoute", "two", "new") in reader.objects)
+        assert Key("HTTPRoute", "three", "new") not in reader.objects

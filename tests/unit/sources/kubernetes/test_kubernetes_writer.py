@@ -1,0 +1,254 @@
+"""Statuses reach the cluster: once, merged, by the leader, and not too fast."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from kubernetes_world import mk_route
+from test_kubernetes_merge import foreign, mk_condition, mk_parent
+
+from lasthop.api.meta import Key
+from lasthop.api.status import RouteStatus
+from lasthop.sources.kubernetes.lease import LeaderElector
+from lasthop.sources.kubernetes.observed import Held, Observed
+from lasthop.sources.kubernetes.pace import TokenBucket
+from lasthop.sources.kubernetes.writer import StatusWriter
+from tests.fake_api import FakeApi, Refusal, client_of, until
+
+A = Key("HTTPRoute", "shop", "a")
+ACCEPTED = RouteStatus((mk_parent("gw"),))
+REFUSED = RouteStatus((mk_parent("gw", mk_condition(status="False")),))
+
+
+def observe(observed: Observed, api: FakeApi, *names: str) -> None:
+    """What the watch would show now."""
+    for name in names:
+        obj = api.get("httproutes", name, "shop")
+        status = msgspec.json.encode(obj["status"]) if obj.get("status") else b""
+        held = Held(obj["metadata"]["resourceVersion"], status, obj["metadata"]["generation"])
+        observed.observe(Key("HTTPRoute", "shop", name), held)
+
+
+def touch(api: FakeApi, name: str, **changes: Any) -> None:
+    """Somebody else writes."""
+    obj = copy.deepcopy(api.get("httproutes", name, "shop"))
+    api.put("httproutes", {**obj, **changes})
+
+
+@asynccontextmanager
+async def writing(
+    api: FakeApi, *names: str, lead: bool = True, **options: Any
+) -> AsyncIterator[tuple[StatusWriter, Observed]]:
+    for name in names:
+        api.put("httproutes", mk_route(name))
+    observed = Observed()
+    observed.versions["HTTPRoute"] = "v1"
+    async with client_of(api) as client:
+        writer = StatusWriter(client, observed, **{"dispute": 0.05, **options})
+        observe(observed, api, *names)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(writer.run())
+            writer.lead(lead)
+            yield writer, observed
+            task.cancel()
+
+
+def accepted(api: FakeApi, name: str = "a") -> str | None:
+    parents = (api.get("httproutes", name, "shop").get("status") or {}).get("parents") or []
+    return next((p["conditions"][0]["status"] for p in parents if p["controllerName"].startswith("lasthop.dev")), None)
+
+
+async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: accepted(api) == "True")
+        await until(lambda: not writer.pending)
+    assert not api.asked("get", "httproutes") and len(api.asked("update", "httproutes")) == 1
+    assert api.get("httproutes", "a", "shop")["spec"]["parentRefs"]
+
+
+async def test_no_write_when_nothing_changed(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, observed):
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 1)
+        writer.want({A: ACCEPTED})
+        observe(observed, api, "a")
+        await until(lambda: not writer.pending)
+        assert writer.counts == {"writes": 1, "unchanged": 1}
+
+
+async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -> None:
+    async with writing(api, "a", "b") as (writer, _):
+        writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 2)
+    api.requests.clear()
+    observed = Observed()
+    observed.versions["HTTPRoute"] = "v1"
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        again = StatusWriter(client, observed)
+        observe(observed, api, "a", "b")
+        task = tasks.create_task(again.run())
+        again.lead(True)
+        again.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
+        await until(lambda: again.counts["unchanged"] == 2)
+        task.cancel()
+    assert not api.requests
+
+
+async def test_a_conflict_is_read_merged_and_tried_again(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, _):
+        touch(api, "a", status={"parents": [foreign("parentRef", "x")]})  # and our watch does not know yet
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 1)
+        assert writer.counts["conflicts"] == 1
+        [theirs, ours] = api.get("httproutes", "a", "shop")["status"]["parents"]
+        assert theirs == foreign("parentRef", "x") and ours["parentRef"]["name"] == "gw"
+
+
+async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, observed):
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 1)
+        standing = api.get("httproutes", "a", "shop")["status"]["parents"]
+        touch(api, "a", status={"parents": [*standing, foreign("parentRef", "x")]})
+        observe(observed, api, "a")
+        writer.want({A: REFUSED})
+        await until(lambda: accepted(api) == "False")
+        assert api.get("httproutes", "a", "shop")["status"]["parents"][1] == foreign("parentRef", "x")
+
+
+async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: FakeApi) -> None:
+    async with writing(api, "a", dispute=0.1) as (writer, observed):
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 1)
+        for _ in range(3):
+            touch(api, "a", status={})
+            observe(observed, api, "a")
+        assert writer.counts["writes"] == 1
+        await until(lambda: writer.counts["writes"] == 2)
+        assert accepted(api) == "True"
+
+
+async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, observed):
+        inner = writer._client.put
+
+        async def slow(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            answer = await inner(path, body)
+            if writer.counts["writes"] == 0:
+                touch(api, "a", status={})
+                observe(observed, api, "a")
+            return answer
+
+        writer._client.put = slow  # type: ignore[method-assign]
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["writes"] == 2)
+        assert accepted(api) == "True"
+
+
+async def test_the_newest_wish_wins(api: FakeApi) -> None:
+    api.slow = 0.02
+    async with writing(api, "a") as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: api.in_flight)
+        for generation in range(5):
+            writer.want({A: RouteStatus((mk_parent("gw", mk_condition(message=str(generation))),))})
+        writer.want({A: REFUSED})
+        await until(lambda: accepted(api) == "False")
+        await until(lambda: not writer.pending)
+        assert writer.counts["writes"] == 2
+
+
+async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
+    names = [f"r{n}" for n in range(30)]
+    api.slow = 0.01
+    async with writing(api, *names, in_flight=3, rate=200.0, burst=10) as (writer, _):
+        started = asyncio.get_running_loop().time()
+        writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
+        await until(lambda: writer.counts["writes"] == 30)
+        assert asyncio.get_running_loop().time() - started >= 20 / 200
+    assert api.most_in_flight == 3
+
+
+async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: FakeApi) -> None:
+    async with writing(api, "a", "b", lead=False) as (writer, _):
+        writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
+        await asyncio.sleep(0.05)
+        assert not api.requests
+        writer.lead(True)
+        await until(lambda: writer.counts["writes"] == 2)
+
+
+async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
+    names = [f"r{n}" for n in range(20)]
+    async with writing(api, *names, rate=50.0, burst=5) as (writer, _):
+        inner, led = writer._client.put, []
+
+        async def watched(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            led.append(writer.leading)
+            return await inner(path, body)
+
+        writer._client.put = watched  # type: ignore[method-assign]
+        writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
+        await until(lambda: writer.counts["writes"] >= 5)
+        writer.lead(False)
+        await asyncio.sleep(0.1)
+        assert len(led) < 20 and writer.pending
+        writer.lead(True)
+        await until(lambda: writer.counts["writes"] == 20)
+        assert all(led)
+
+
+async def test_a_lease_that_ran_out_while_frozen_forbids_the_write(api: FakeApi) -> None:
+    elector = LeaderElector(None, "ns", "l", "me", clock=lambda: 100.0)  # type: ignore[arg-type]
+    elector.leading, elector._renewed = True, 80.0
+    async with writing(api, "a", may_write=lambda: elector.certain) as (writer, _):
+        writer.want({A: ACCEPTED})
+        await asyncio.sleep(0.03)
+        assert not api.asked("update", "httproutes")
+
+
+async def test_a_server_that_is_away_is_tried_again(api: FakeApi) -> None:
+    api.fail("update", "httproutes", Refusal(503, "ServiceUnavailable"))
+    async with writing(api, "a") as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: accepted(api) == "True")
+        assert writer.counts["errors"] == 1
+
+
+async def test_an_object_that_is_gone_is_dropped(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, observed):
+        api.delete("httproutes", "a", "shop")
+        writer.want({A: ACCEPTED})
+        await until(lambda: not writer.pending)
+        assert observed.get(A) is None and writer.counts["writes"] == 0
+
+
+async def test_a_status_about_a_former_object_of_that_name_is_not_written(api: FakeApi) -> None:
+    async with writing(api, "a") as (writer, _):
+        writer.want({A: RouteStatus((mk_parent("gw", mk_condition(generation=9)),))})
+        await until(lambda: writer.counts["outdated"] == 1)
+        assert not api.asked("update", "httproutes")
+
+
+async def test_a_refusal_by_validation_is_not_repeated(api: FakeApi) -> None:
+    api.fail("update", "httproutes", "*", Refusal(422, "Invalid", "status.parents: too many"))
+    async with writing(api, "a") as (writer, _):
+        writer.want({A: ACCEPTED})
+        await until(lambda: writer.counts["errors"] == 1 and not writer.pending)
+        await asyncio.sleep(0.05)
+        assert len(api.asked("update", "httproutes")) == 1
+
+
+def test_token_bucket() -> None:
+    now = 0.0
+    bucket = TokenBucket(rate=10.0, burst=2, clock=lambda: now)
+    assert [round(bucket.take(), 3) for _ in range(4)] == [0.0, 0.0, 0.1, 0.2]
+    assert not bucket.try_take()
+    now = 1.0
+    assert bucket.try_take() and bucket.try_take() and not bucket.try_take()
