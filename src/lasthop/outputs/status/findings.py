@@ -14,10 +14,12 @@ from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.tls import Plaintext
+from lasthop.resolve.attachment import parents
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.standing import target_trouble, udp_warning
-from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.policies.validation import verdict as policy_verdict
+from lasthop.resolve.routes import verdict
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -52,7 +54,12 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if status is None:
         message = "no parentRef names a Gateway of this controller; the route has no effect"
         return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
-    found = [f for parent in status.parents for f in _bad(key, parent.conditions)]
+    found: list[Finding] = []
+    for parent in g(parents, key):
+        if parent.problem:
+            found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
+        judged = g(verdict, key, parent.gateway)
+        found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
     return tuple(dict.fromkeys(found))
 
 
@@ -61,7 +68,7 @@ def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged = read(g, key, BackendTLSPolicy), g(verdict, key)
+    obj, judged = read(g, key, BackendTLSPolicy), g(policy_verdict, key)
     if obj is None or judged is None:
         return
     if not judged.accepted.status:
