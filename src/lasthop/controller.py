@@ -189,8 +189,8 @@ class Controller:
         if event.type_url == LISTENER:
             self._acked.setdefault(key, {}).update({name: r.version for name, r in event.resources.items()})
             self._proxy_changed(key)
-        if key in self._quarantines:
-            self._quarantines[key].acked(event.type_url, event.resources)
+        # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
+        if self._quarantine(key).acked(event.type_url, event.resources):
             self._withhold(key)
 
     def nacked(self, gateway: str, event: Nacked) -> None:
@@ -198,14 +198,17 @@ class Controller:
         self.log.error(
             "the proxy refused configuration", gateway=gateway, type=event.type_url.rsplit(".")[-1], detail=event.detail
         )
-        quarantine = self._quarantines.setdefault(key, Quarantine())
+        quarantine = self._quarantine(key)
         quarantine.nacked(event.type_url, event.resources, event.detail)
         self._proxy_changed(key, problem="; ".join((*quarantine.environment.values(), *quarantine.unattributed.values())))
         self._withhold(key)
 
+    def _quarantine(self, key: Key) -> Quarantine:
+        return self._quarantines.setdefault(key, Quarantine())
+
     def _withhold(self, key: Key) -> None:
         """Hands the parts in quarantine to the engine, which builds without them."""
-        quarantine = self._quarantines[key]
+        quarantine = self._quarantine(key)
         new, old = quarantine.quarantined, self._withheld.get(key, frozenset())
         for part in old - new:
             self.engine.set_quarantine(*part, None)
@@ -270,10 +273,10 @@ class Controller:
     def _tell_findings(self) -> None:
         """Each problem once when it appears, and once when it is gone."""
         now = set(self.findings())
-        for finding in sorted(now - self._told):
+        for finding in sorted(now - self._told, key=str):
             log = self.log.error if finding.severity is Severity.ERROR else self.log.warning
             log(str(finding), reason=finding.reason)
-        for finding in sorted(self._told - now):
+        for finding in sorted(self._told - now, key=str):
             self.log.info(f"mended: {finding}")
         self._told = now
 

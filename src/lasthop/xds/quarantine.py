@@ -6,8 +6,9 @@
              release half ──ACK──> cleared for good        (next half)
                           ──NACK─> one: convicted, several: split again
 
-The engine reads `quarantined` as an input, builds each such part as a 500, a closed chain or an absent cluster, applies
-that to the cache and calls `served`. A part the user has edited has another hash, so it is not in quarantine any more.
+The engine reads `quarantined` as an input, builds a 500, a closed chain or no cluster in place of each such part, applies
+that to the cache and calls `served`. What stands in for a part is not listed in `Resource.parts`: it is not a suspect. A
+part the user has edited has another hash, so it is not in quarantine any more.
 Each method returns whether `quarantined` is another now, so whether to build again.
 
 Pure: no time, no I/O. One per Gateway.
@@ -116,7 +117,7 @@ class Quarantine:
                 change = cache.get(part.type_url, name)
                 if not (isinstance(change, Resource) and change.parts.get(part.id) == part.hash):
                     self._clear(search, part)
-            self._next_trial(search)
+                    self._next_trial(search)
         return self.quarantined != before
 
     def _differs(self, part: Part, name: str) -> bool:

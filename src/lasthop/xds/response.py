@@ -1,6 +1,6 @@
 """One DeltaDiscoveryResponse: as a value for the session and its tests, and as bytes for the wire.
 
-The bodies are encoded already, so a response is a join: about 3 us for the frame around each body. Keeping framed copies
+The bodies are encoded already, so a response is a join: about 4 us for the frame around each body. Keeping framed copies
 would save little and hold every body in memory twice.
 """
 

@@ -30,6 +30,9 @@ MAX_REQUEST: Final = 64 * 1024 * 1024
 """A proxy that reconnects names all it has: some 200 bytes for each cluster and as much for its endpoints, so gRPC's 4 MiB
 would lock out a large Gateway for good."""
 
+GRACE: Final = 1.0
+"""For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
+
 
 class Observer(Protocol):
     """What the controller hears. Called on the event loop; must not block."""
@@ -89,6 +92,7 @@ class Server:
         self._clock = clock
         self._gateways: dict[str, _Gateway] = {}
         self._opened = asyncio.Event()
+        self._closed = False
         self._grpc: Any = None
         self._socket: Path | None = None
 
@@ -115,8 +119,12 @@ class Server:
 
     async def close(self) -> None:
         """Ends the streams and says nothing: a proxy goes on with what it has."""
+        self._closed = True
+        self._opened.set()
+        for gateway in list(self._gateways):
+            self.remove(gateway)
         if self._grpc is not None:
-            await self._grpc.stop(None)
+            await self._grpc.stop(GRACE)
         if self._socket is not None:
             release(self._socket)
 
@@ -152,6 +160,9 @@ class Server:
         await self._opened.wait()
         gateway = self._gateway_of(first.node.id)
         known = self._gateways.get(gateway)
+        if self._closed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
+            return
         if known is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no Gateway for node {first.node.id!r}")
             return
@@ -191,7 +202,10 @@ class Server:
             while response := stream.session.poll(self._clock()):
                 data = encode(response)
                 self._count(response, len(data))
-                await context.write(data)
+                try:
+                    await context.write(data)
+                except grpc.aio.BaseError:  # the proxy has gone
+                    return
             deadline = stream.session.deadline()
             try:
                 async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):

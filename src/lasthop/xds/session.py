@@ -20,6 +20,7 @@ from typing import Any, Final
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource
 from lasthop.xds.cache import Cache
 from lasthop.xds.events import Acked, Event, Nacked
+from lasthop.xds.refusal import reasons
 from lasthop.xds.response import Response
 from lasthop.xds.subscription import Subscription
 
@@ -64,7 +65,7 @@ class Session:
         sub = self._types.get(type_url)
         if sub is None:
             sub = self._types[type_url] = Subscription(type_url, self._cache)
-            has = sub.open(request.resource_names_subscribe, dict(request.initial_resource_versions))
+            has = sub.open(request.resource_names_subscribe, request.initial_resource_versions)
             events: list[Event] = [Acked(type_url, has)] if has else []
         else:
             events = self._verdict(sub, request, now)
@@ -116,8 +117,9 @@ class Session:
             return []
         resources = {r.name: r for r in response.resources}
         if request.HasField("error_detail"):
-            sub.refused(response, now + RETRY)
-            return [Nacked(sub.type_url, resources, request.error_detail.message)]
+            detail: str = request.error_detail.message
+            sub.refused(response, reasons(detail, resources), now + RETRY)
+            return [Nacked(sub.type_url, resources, detail)]
         return [Acked(sub.type_url, resources, frozenset(response.removed))]
 
     def _update(self, type_url: str, now: float) -> Response | None:

@@ -6,7 +6,7 @@ newest state wins however long a name has waited. `consider(name)` is the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ UNKNOWN: Final = ""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A response the client would not have. The same bytes would be refused again, so its names wait until one of them has
+    """What the client would not have. The same bytes would be refused again, so these names wait until one of them has
     changed; then all go again, because the client has recorded none of them, the innocent included."""
 
     names: frozenset[str]
@@ -56,15 +56,19 @@ class Subscription:
         name = self.type_url.rsplit(".", 1)[-1]
         return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
 
-    def open(self, names: Iterable[str], versions: dict[str, str]) -> dict[str, Resource]:
+    def open(self, names: Iterable[str], versions: Mapping[str, str]) -> dict[str, Resource]:
         """The first request of a stream. Returns what the client has and still should have."""
         names = set(names)
         self.wildcard = WILDCARD in names or (not names and self.type_url in (CLUSTER, LISTENER))
         self.names = names - {WILDCARD}
-        self.has = versions
+        self.has = dict(versions)
         self.asked = {name for name in self.names if name not in versions}
         known = self._cache.names(self.type_url) if self.wildcard else []
-        for name in dict.fromkeys((*known, *versions, *self.names)):
+        for name in known:
+            if isinstance(self._cache.get(self.type_url, name), Withdrawal):
+                # Envoy may have it from a response it refused, and then does not tell. To remove too much is harmless.
+                self.has.setdefault(name, UNKNOWN)
+        for name in dict.fromkeys((*known, *self.has, *self.names)):
             self.consider(name)
         current = ((name, self._cache.get(self.type_url, name)) for name in versions)
         return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
@@ -153,15 +157,17 @@ class Subscription:
         self.introducing.discard(nonce)
         return self.in_flight.pop(nonce, None)
 
-    def refused(self, response: Response, until: float) -> None:
-        """Removals count as done: Envoy carries them out even if something else in the response is wrong."""
-        names = {r.name for r in response.resources if self.has.get(r.name) == wire_version(r)}
-        for name in names:
+    def refused(self, response: Response, accused: Iterable[str] | None, until: float) -> None:
+        """What the client accuses waits, or everything if it accuses nothing in particular; the rest goes again at once.
+        Removals count as done: Envoy carries them out even if something else in the response is wrong."""
+        versions = {r.name: wire_version(r) for r in response.resources}
+        lost = [name for name, version in versions.items() if self.has.get(name) == version]
+        for name in lost:
             self.has[name] = UNKNOWN
-        if all(self._is_current(r) for r in response.resources):
-            refusal = Refusal(frozenset(names), until)
-            self.refusals.update(dict.fromkeys(names, refusal))
-        for name in names:
+        waiting = [name for name in lost if accused is None or name in accused]
+        if all(self._is_current(r) for r in response.resources if r.name in waiting):
+            self.refusals.update(dict.fromkeys(waiting, Refusal(frozenset(waiting), until)))
+        for name in lost:
             self.consider(name)
 
     def offer_again(self, refusal: Refusal) -> None:

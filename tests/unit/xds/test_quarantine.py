@@ -140,6 +140,15 @@ def test_a_suspect_the_user_removes_does_not_hold_up_the_others() -> None:
     assert quarantine.quarantined == frozenset()
 
 
+def test_nobody_is_released_before_the_quarantine_has_arrived() -> None:
+    quarantine, cache = Quarantine(), Cache()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2")), "no")
+    cache.apply({ROUTES: named(table("a=1"))})
+    assert not quarantine.served(cache, quarantine.quarantined)
+    assert quarantine.quarantined == {vhost("b=2"), vhost("c=2")}
+
+
 @given(st.data())
 def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(data: st.DataObject) -> None:
     """An engine and an Envoy that refuses a table if and only if it holds a culprit; edits happen in between."""
@@ -156,6 +165,8 @@ def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(da
         return named(*map(cluster, kept)) if as_clusters else named(table(*kept))
 
     served: dict[str, Resource] = {}
+    refused = True
+    """After a refusal something is sent in any case: the session does not know what the proxy has."""
     for step in range(200):
         for when, index, how in edits:
             if when == step and how == "x":
@@ -172,13 +183,14 @@ def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(da
         if as_clusters:
             sent = {n: r for n, r in resources.items() if served.get(n) != r}
             gone = served.keys() - resources.keys()
-            if not sent and not gone:
+            if not (sent or gone or refused):
                 break
         else:
             sent = resources
-            if served == resources:
+            if served == resources and not refused:
                 break
-        if any(hash.startswith("bad") for r in sent.values() for hash in r.parts.values()):
+        refused = any(hash.startswith("bad") for r in sent.values() for hash in r.parts.values())
+        if refused:
             if as_clusters:  # what is withdrawn goes whatever becomes of the rest
                 served = {n: r for n, r in served.items() if n in resources}
             quarantine.nacked(type_url, sent, "no")

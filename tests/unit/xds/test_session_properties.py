@@ -166,6 +166,9 @@ class Conversation(RuleBasedStateMachine):
     @rule()
     def the_server_restarts(self) -> None:
         """It knows what there is, not what there was."""
+        secret = self.client.applied[CLUSTER].keys() - self.client.recorded[CLUSTER].keys()
+        if secret - self.versions.keys():
+            return  # taken out of a refused response and not recorded: known to the old server only, for a round trip
         old, self.cache = self.cache, Cache()
         for url in (CLUSTER, ENDPOINTS, LISTENER, ROUTES):
             there = {name: old.get(url, name) for name in old.names(url)}

@@ -53,7 +53,8 @@ class Client:
             for name in response.removed:
                 self.applied[url].pop(name, None)
         if bad:
-            self._say(url, nonce=response.nonce, error=f"{', '.join(bad)} refused")
+            named = "Error adding/updating cluster(s) " + ", ".join(f"{name}: no" for name in bad)
+            self._say(url, nonce=response.nonce, error=named if url == CLUSTER else "no")
         else:
             self.recorded[url] |= {r.name: wire_version(r) for r in response.resources}
             for name in response.removed:

@@ -239,8 +239,9 @@ def virtual_host(domain: str, routes: dict[str, str]) -> Any:
     )
 
 
-def route_table(name: str, *hosts: Any) -> Resource:
-    parts = {host.name: content_hash(host.SerializeToString(deterministic=True)) for host in hosts}
+def route_table(name: str, *hosts: Any, instead: tuple[str, ...] = ()) -> Resource:
+    """`instead` names the hosts that stand in for others and so are no parts."""
+    parts = {h.name: content_hash(h.SerializeToString(deterministic=True)) for h in hosts if h.name not in instead}
     message = route_pb2.RouteConfiguration(name=name, virtual_hosts=hosts)
     return resource(ROUTES, name, message, parts=parts)
 

@@ -180,3 +180,23 @@ class Playbook:
         if detail:
             request.error_detail.message = detail
         self.events += self.session.receive(request, self.now)
+
+
+def connected(*changes: Changes) -> Playbook:
+    """A client that has all of these and has confirmed them."""
+    play = Playbook() >> update(*changes) >> subscribe(CLUSTER)
+    drain(play)
+    eds = tuple(play.cache.names(ENDPOINTS))
+    if eds:
+        play >> subscribe(ENDPOINTS, eds)
+    play >> subscribe(LISTENER) >> subscribe(ROUTES, tuple(play.cache.names(ROUTES)))
+    drain(play)
+    play.events.clear()
+    play.responses.clear()
+    assert play.session.synced
+    return play >> wait(1)
+
+
+def drain(play: Playbook) -> None:
+    while response := play.poll():
+        play >> ack(response.type_url)
