@@ -85,10 +85,14 @@ class Backend:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+        self.drop()
+        self._thread.join(5)
+
+    def drop(self) -> None:
+        """Ends the connections that are open."""
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
 
     def _accept(self) -> None:
         while True:
@@ -109,8 +113,12 @@ class Backend:
                     accepted.sendall(self.banner)
                 seen.first = accepted.recv(5, socket.MSG_PEEK)
                 if self.context is None or (self.plaintext_too and seen.plaintext):
-                    seen.established = True
-                    self._http1(accepted, seen)
+                    if seen.plaintext:
+                        seen.established = True
+                        self._http1(accepted, seen)
+                    else:
+                        accepted.recv(65536)
+                        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
                 else:
                     self._tls(accepted, self.context, seen)
         finally:

@@ -12,6 +12,7 @@ import msgspec
 
 from lasthop.api.meta import Key, Object
 from lasthop.api.status import Status
+from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
@@ -125,6 +126,9 @@ class Engine:
 
     def findings(self) -> list[Finding]:
         return sorted(finding for group in self._findings.values() for finding in group)
+
+    def hops(self) -> list[HopReport]:
+        return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
         known = isinstance(entry, ClusterEntry)

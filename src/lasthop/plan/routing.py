@@ -114,7 +114,7 @@ class Forward(msgspec.Struct, frozen=True):
     mirrors: tuple[Mirror, ...] = ()
     rewrite: Rewrite | None = None
     timeout: float | None = None
-    """None: no limit."""
+    """None: nobody says; zero: no limit."""
     try_timeout: float | None = None
     retry: Retry | None = None
     session: Session | None = None

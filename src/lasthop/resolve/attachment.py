@@ -19,9 +19,9 @@ from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hostnames import covers, intersection, most_specific, specificity
+from lasthop.resolve.hostnames import intersection, most_specific
 from lasthop.resolve.listeners import allows_namespace
-from lasthop.resolve.routes import targets
+from lasthop.resolve.routes import all_refused, targets
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
 
@@ -94,17 +94,17 @@ def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host to: the most specific one."""
+    """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
     obj = read(g, route, HTTPRoute)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
-    fitting = [h for h in own if covers(h, hostname) or covers(hostname, h)]
-    return min(fitting, key=specificity, default="")
+    return most_specific(own, hostname) or ""
 
 
 def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     emitted: dict[tuple[Any, ...], Any] = {}
+    accepted = not g(all_refused, route)
     for parent in g(parents, route):
-        for listener in parent.listeners:
+        for listener in parent.listeners if accepted else ():
             emitted[("attached", parent.gateway, listener)] = True
         for table, hostname in parent.hosts:
             emitted[("vhost", parent.gateway, table, hostname)] = True

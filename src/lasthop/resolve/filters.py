@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -52,12 +54,31 @@ def _edit(wanted: HTTPHeaderFilter) -> HeaderEdit:
     )
 
 
+def one_after_the_other(first: Headers, second: Headers) -> Headers:
+    return Headers(_both(first.request, second.request), _both(first.response, second.response))
+
+
+def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
+    """In one edit nothing is said twice about a header, but that it is emptied first and then added to."""
+    decided = {name.lower() for name in (*(name for name, _ in second.set), *second.remove)}
+    kept = HeaderEdit(
+        tuple(pair for pair in first.set if pair[0].lower() not in decided),
+        tuple(pair for pair in first.add if pair[0].lower() not in decided),
+        tuple(name for name in first.remove if name.lower() not in decided),
+    )
+    return HeaderEdit(kept.set + second.set, kept.add + second.add, kept.remove + second.remove)
+
+
 def _path(modifier: HTTPPathModifier | None, match_path: str, path_type: PathType) -> PathEdit | None:
     if modifier is None:
         return None
     if modifier.type == "ReplaceFullPath":
-        return PathEdit(modifier.replace_full_path)
-    return PathEdit(modifier.replace_prefix_match, match_path if path_type is PathType.PREFIX else None)
+        return PathEdit(_absolute(modifier.replace_full_path))
+    return PathEdit(_absolute(modifier.replace_prefix_match), match_path if path_type is PathType.PREFIX else None)
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("/") else f"/{path}"
 
 
 def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bool = False) -> Iterator[RouteProblem]:
@@ -73,14 +94,33 @@ def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bo
             yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"filter {found.type} is not supported {where}; remove it", place)
         for edit in (found.request_header_modifier, found.response_header_modifier):
             yield from _header_problems(edit, place) if edit else ()
+        for change in (found.request_redirect, found.url_rewrite):
+            yield from _path_problems(change.path, place) if change and change.path else ()
+    if {"RequestRedirect", "RequestMirror"} <= {f.type for f in filters}:
+        message = "a request that is redirected cannot be mirrored too; remove RequestMirror or RequestRedirect"
+        yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, field)
 
 
 def _header_problems(edit: HTTPHeaderFilter, place: str) -> Iterator[RouteProblem]:
-    names = [*(h.name for h in (*edit.set, *edit.add)), *edit.remove]
-    for name in dict.fromkeys(n.lower() for n in names):
-        if name in PROTECTED or name.startswith(":"):
+    names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
+    for name, times in names.items():
+        if name in PROTECTED or not _HEADER_NAME.fullmatch(name):
             remedy = "use a URLRewrite filter" if name == "host" else "remove it"
-            yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"header {name} cannot be edited; {remedy}", place)
+            yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"header {name!r} cannot be edited; {remedy}", place)
+        elif times > 1:
+            # HTTPHeaderFilter: only one action for a header name is permitted.
+            message = f"header {name!r} is edited {times} times, and what comes of that is not defined; say it once"
+            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, place)
+
+
+def _path_problems(modifier: HTTPPathModifier, place: str) -> Iterator[RouteProblem]:
+    path = modifier.replace_full_path or modifier.replace_prefix_match
+    if not _PATH.fullmatch(path):
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{path!r} is no path (RFC 3986); escape or remove what is not", place)
+
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_PATH: Final = re.compile(r"(?:[A-Za-z0-9/._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 
 
 _SERVED: Final = frozenset(

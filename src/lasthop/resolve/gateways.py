@@ -20,9 +20,9 @@ from lasthop.store.store import read
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
-def age(g: Graph, key: Key) -> tuple[str, str, str]:
+def age(g: Graph, key: Key) -> tuple[str, str]:
     obj = read(g, key, api.Gateway)
-    return obj.age if obj else ("", key.namespace, key.name)
+    return obj.age if obj else ("", key.path)
 
 
 def gateway(g: Graph, key: Key) -> Gateway | None:

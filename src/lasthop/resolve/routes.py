@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
 
 import msgspec
-import re2
+from msgspec.structs import replace
 
 from lasthop.api.meta import Key
 from lasthop.api.routes import (
@@ -20,6 +20,7 @@ from lasthop.plan import reasons
 from lasthop.plan.routing import (
     Backend,
     Forward,
+    Headers,
     Match,
     Mirror,
     PathType,
@@ -33,12 +34,14 @@ from lasthop.plan.routing import (
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, problem, target
 from lasthop.resolve.durations import seconds
-from lasthop.resolve.filters import fold
-from lasthop.resolve.filters import problems as filter_problems
+from lasthop.resolve.filters import fold, one_after_the_other
+from lasthop.resolve.refusals import can_match
+from lasthop.resolve.refusals import refusals as refusals
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
-SESSION_NAME = "lasthop-session"
+SESSION_NAME = "lasthop-session-{:08x}"
+"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
 
 
 class RouteVerdict(msgspec.Struct, frozen=True):
@@ -51,34 +54,13 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """References that lead nowhere or may not be followed."""
 
 
-def refusals(rule: HTTPRouteRule, field: str) -> tuple[RouteProblem, ...]:
-    """Everything in a rule's text that cannot be done."""
-    return tuple(_refusals(rule, field))
-
-
-def _refusals(rule: HTTPRouteRule, field: str) -> Iterator[RouteProblem]:
-    yield from filter_problems(rule.filters, f"{field}.filters")
-    for number, ref in enumerate(rule.backend_refs):
-        yield from filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", on_backend=True)
-    for number, match in enumerate(rule.matches):
-        place = f"{field}.matches[{number}]"
-        if match.path.type == PathType.REGEX:
-            yield from _regex_problem(match.path.value, f"{place}.path")
-        for kind, values in (("headers", match.headers), ("queryParams", match.query_params)):
-            for index, value in enumerate(values):
-                if value.type != "Exact":
-                    yield from _regex_problem(value.value, f"{place}.{kind}[{index}]")
-
-
-def _regex_problem(pattern: str, field: str) -> Iterator[RouteProblem]:
-    """Tried with Envoy's own engine: one bad expression would make Envoy refuse the whole route table."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        re2.compile(pattern, options)
-    except re2.error as error:
-        said = error.args[0].decode(errors="replace")
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{pattern!r} is no RE2 regular expression ({said}); correct it", field)
+def all_refused(g: Graph, route: Key) -> bool:
+    """Whether no rule of the route can be done as it asks; rules that only name an unknown filter are another matter."""
+    obj = read(g, route, HTTPRoute)
+    if obj is None:
+        return False
+    found = [refusals(rule, "") for rule in obj.spec.rules]
+    return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
 
 
 def targets(g: Graph, route: Key) -> tuple[Target, ...]:
@@ -106,11 +88,9 @@ def verdict(g: Graph, route: Key, gateway: Key) -> RouteVerdict:
         return RouteVerdict()
     refused: list[RouteProblem] = []
     refs: list[RouteProblem] = []
-    bad_rules = 0
     for number, rule in enumerate(obj.spec.rules):
         field = f"spec.rules[{number}]"
         found = refusals(rule, field)
-        bad_rules += bool(found)
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
         for index, ref in enumerate(rule.backend_refs):
@@ -119,14 +99,13 @@ def verdict(g: Graph, route: Key, gateway: Key) -> RouteVerdict:
             if filter.request_mirror:
                 place = f"{field}.filters[{index}].requestMirror"
                 refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, place)
-    all_bad = bool(refused) and bad_rules == len(obj.spec.rules)
-    return RouteVerdict(tuple(refused), all_bad, tuple(dict.fromkeys(refs)))
+    return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
 
 
 def _reference_problem(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, field: str) -> list[RouteProblem]:
     resolved = target(g, route, ref)
     found = problem(g, gateway, resolved) if isinstance(resolved, Target) else resolved
-    return [msgspec.structs.replace(found, field=field)] if found else []
+    return [replace(found, field=field)] if found else []
 
 
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
@@ -137,10 +116,9 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     found: list[Route] = []
     for number, rule in enumerate(obj.spec.rules):
         refused = refusals(rule, f"spec.rules[{number}]")
-        for match in rule.matches:
+        for match in filter(can_match, rule.matches):
             if refused:
-                if not any(p.field.endswith(".path") for p in refused):
-                    found.append(Route(_match(match), Refuse(), route.path))
+                found.append(Route(_match(match), Refuse(), route.path))
             else:
                 found.append(_route(g, route, gateway, rule, _match(match)))
     return tuple(found)
@@ -150,18 +128,23 @@ def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match
     filters = fold(rule.filters, match.path, match.path_type)
     if filters.redirect:
         return Route(match, filters.redirect, route.path, filters.headers, filters.cors)
+    backends, headers = _backends(g, route, gateway, rule, match), filters.headers
+    if any(backend.headers != Headers() for backend in backends):
+        # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
+        backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
+        headers = Headers()
     request, backend = rule.timeouts.request, rule.timeouts.backend_request
     retry = rule.retry
     action = Forward(
-        backends=_backends(g, route, gateway, rule, match),
+        backends=backends,
         mirrors=tuple(m for m in (_mirror(g, route, gateway, f) for f in _mirrors(rule)) if m),
         rewrite=filters.rewrite,
-        timeout=seconds(request) or None if request else None,
-        try_timeout=seconds(backend) or None if backend else None,
+        timeout=seconds(request) if request else None,
+        try_timeout=seconds(backend) if backend else None,
         retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
-        session=_session(rule.session_persistence) if rule.session_persistence else None,
+        session=_session(rule.session_persistence, backends) if rule.session_persistence else None,
     )
-    return Route(match, action, route.path, filters.headers, filters.cors)
+    return Route(match, action, route.path, headers, filters.cors)
 
 
 def _backends(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match) -> tuple[Backend, ...]:
@@ -184,12 +167,13 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
     return Mirror(Hop(gateway, to.service, to.port, Protocol.AUTO), numerator, part.denominator if part else 100)
 
 
-def _session(wanted: SessionPersistence) -> Session:
+def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:
+    own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
     if wanted.type == "Header":
-        return Session(wanted.header.name or SESSION_NAME, header=True)
+        return Session(wanted.header.name or own_name, header=True)
     permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout
     lifetime = seconds(wanted.absolute_timeout) if permanent else None
-    return Session(wanted.cookie.name or SESSION_NAME, path=wanted.cookie.path, lifetime=lifetime)
+    return Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
 
 
 def _match(match: HTTPRouteMatch) -> Match:

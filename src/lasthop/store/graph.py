@@ -101,6 +101,11 @@ _SIZE: Final = "size"
 _BEFORE: Final = "before"
 
 
+def input_node(key: Hashable) -> NodeId:
+    """Where recorded reads show an input."""
+    return (_INPUT, key)
+
+
 class Graph:
     def __init__(self, stages: Iterable[Stage] = (), now: float = 0.0) -> None:
         self.stages = tuple(stages)
@@ -379,8 +384,17 @@ class Graph:
 
     def reads_of(self, fn: Callable[..., Any], *args: Any) -> tuple[NodeId, ...]:
         """What a query read when it was last computed; empty if it has not been."""
-        node = self._nodes.get((fn, *args))
+        return self.reads_at((fn, *args))
+
+    def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """The same for any node; inputs read nothing."""
+        node = self._nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
+
+    def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """The way back: which queries read it when they were last computed, in no particular order."""
+        node = self._nodes.get(id)
+        return tuple(reader.id for reader in node.readers) if node else ()
 
     def members(self, stage: str) -> Mapping[Any, Any]:
         """All current values of an output."""

@@ -45,14 +45,16 @@ def _on(config: Any) -> AnyMessage:
 
 
 def _cors(cors: Cors) -> Any:
+    # With credentials a browser takes the star for a header of that name, so the spec forbids to send it.
+    expose = [name for name in cors.expose if name != "*" or not cors.credentials]
     return cors_pb2.CorsPolicy(
         allow_origin_string_match=[_origin(origin) for origin in cors.origins],
         allow_methods=", ".join(cors.methods),
         allow_headers=", ".join(cors.headers),
-        expose_headers=", ".join(cors.expose),
+        expose_headers=", ".join(expose),
         max_age=str(cors.max_age),
         allow_credentials={"value": cors.credentials},
-        # What is not from an allowed origin goes on without CORS headers; the browser draws the conclusion.
+        # What is not from an allowed origin is answered without allow-origin; the browser draws the conclusion.
         forward_not_matching_preflights={"value": False},
     )
 
@@ -60,8 +62,8 @@ def _cors(cors: Cors) -> Any:
 def _origin(origin: str) -> Any:
     if "*" not in origin:
         return string_pb2.StringMatcher(exact=origin)
-    # A wildcard stands for any characters of a host, so it does not reach over the next slash.
-    pattern = ".*" if origin == "*" else "[^/]*".join(re.escape(part) for part in origin.split("*"))
+    # A wildcard stands for any characters of a host, so it does not reach over a port or a slash.
+    pattern = ".*" if origin == "*" else "[^/:]*".join(re.escape(part) for part in origin.split("*"))
     return string_pb2.StringMatcher(safe_regex={"regex": pattern})
 
 

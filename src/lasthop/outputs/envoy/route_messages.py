@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.v3 import percent_pb2
 
-from lasthop.outputs.envoy.encode import seconds
+from lasthop.outputs.envoy.encode import packed, seconds
 from lasthop.outputs.envoy.route_filters import per_route_filters
 from lasthop.plan.routing import (
     Backend,
@@ -35,6 +36,13 @@ REFUSED: Final = "refused"
 """A cluster name that never exists: the share of a reference that is not permitted."""
 RETRY_ALWAYS: Final = ("connect-failure", "refused-stream")
 """What never reached the backend. A reset after the request was sent is not retried: it may have had its effect."""
+_OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
+    name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
+)
+"""A retry goes to an endpoint that has not failed yet, as long as there is one."""
+LONGEST_PAUSE: Final = 60.0
+IDLE: Final = 300.0
+"""After so many seconds without a byte Envoy ends a request by itself."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -57,9 +65,7 @@ def envoy_routes(route: Route, listening: Listening) -> list[Any]:
             found.direct_response.status = INTERNAL_ERROR
             return [found]
         case Redirect() as redirect:
-            found = _route(route)
-            found.redirect.CopyFrom(_redirect(redirect, route.match, listening))
-            return [found]
+            return _redirects(route, redirect, listening)
         case Forward() as forward:
             upgrade = _route(route)
             upgrade.match.headers.append(rc.HeaderMatcher(name="upgrade", present_match=True))
@@ -140,17 +146,31 @@ _REDIRECT_CODES: Final = {
 }
 
 
-def _redirect(redirect: Redirect, match: Match, listening: Listening) -> Any:
+def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[Any]:
+    """One message; or two, because Envoy would keep a port that the client has written into its Host header, where the spec
+    wants that of the scheme or the listener: for such clients the port is written out."""
+    # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
+    scheme = redirect.scheme or listening.scheme
+    port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
+    found = _route(route)
+    found.redirect.CopyFrom(_redirect(redirect))
+    if port == DEFAULT_PORTS[scheme] and redirect.hostname:
+        return [found]
+    with_port = rc.Route()
+    with_port.CopyFrom(found)
+    with_port.redirect.port_redirect = port
+    if port != DEFAULT_PORTS[scheme]:
+        return [with_port]
+    with_port.match.headers.append(rc.HeaderMatcher(name=":authority", string_match=_string(r".*:[0-9]+", regex=True)))
+    return [with_port, found]
+
+
+def _redirect(redirect: Redirect) -> Any:
     message = rc.RedirectAction(response_code=_REDIRECT_CODES[redirect.status])
     if redirect.scheme:
         message.scheme_redirect = redirect.scheme
     if redirect.hostname:
         message.host_redirect = redirect.hostname
-    # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
-    scheme = redirect.scheme or listening.scheme
-    port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
-    if port != DEFAULT_PORTS[scheme]:
-        message.port_redirect = port
     if redirect.path is not None:
         if redirect.path.prefix is None:
             message.path_redirect = redirect.path.value
@@ -183,25 +203,33 @@ def _literal(text: str) -> str:
 
 
 def _forwards(message: Any, forward: Forward, protocol: Protocol, route: Route) -> list[Any]:
-    """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend, each taking
-    its share of what the ones before it have left."""
+    """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy throws
+    one die for all of them, so each takes its own share and those before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
         message.route.CopyFrom(_action(forward, forward.backends, forward.rewrite, protocol))
         return [message]
     found = []
-    left = sum(backend.weight for backend in forward.backends)
+    total, so_far = sum(backend.weight for backend in forward.backends), 0
     for backend in forward.backends:
         part = rc.Route()
         part.CopyFrom(message)
-        if backend.weight < left:
-            share = round(1_000_000 * backend.weight / left)
-            part.match.runtime_fraction.default_value.CopyFrom(
-                percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
-            )
-        left -= backend.weight
-        part.route.CopyFrom(_action(forward, (backend,), backend.rewrite or forward.rewrite, protocol))
+        so_far += backend.weight
+        if so_far < total:
+            part.match.runtime_fraction.default_value.CopyFrom(_fraction(so_far, total))
+        part.route.CopyFrom(_action(forward, (backend,), _combined(forward.rewrite, backend.rewrite), protocol))
         found.append(part)
     return found
+
+
+def _combined(of_rule: Rewrite | None, of_backend: Rewrite | None) -> Rewrite | None:
+    if of_rule is None or of_backend is None:
+        return of_rule or of_backend
+    return Rewrite(of_backend.hostname or of_rule.hostname, of_backend.path or of_rule.path)
+
+
+def _fraction(part: int, whole: int) -> Any:
+    share = round(1_000_000 * part / whole)
+    return percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
 
 
 def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | None, protocol: Protocol) -> Any:
@@ -210,6 +238,8 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
         timeout=seconds(_timeout(forward)),
         request_mirror_policies=[_mirror(mirror) for mirror in forward.mirrors],
     )
+    if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
+        action.idle_timeout.CopyFrom(seconds(forward.timeout))
     if forward.retry and forward.retry.attempts:
         action.retry_policy.CopyFrom(_retry(forward.retry, forward.try_timeout))
     if rewrite:
@@ -232,23 +262,26 @@ def _cluster_name(backend: Backend, protocol: Protocol) -> str:
 
 def _timeout(forward: Forward) -> float:
     """Of the whole request; without retries one try is the whole request. Zero: none."""
-    limits = [forward.timeout] if forward.retry else [forward.timeout, forward.try_timeout]
+    retries = forward.retry and forward.retry.attempts
+    limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
     return min((limit for limit in limits if limit), default=0.0)
 
 
 def _retry(retry: Retry, try_timeout: float | None) -> Any:
-    on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else [])]
+    # Whoever limits a try wants another one after it (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
+    on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
     policy = rc.RetryPolicy(
         retry_on=",".join(on),
         num_retries={"value": retry.attempts},
         retriable_status_codes=retry.codes,
+        retry_host_predicate=[_OTHER_HOSTS],
         host_selection_retry_max_attempts=3,
     )
     if try_timeout:
         policy.per_try_timeout.CopyFrom(seconds(try_timeout))
     if retry.backoff:
         policy.retry_back_off.base_interval.CopyFrom(seconds(retry.backoff))
-        policy.retry_back_off.max_interval.CopyFrom(seconds(10 * retry.backoff))
+        policy.retry_back_off.max_interval.CopyFrom(seconds(max(retry.backoff, min(10 * retry.backoff, LONGEST_PAUSE))))
     return policy
 
 
@@ -265,8 +298,5 @@ def _rewrite(action: Any, rewrite: Rewrite) -> None:
 def _mirror(mirror: Mirror) -> Any:
     """To a hop that may not exist: then the copy is dropped and the request goes on."""
     policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
-    share = round(1_000_000 * mirror.numerator / mirror.denominator)
-    policy.runtime_fraction.default_value.CopyFrom(
-        percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
-    )
+    policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))
     return policy

@@ -70,8 +70,8 @@ def _virtual_host(name: str, host: VirtualHost, listening: Listening) -> Any:
     return message
 
 
-HOSTS = Output("hosts", "vhost", encoded_host)
-TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table))
+HOSTS = Output("hosts", "vhost", encoded_host, names=True)
+TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table), names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:

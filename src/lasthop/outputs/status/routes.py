@@ -31,10 +31,12 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
 
 
 def _conditions(parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
-    found = [_accepted(parent, judged), _resolved(judged)]
-    if judged.refused and not judged.all_refused:
-        message = f"these rules answer 500: {_joined(judged.refused)}"
-        found.append(Condition(reasons.PARTIALLY_INVALID, True, reasons.UNSUPPORTED_VALUE, message))
+    accepted = _accepted(parent, judged)
+    found = [accepted, _resolved(judged)]
+    if judged.refused and accepted.status:
+        # "Dropped Rule" is how the spec wants it to begin.
+        message = f"Dropped Rule, so that it answers 500: {_joined(judged.refused)}"
+        found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
     return tuple(found)
 
 
@@ -42,7 +44,7 @@ def _accepted(parent: Parent, judged: RouteVerdict) -> Condition:
     if parent.problem:
         return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
     if judged.all_refused:
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, _joined(judged.refused))
+        return false(reasons.ACCEPTED, judged.refused[0].reason, _joined(judged.refused))
     return true(reasons.ACCEPTED)
 
 
