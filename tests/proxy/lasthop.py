@@ -69,6 +69,8 @@ class Lasthop:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
         if ready:
             until(self.ready, 30, "lasthop is ready")
+            # Envoy acknowledges a listener a moment before it listens.
+            until(lambda: self.get("nobody").status == 404, 5, "the port is served")
 
     def ready(self) -> bool:
         assert self.process and self.process.poll() is None, self.log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -34,24 +35,28 @@ def records(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_plaintext_server_on_the_tls_port_gets_a_client_hello_and_no_byte_of_http(gateway: Lasthop, answer: str) -> None:
-    received: list[bytes] = []
+    received: list[bytearray] = []
+    ended = threading.Event()
 
     def record(connection: socket.socket) -> None:
-        heard = connection.recv(65536)
-        connection.sendall(ANSWERS[answer])
-        if not ANSWERS[answer]:
-            connection.shutdown(socket.SHUT_WR)
-        while more := connection.recv(65536):
-            heard += more
+        heard = bytearray(connection.recv(65536))
         received.append(heard)
+        try:
+            connection.sendall(ANSWERS[answer])
+            if not ANSWERS[answer]:
+                connection.shutdown(socket.SHUT_WR)
+            while more := connection.recv(65536):
+                heard += more
+        finally:
+            ended.set()
 
     name = f"plaintext-{answer}"
     with server(None, record) as port:
         ca = docs.config_map(f"{name}-ca", CA.pem)
         gateway.load(f"{name}.yaml", ca, *docs.hop(name, port, docs.policy(name, "api.example", f"{name}-ca")))
         assert gateway.get(name, headers={"cookie": "secret=1"}) == (503, BACKEND_FAILURE)
-    assert received
-    for heard in received:
+        assert ended.wait(10)
+    for heard in map(bytes, received):
         assert records(heard)[0] == CLIENT_HELLO
         assert set(records(heard)) <= {CLIENT_HELLO, ALERT}
         assert b"api.example" in heard, "the SNI is in the ClientHello"

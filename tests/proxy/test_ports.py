@@ -51,7 +51,7 @@ def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasth
         )
         lasthop.start(ready=False)
         until(lambda: lasthop.ready() and programmed(lasthop)[0] == "True", 15)
-        assert answers(lasthop)
+        until(lambda: answers(lasthop), 5)
         listeners = {listener["name"]: listener for listener in lasthop.object("Gateway", "web")["status"]["listeners"]}
         reasons = {
             name: next(c["reason"] for c in listener["conditions"] if c["type"] == "Programmed")
@@ -82,6 +82,7 @@ def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> 
     until(lambda: programmed(lasthop, "old")[0] == "True", 15)
     until(lambda: programmed(lasthop, "new")[:2] == ("False", "AddressNotUsable"), 5)
     assert "Gateway shop/old" in programmed(lasthop, "new")[2]
+    until(lambda: lasthop.get("by-old").status == 500, 5)
     assert {lasthop.get("by-old").status for _ in range(10)} == {500}, "no request goes to the other's Envoy"
     assert {lasthop.get("by-new").status for _ in range(10)} == {404}
     (lasthop.folder / "old.yaml").unlink()

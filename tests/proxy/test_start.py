@@ -65,4 +65,4 @@ def test_a_gateway_without_routes_is_ready_at_once(lasthop: Lasthop) -> None:
     lasthop.write("gateway.yaml", docs.gateway_class(), docs.gateway("web", docs.http(lasthop.port)))
     lasthop.start(ready=False)
     until(lasthop.ready, 5, "ready")
-    assert lasthop.get("nobody").status == 404
+    until(lambda: lasthop.get("nobody").status == 404, 1)

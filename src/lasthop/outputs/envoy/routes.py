@@ -114,8 +114,8 @@ def _cluster_name(backend: Backend, protocol: Protocol) -> str:
     return backend.hop._replace(protocol=protocol).name if backend.hop else REFUSED
 
 
-HOSTS = Output("hosts", "vhost", encoded_host)
-TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table))
+HOSTS = Output("hosts", "vhost", encoded_host, names=True)
+TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table), names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
