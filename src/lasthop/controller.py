@@ -21,7 +21,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.proxy import ProxyState
@@ -72,7 +72,8 @@ class Controller:
         self.log = logs.get()
         self._system_store = SystemStoreCopies(run_dir / "system-ca")
         self._proxies: dict[Key, ProxyState] = {}
-        self._acked: dict[Key, dict[str, str]] = {}
+        self._acked: dict[Key, dict[tuple[str, str], str]] = {}
+        """Versions that a Gateway's proxy has acknowledged, by type and name."""
         self._quarantines: dict[Key, Quarantine] = {}
         self._withheld: dict[Key, frozenset[Part]] = {}
         self._gateways: set[Key] = set()
@@ -192,8 +193,9 @@ class Controller:
 
     def acked(self, gateway: str, event: Acked) -> None:
         key = _key(gateway)
-        if event.type_url == LISTENER:
-            self._acked.setdefault(key, {}).update({name: r.version for name, r in event.resources.items()})
+        if event.type_url in (LISTENER, ROUTES):
+            versions = {(event.type_url, name): r.version for name, r in event.resources.items()}
+            self._acked.setdefault(key, {}).update(versions)
             self._proxy_changed(key)
         # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
         if self._quarantine(key).acked(event.type_url, event.resources):
@@ -259,18 +261,21 @@ class Controller:
         """What is known of a Gateway's proxy goes into the engine, from where it reaches the status."""
         if key not in self._gateways:
             return
-        cache, acked = self.server.cache(key.path), self._acked.get(key, {})
-        current = {name: cache.get(LISTENER, name) for name in cache.names(LISTENER)} if cache else {}
-        ports = frozenset(
-            int(name.rpartition("/")[2])
-            for name, resource in current.items()
-            if isinstance(resource, Resource) and acked.get(name) == resource.version
-        )
+        acked = self._acked.get(key, {})
+        listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
+        ports = {int(name.rpartition("/")[2]) for name, r in listeners.items() if acked.get((LISTENER, name)) == r.version}
+        # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
+        ports -= {int(name.split("/")[2]) for name in tables if (ROUTES, name) not in acked}
         old = self._proxies.get(key, ProxyState())
-        state = ProxyState(changes.get("connected", old.connected), ports, changes.get("problem", old.problem))
+        state = ProxyState(changes.get("connected", old.connected), frozenset(ports), changes.get("problem", old.problem))
         self._proxies[key] = state
         self.engine.set_proxy(key, state)
         self._dirty.set()
+
+    def _served(self, key: Key, type_url: str) -> dict[str, Resource]:
+        cache = self.server.cache(key.path)
+        found = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
+        return {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
