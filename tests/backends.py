@@ -192,7 +192,7 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
 
 
 def until(condition, within: float = 10.0, what: str = ""):  # type: ignore[no-untyped-def]
-    """Polls until the condition holds, and returns what it gave; a failing assertion in it counts as not yet."""
+    """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet"."""
     deadline = time.monotonic() + within
     while True:
         last = time.monotonic() >= deadline
@@ -200,7 +200,7 @@ def until(condition, within: float = 10.0, what: str = ""):  # type: ignore[no-u
             if found := condition():
                 return found
             assert not last, f"not within {within} s{': ' + what if what else ''}"
-        except AssertionError:
+        except (AssertionError, OSError):
             if last:
                 raise
         time.sleep(0.01)

@@ -57,7 +57,9 @@ def matches(match: Document, request: Request) -> bool:
 def _value(wanted: Document, found: str | None) -> bool:
     if found is None:
         return False
-    return bool(re.fullmatch(wanted["value"], found)) if wanted.get("type") == "RegularExpression" else wanted["value"] == found
+    return (
+        bool(re.fullmatch(wanted["value"], found)) if wanted.get("type") == "RegularExpression" else wanted["value"] == found
+    )
 
 
 def chosen(routes: list[Document], request: Request, host: str = HOST) -> str | None:

@@ -105,8 +105,9 @@ class Engine:
 
     # --- what goes out -----------------------------------------------------------------------------------------------
 
-    def settle(self) -> Update:
-        outputs = self.graph.settle()
+    def settle(self, limit: int | None = None) -> Update:
+        """With a limit: the latest changes first, and only so many; call again while `unsettled`."""
+        outputs = self.graph.settle(limit)
         xds = _Changes()
         for hop_key, entry in outputs.get(CLUSTERS.name, {}).items():
             self._cluster(xds, Hop(*hop_key), entry)
@@ -123,6 +124,10 @@ class Engine:
             for (key,), value in outputs.get(output.name, {}).items()
         }
         return Update(xds.by_gateway, status, self._collect_findings(outputs))
+
+    @property
+    def unsettled(self) -> bool:
+        return self.graph.unsettled
 
     def findings(self) -> list[Finding]:
         return sorted(finding for group in self._findings.values() for finding in group)

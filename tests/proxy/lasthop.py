@@ -69,13 +69,12 @@ class Lasthop:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
         if ready:
             until(self.ready, 30, "lasthop is ready")
+            # Envoy acknowledges a listener a moment before it listens.
+            until(lambda: self.get("nobody").status == 404, 5, "the port is served")
 
     def ready(self) -> bool:
         assert self.process and self.process.poll() is None, self.log
-        try:
-            return self.ask("/readyz")[0] == 200
-        except OSError:
-            return False
+        return self.ask("/readyz")[0] == 200
 
     def stop(self) -> int:
         assert self.process
@@ -161,10 +160,11 @@ class Lasthop:
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
-    def ask(self, path: str) -> tuple[int, bytes]:
+    def ask(self, path: str, host: str = "localhost") -> tuple[int, bytes]:
+        """Of the admin address."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=10)
         with contextlib.closing(connection):
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Host": host})
             response = connection.getresponse()
             return response.status, response.read()
 

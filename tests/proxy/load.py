@@ -66,7 +66,7 @@ class Load:
         """Answers to requests that started after a moment."""
         return {taken.what for taken in list(self.taken) if taken.start >= since}
 
-    def change(self, edit: Callable[[], None], after: tuple[int, str], *, within: float = 1.0) -> float:
+    def change(self, edit: Callable[[], None], after: tuple[int, str], *, within: float = 2.0) -> float:
         """Makes an edit that turns every answer into `after`, and nothing else on the way. Returns the seconds it took.
 
         Until the effect is first seen: what was there before, or the effect. From then on: only the effect.

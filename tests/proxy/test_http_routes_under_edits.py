@@ -57,7 +57,9 @@ class Folder:
 
     def __init__(self, lasthop: Lasthop, backends: list[Backend]) -> None:
         self.lasthop, self.backends = lasthop, backends
-        self.counts = {edit: itertools.count(1) for edit in (self.policy, self.route, self.certificate, self.endpoints, self.ca)}
+        self.counts = {
+            edit: itertools.count(1) for edit in (self.policy, self.route, self.certificate, self.endpoints, self.ca)
+        }
         self.last_certificate: Certificate | None = None
         for edit in self.counts:
             edit(0)

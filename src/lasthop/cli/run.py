@@ -23,6 +23,7 @@ from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
+from lasthop.proxy.folder import Folder, FolderHeld
 from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.errors import FilesError
@@ -99,7 +100,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
     try:
         asyncio.run(_run(folder, admin, address, concurrency))
-    except* (EnvoyNotFound, FilesError, AdminUnusable) as group:
+    except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -122,9 +123,11 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, controller.stop)
-    async with serving(_View(controller, source), admin, run_dir / places.ADMIN_SOCKET):
-        controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
-        await controller.run()
+    # Held first: a second one on the same folder must not take away the sockets of the one that runs.
+    with Folder(run_dir).held():
+        async with serving(_View(controller, source), admin, run_dir / places.ADMIN_SOCKET):
+            controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+            await controller.run()
 
 
 def _print_entry(entry: Entry) -> None:

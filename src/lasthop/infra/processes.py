@@ -19,7 +19,7 @@ from lasthop.proxy.running import find_running
 from lasthop.resolve.ports import Probe
 
 RETRY: Final = 2.0
-"""How often a port that could not be had is tried again."""
+"""Seconds after which a port or a folder that could not be had is tried again."""
 
 Socket = tuple[Key, str, int]
 
@@ -106,7 +106,8 @@ class Processes:
             watching = tasks.create_task(self._keep_probing())
             while not self._stopping or any(not task.done() for task in running.values()):
                 for key, proxy in self._proxies.items():
-                    if proxy not in running:
+                    # One that has ended because it was told to stays ended.
+                    if proxy not in running and not self._stopping:
                         running[proxy] = tasks.create_task(self._supervise(key, proxy))
                 self._news.clear()
                 waiting = tasks.create_task(self._news.wait())
@@ -128,14 +129,19 @@ class Processes:
             await asyncio.sleep(RETRY)
 
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(self._follow(proxy))
-            try:
-                await proxy.run()
-            except FolderUnusable as error:
-                self._proxy_event(key, str(error))
-            finally:
-                following.cancel()
+        told = ""
+        while not self._stopping and self._proxies.get(key) is proxy:
+            async with asyncio.TaskGroup() as tasks:
+                following = tasks.create_task(self._follow(proxy))
+                try:
+                    return await proxy.run()
+                except FolderUnusable as error:
+                    if str(error) != told:
+                        told = str(error)
+                        self._proxy_event(key, told)
+                finally:
+                    following.cancel()
+            await asyncio.sleep(RETRY)
 
     async def _follow(self, proxy: Proxy) -> None:
         async for entry in follow(proxy.folder.access_log, from_end=True):

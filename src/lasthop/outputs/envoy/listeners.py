@@ -146,4 +146,4 @@ def _local_replies() -> Any:
     )
 
 
-LISTENERS = Output("listeners", "Gateway", listener_resources)
+LISTENERS = Output("listeners", "Gateway", listener_resources, names=True)
