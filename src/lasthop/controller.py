@@ -39,8 +39,8 @@ from lasthop.xds.server import Server
 
 SYSTEM_STORE_INTERVAL: Final = 1.0
 SLICE: Final = 40
-"""Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy does
-not wait for a CA that thousands share."""
+"""Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
+does not wait for a CA that thousands share."""
 
 
 class Controller:

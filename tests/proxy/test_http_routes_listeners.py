@@ -1,4 +1,4 @@
-"""Which listener answers for a host: parentRefs, isolation, intersection, and 421 where a connection was opened for another."""
+"""Which listener answers for a host: parentRefs, isolation, intersection, and 421 on a connection for another listener."""
 
 from __future__ import annotations
 

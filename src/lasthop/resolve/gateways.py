@@ -93,7 +93,7 @@ def no_grant(source: Key, target: Key) -> str:
     )
 
 
-def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str, str], tuple[str, ...]]], ...]:
+def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str], tuple[str, ...]]], ...]:
     found = g(gateway, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return ()

@@ -27,10 +27,10 @@ NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 """Conditions that are bad news when true."""
 
 
-def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "") -> Iterator[Finding]:
+def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
     for condition in conditions:
         if (condition.status == "True") == (condition.type in NEGATIVE) and condition.reason != reasons.PENDING:
-            yield Finding(key, condition.reason, f"{where}{condition.message}")
+            yield Finding(key, condition.reason, f"{where}{condition.message}", field=field)
 
 
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -39,8 +39,9 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
-    for listener in status.listeners:
-        yield from (f for f in _bad(key, listener.conditions, f"listener {listener.name}: ") if f.reason != reasons.INVALID)
+    for number, listener in enumerate(status.listeners):
+        found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
+        yield from (f for f in found if f.reason != reasons.INVALID)
     yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
 
 
@@ -72,9 +73,9 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     if obj is None or judged is None:
         return
     if not judged.accepted.status:
-        yield Finding(key, judged.accepted.reason, judged.accepted.message, field="spec.validation")
+        yield Finding(key, judged.accepted.reason, judged.accepted.message, field=judged.field)
     elif not judged.resolved.status:
-        yield Finding(key, judged.resolved.reason, judged.resolved.message, field="spec.validation.caCertificateRefs")
+        yield Finding(key, judged.resolved.reason, judged.resolved.message, field=judged.field)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
     for number, target in enumerate(obj.spec.target_refs):
