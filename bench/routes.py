@@ -1,8 +1,8 @@
 """`python -m bench.routes`: what a request costs Envoy with 1,000 routes on one hostname, beside one with a single route.
 
 Both hosts are on one listener of one Envoy and lead to one backend. Short rounds take turns, in changing order, so that
-whatever else the machine does falls on both; each pair of rounds gives a ratio, and the median of many counts, with the interval
-in which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
+whatever else the machine does falls on both; each pair of rounds gives a ratio, and the median of many counts, with the
+interval in which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.proxy.lasthop import Lasthop
 def three(gateway: Lasthop) -> Iterator[list[Echo]]:
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(echo(f"endpoint-{n}")) for n in range(3)]
-        gateway.load("sessions-services.yaml", *service("three", *(e.port for e in running)))
+        gateway.load("sessions-services.yaml", *service("sessions", *(e.port for e in running)))
         yield running
 
 
@@ -34,9 +34,9 @@ def test_a_session_is_kept_by_a_cookie(gateway: Lasthop, three: list[Echo]) -> N
         "sessions.yaml",
         rules(
             "sessions",
-            rule("/shop", to=[to("three")], sessionPersistence=session),
-            rule("/lasting", to=[to("three")], sessionPersistence=lasting),
-            rule("/unnamed", to=[to("three")], sessionPersistence={"cookie": {}}),
+            rule("/shop", to=[to("sessions")], sessionPersistence=session),
+            rule("/lasting", to=[to("sessions")], sessionPersistence=lasting),
+            rule("/unnamed", to=[to("sessions")], sessionPersistence={"cookie": {}}),
         ),
     )
     for path, name in (("/shop", "shop-session="), ("/lasting", "lasting="), ("/unnamed", "lasthop-session-")):
@@ -52,7 +52,7 @@ def test_a_session_is_kept_by_a_cookie(gateway: Lasthop, three: list[Echo]) -> N
 
 def test_a_session_is_kept_by_a_header(gateway: Lasthop, three: list[Echo]) -> None:
     session = {"type": "Header", "header": {"name": "x-session"}}
-    gateway.load("sessions.yaml", rules("sessions", rule("/", to=[to("three")], sessionPersistence=session)))
+    gateway.load("sessions.yaml", rules("sessions", rule("/", to=[to("sessions")], sessionPersistence=session)))
     first = ask(gateway, "sessions.test")
     sent = {"x-session": first.headers["x-session"]}
     assert {ask(gateway, "sessions.test", headers=sent).seen["backend"] for _ in range(15)} == {first.seen["backend"]}
@@ -60,7 +60,7 @@ def test_a_session_is_kept_by_a_header(gateway: Lasthop, three: list[Echo]) -> N
 
 @pytest.mark.parametrize("more", ["several", "timeout"])
 def test_a_session_that_cannot_be_kept_is_not_promised(gateway: Lasthop, three: list[Echo], more: str) -> None:
-    refs = [to("three"), to("three")] if more == "several" else [to("three")]
+    refs = [to("sessions"), to("sessions")] if more == "several" else [to("sessions")]
     session = {"cookie": {}, **({"absoluteTimeout": "1h"} if more == "timeout" else {})}
     gateway.load("sessions.yaml", rules("sessions", rule("/", to=refs, sessionPersistence=session)))
     assert ask(gateway, "sessions.test").status == 500

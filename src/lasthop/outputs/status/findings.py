@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api.core import Service
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.routes import Unserved
@@ -116,7 +117,7 @@ def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return (Finding(key, reasons.UNSUPPORTED_VALUE, f"{key.kind} is not served by this version", severity=Severity.WARNING),)
 
 
-UNSERVED_KINDS = ("ListenerSet", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "XBackend", "XTelemetryPolicy")
+UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)
 
 FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),
