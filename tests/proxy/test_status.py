@@ -90,8 +90,8 @@ def test_one_object_is_shown_as_a_cluster_would(shown: Lasthop, form: str) -> No
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("backendtlspolicy", "not-there"), "there is no BackendTLSPolicy named not-there"),
-        (("teapot",), "teapot is no kind that Lasthop knows"),
+        (("backendtlspolicy", "not-there"), "there is no BackendTLSPolicy not-there"),
+        (("teapot",), "there is no kind teapot"),
         (("--dir", "/not/there"), "no gateway runs on /not/there"),
     ],
 )
