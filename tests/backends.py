@@ -85,10 +85,14 @@ class Backend:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+        self.drop()
+        self._thread.join(5)
+
+    def drop(self) -> None:
+        """Ends the connections that are open."""
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
 
     def _accept(self) -> None:
         while True:
@@ -109,8 +113,12 @@ class Backend:
                     accepted.sendall(self.banner)
                 seen.first = accepted.recv(5, socket.MSG_PEEK)
                 if self.context is None or (self.plaintext_too and seen.plaintext):
-                    seen.established = True
-                    self._http1(accepted, seen)
+                    if seen.plaintext:
+                        seen.established = True
+                        self._http1(accepted, seen)
+                    else:
+                        accepted.recv(65536)
+                        accepted.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
                 else:
                     self._tls(accepted, self.context, seen)
         finally:
@@ -184,7 +192,7 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
 
 
 def until(condition, within: float = 10.0, what: str = ""):  # type: ignore[no-untyped-def]
-    """Polls until the condition holds, and returns what it gave; a failing assertion in it counts as not yet."""
+    """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet"."""
     deadline = time.monotonic() + within
     while True:
         last = time.monotonic() >= deadline
@@ -192,7 +200,7 @@ def until(condition, within: float = 10.0, what: str = ""):  # type: ignore[no-u
             if found := condition():
                 return found
             assert not last, f"not within {within} s{': ' + what if what else ''}"
-        except AssertionError:
+        except (AssertionError, OSError):
             if last:
                 raise
         time.sleep(0.01)

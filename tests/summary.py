@@ -15,6 +15,7 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.resolve.certificates import common_name
 from tests.snapshot import Snapshot, tls_context
+from tests.summary_routes import host_lines
 
 
 def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str, Any]:
@@ -60,9 +61,7 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("hops", {})[name] = {**_tls(cluster), "endpoints": _endpoints(assignment)}
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
-            section.setdefault("routes", {})[name] = {
-                h.name: [_route(r) for r in h.routes if _normal(r)] for h in table.virtual_hosts
-            }
+            section.setdefault("routes", {})[name] = {h.name: host_lines(h) for h in table.virtual_hosts}
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address
@@ -101,19 +100,3 @@ def _tls(cluster: Any) -> dict[str, Any]:
         if getattr(params, field):
             shown[field] = list(getattr(params, field))
     return shown
-
-
-def _normal(route: Any) -> bool:
-    return not any(h.name == "upgrade" for h in route.match.headers)
-
-
-def _route(route: Any) -> str:
-    match = route.match
-    path = match.path or match.prefix or f"{match.path_separated_prefix}/"
-    path = f"= {match.path}" if match.path else path
-    if route.HasField("direct_response"):
-        return f"{path} -> {route.direct_response.status}"
-    if route.route.cluster:
-        return f"{path} -> {route.route.cluster}"
-    weights = [f"{c.weight.value} {c.name}" for c in route.route.weighted_clusters.clusters]
-    return f"{path} -> {' | '.join(weights)}"

@@ -21,7 +21,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.proxy import ProxyState
@@ -38,6 +38,9 @@ from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
 
 SYSTEM_STORE_INTERVAL: Final = 1.0
+SLICE: Final = 40
+"""Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
+does not wait for a CA that thousands share."""
 
 
 class Controller:
@@ -69,7 +72,8 @@ class Controller:
         self.log = logs.get()
         self._system_store = SystemStoreCopies(run_dir / "system-ca")
         self._proxies: dict[Key, ProxyState] = {}
-        self._acked: dict[Key, dict[str, str]] = {}
+        self._acked: dict[Key, dict[tuple[str, str], str]] = {}
+        """Versions that a Gateway's proxy has acknowledged, by type and name."""
         self._quarantines: dict[Key, Quarantine] = {}
         self._withheld: dict[Key, frozenset[Part]] = {}
         self._gateways: set[Key] = set()
@@ -124,7 +128,10 @@ class Controller:
     async def _settle_when_dirty(self) -> None:
         while True:
             await self._dirty.wait()
-            self._settle()
+            self._settle(SLICE)
+            if self.engine.unsettled:
+                self._dirty.set()
+                await asyncio.sleep(0)  # whatever has come in meanwhile goes first
 
     async def _watch_time_and_store(self) -> None:
         while True:
@@ -135,10 +142,10 @@ class Controller:
             self.engine.advance(time.time())
             self._dirty.set()
 
-    def _settle(self) -> None:
+    def _settle(self, limit: int | None = None) -> None:
         """From whatever has changed to everyone who must know."""
         self._dirty.clear()
-        update = self.engine.settle()
+        update = self.engine.settle(limit)
         for key, changes in update.xds.items():
             self.server.update(key.path, changes)
         for problem in self.book.take(update.status, time.time()):
@@ -186,8 +193,9 @@ class Controller:
 
     def acked(self, gateway: str, event: Acked) -> None:
         key = _key(gateway)
-        if event.type_url == LISTENER:
-            self._acked.setdefault(key, {}).update({name: r.version for name, r in event.resources.items()})
+        if event.type_url in (LISTENER, ROUTES):
+            versions = {(event.type_url, name): r.version for name, r in event.resources.items()}
+            self._acked.setdefault(key, {}).update(versions)
             self._proxy_changed(key)
         # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
         if self._quarantine(key).acked(event.type_url, event.resources):
@@ -253,18 +261,21 @@ class Controller:
         """What is known of a Gateway's proxy goes into the engine, from where it reaches the status."""
         if key not in self._gateways:
             return
-        cache, acked = self.server.cache(key.path), self._acked.get(key, {})
-        current = {name: cache.get(LISTENER, name) for name in cache.names(LISTENER)} if cache else {}
-        ports = frozenset(
-            int(name.rpartition("/")[2])
-            for name, resource in current.items()
-            if isinstance(resource, Resource) and acked.get(name) == resource.version
-        )
+        acked = self._acked.get(key, {})
+        listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
+        ports = {int(name.rpartition("/")[2]) for name, r in listeners.items() if acked.get((LISTENER, name)) == r.version}
+        # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
+        ports -= {int(name.split("/")[2]) for name in tables if (ROUTES, name) not in acked}
         old = self._proxies.get(key, ProxyState())
-        state = ProxyState(changes.get("connected", old.connected), ports, changes.get("problem", old.problem))
+        state = ProxyState(changes.get("connected", old.connected), frozenset(ports), changes.get("problem", old.problem))
         self._proxies[key] = state
         self.engine.set_proxy(key, state)
         self._dirty.set()
+
+    def _served(self, key: Key, type_url: str) -> dict[str, Resource]:
+        cache = self.server.cache(key.path)
+        found = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
+        return {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
 
     # --- findings ----------------------------------------------------------------------------------------------------
 

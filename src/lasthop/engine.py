@@ -12,6 +12,7 @@ import msgspec
 
 from lasthop.api.meta import Key, Object
 from lasthop.api.status import Status
+from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
@@ -104,8 +105,9 @@ class Engine:
 
     # --- what goes out -----------------------------------------------------------------------------------------------
 
-    def settle(self) -> Update:
-        outputs = self.graph.settle()
+    def settle(self, limit: int | None = None) -> Update:
+        """With a limit: the latest changes first, and only so many; call again while `unsettled`."""
+        outputs = self.graph.settle(limit)
         xds = _Changes()
         for hop_key, entry in outputs.get(CLUSTERS.name, {}).items():
             self._cluster(xds, Hop(*hop_key), entry)
@@ -123,8 +125,15 @@ class Engine:
         }
         return Update(xds.by_gateway, status, self._collect_findings(outputs))
 
+    @property
+    def unsettled(self) -> bool:
+        return self.graph.unsettled
+
     def findings(self) -> list[Finding]:
         return sorted(finding for group in self._findings.values() for finding in group)
+
+    def hops(self) -> list[HopReport]:
+        return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
         known = isinstance(entry, ClusterEntry)

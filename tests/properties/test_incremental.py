@@ -82,6 +82,23 @@ def test_incremental_equals_from_scratch(edits: list[tuple[Object, bool, bool]])
     assert engine.findings() == other.findings()
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(EDITS, st.integers(1, 5))
+def test_settling_in_slices_comes_to_the_same_end(edits: list[tuple[Object, bool, bool]], limit: int) -> None:
+    objects: dict[Key, Object | None] = dict(BASE)
+    engine, snapshot = fresh(objects)
+    for obj, delete, _ in edits:
+        objects[key(obj)] = None if delete else obj
+        engine.apply({key(obj): objects[key(obj)]})
+        snapshot.take(engine.settle(limit))
+    while engine.unsettled:
+        snapshot.take(engine.settle(limit))
+    settle(engine, snapshot)
+    _, expected = fresh({k: v for k, v in objects.items() if v is not None})
+    assert snapshot.xds == expected.xds
+    assert snapshot.status == expected.status
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(OBJECTS, max_size=15), st.randoms())
 def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object], random: object) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from cryptography import x509
 
-from tests.certificates import Certificate, dns
+from tests.certificates import DAY, NOW, Certificate, dns
 
-CA = Certificate("the policy's CA", ca=True)
-OTHER_CA = Certificate("another CA", ca=True)
+LONG = (NOW - DAY, NOW + 365 * DAY)
+CA = Certificate("the policy's CA", ca=True, valid=LONG)
+OTHER_CA = Certificate("another CA", ca=True, valid=LONG)
 HOSTNAME = "api.example"
 
 

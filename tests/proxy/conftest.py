@@ -22,6 +22,15 @@ def _root() -> Iterator[Path]:
         yield Path(name)
 
 
+def _makers() -> Iterator[Callable[..., Lasthop]]:
+    with contextlib.ExitStack() as stack:
+
+        def make(*args: str, **settings: Any) -> Lasthop:
+            return stack.enter_context(contextlib.closing(Lasthop(stack.enter_context(_root()), *args, **settings)))
+
+        yield make
+
+
 @pytest.fixture(scope="session")
 def gateway() -> Iterator[Lasthop]:
     """Shared: a test writes files with names of its own and leaves other tests' hosts alone."""
@@ -38,12 +47,13 @@ def gateway() -> Iterator[Lasthop]:
 @pytest.fixture
 def own() -> Iterator[Callable[..., Lasthop]]:
     """Makes a gateway of the test's own; it is not started yet."""
-    with contextlib.ExitStack() as stack:
+    yield from _makers()
 
-        def make(*args: str, **settings: Any) -> Lasthop:
-            return stack.enter_context(contextlib.closing(Lasthop(stack.enter_context(_root()), *args, **settings)))
 
-        yield make
+@pytest.fixture(scope="module")
+def module_own() -> Iterator[Callable[..., Lasthop]]:
+    """The same for all tests of a module."""
+    yield from _makers()
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def service(path: str, *ports: Document) -> Document:
     return obj("v1", "Service", path, spec={"ports": list(ports) or [{"name": "https", "port": 443}]})
 
 
-def endpoints(path: str, *ports: int, port_name: str = "https") -> list[Document]:
+def endpoints(path: str, *ports: int, port_name: str = "https", service: str = "") -> list[Document]:
     """A slice for each port of this machine on which the Service is found."""
     found = []
     for number, port in enumerate(ports):
@@ -71,7 +71,7 @@ def endpoints(path: str, *ports: int, port_name: str = "https") -> list[Document
             endpoints=[{"addresses": ["127.0.0.1"]}],
             ports=[{"name": port_name, "port": port}],
         )
-        document["metadata"]["labels"] = {"kubernetes.io/service-name": path.rpartition("/")[2]}
+        document["metadata"]["labels"] = {"kubernetes.io/service-name": service or path.rpartition("/")[2]}
         found.append(document)
     return found
 

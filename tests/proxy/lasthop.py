@@ -30,6 +30,18 @@ class Answer(NamedTuple):
     body: str
 
 
+Conditions = dict[str, tuple[str, str, str]]
+
+
+def conditions(document: Document, gateway: str = "web") -> Conditions:
+    """Type -> (status, reason, message), of the object itself or of its entry for a Gateway."""
+    status = document.get("status", {})
+    for entry in (*status.get("parents", ()), *status.get("ancestors", ())):
+        if (entry.get("parentRef") or entry.get("ancestorRef"))["name"] == gateway:
+            status = entry
+    return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status.get("conditions", ())}
+
+
 class Lasthop:
     """Files: `root/objects`, `root/r` (sockets), `root/s` (state), `root/out`, `root/err`."""
 
@@ -57,13 +69,12 @@ class Lasthop:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
         if ready:
             until(self.ready, 30, "lasthop is ready")
+            # Envoy acknowledges a listener a moment before it listens.
+            until(lambda: self.get("nobody").status == 404, 5, "the port is served")
 
     def ready(self) -> bool:
         assert self.process and self.process.poll() is None, self.log
-        try:
-            return self.ask("/readyz")[0] == 200
-        except OSError:
-            return False
+        return self.ask("/readyz")[0] == 200
 
     def stop(self) -> int:
         assert self.process
@@ -113,12 +124,13 @@ class Lasthop:
         until(self.ready, 10, "everything is acknowledged")
 
     def standard(self, **gateway: Any) -> None:
-        """A class and the Gateway `shop/web` with one HTTP listener."""
+        """A class and the Gateway `shop/web` with one HTTP listener, and with a hop so that its Envoy has a cluster."""
         self.write(
             "gateway.yaml",
             documents.gateway_class(),
             documents.namespace("shop"),
             documents.gateway("web", documents.http(self.port), **gateway),
+            *documents.hop("first", 9),
         )
 
     # --- traffic -----------------------------------------------------------------------------------------------------
@@ -148,28 +160,27 @@ class Lasthop:
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
-    def ask(self, path: str) -> tuple[int, bytes]:
+    def ask(self, path: str, host: str = "localhost") -> tuple[int, bytes]:
+        """Of the admin address."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=10)
         with contextlib.closing(connection):
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Host": host})
             response = connection.getresponse()
             return response.status, response.read()
 
-    def object(self, kind: str, path: str) -> Document:
-        namespace, _, name = path.rpartition("/")
-        metadata = {"namespace": namespace or documents.NAMESPACE, "name": name}
-        for document in json.loads(self.ask(f"/api/objects?kind={kind}")[1]):
-            if metadata.items() <= document["metadata"].items():
-                return document  # type: ignore[no-any-return]
-        raise AssertionError(f"no {kind} {path}")
+    def objects(self, kind: str) -> dict[str, Document]:
+        """By namespace/name."""
+        found = json.loads(self.ask(f"/api/objects?kind={kind}")[1])
+        return {f"{d['metadata'].get('namespace', '')}/{d['metadata']['name']}": d for d in found}
 
-    def conditions(self, kind: str, path: str, gateway: str = "web") -> dict[str, tuple[str, str, str]]:
-        """Type -> (status, reason, message), of the object itself or of its entry for a Gateway."""
-        status = self.object(kind, path).get("status", {})
-        for entry in (*status.get("parents", ()), *status.get("ancestors", ())):
-            if (entry.get("parentRef") or entry.get("ancestorRef"))["name"] == gateway:
-                status = entry
-        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status.get("conditions", ())}
+    def object(self, kind: str, path: str) -> Document:
+        path = path if "/" in path else f"{documents.NAMESPACE}/{path}"
+        found = self.objects(kind)
+        assert path in found, f"no {kind} {path}"
+        return found[path]
+
+    def conditions(self, kind: str, path: str, gateway: str = "web") -> Conditions:
+        return conditions(self.object(kind, path), gateway)
 
     def findings(self) -> list[Document]:
         found: list[Document] = json.loads(self.ask("/api/findings")[1])

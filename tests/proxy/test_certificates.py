@@ -17,7 +17,7 @@ from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued, with_sans
-from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop, conditions
 
 INTERMEDIATE = Certificate("an intermediate", CA, ca=True)
 LEAF = Certificate("backend", INTERMEDIATE, sans=dns("api.example"))
@@ -147,8 +147,9 @@ def test_a_backend_is_spoken_to_only_if_its_certificate_is_what_the_policy_asks(
 
 def test_the_matrix_breaks_no_policy(gateway: Lasthop, hops: dict[str, Backend]) -> None:
     """A refused certificate is the backend's fault; policies and routes stand as they are."""
+    policies, routes = gateway.objects("BackendTLSPolicy"), gateway.objects("HTTPRoute")
     for name in CASES:
-        policy, route = gateway.conditions("BackendTLSPolicy", name), gateway.conditions("HTTPRoute", name)
+        policy, route = conditions(policies[f"shop/{name}"]), conditions(routes[f"shop/{name}"])
         assert policy["Accepted"][:2] == ("True", "Accepted"), name
         assert route["ResolvedRefs"][:2] == ("True", "ResolvedRefs"), name
         missing = "not-there" in CASES[name].cas

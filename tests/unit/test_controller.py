@@ -96,6 +96,9 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
     assert programmed() == "Pending"
     listener = held(controller, LISTENER, "a/gw/80")
     controller.acked(GATEWAY, Acked(LISTENER, {listener.name: listener}))
+    assert programmed() == "Pending", "Envoy listens only when it has the routes too"
+    table = held(controller, ROUTES, "a/gw/80")
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
     assert programmed() == "Programmed"
 
 

@@ -74,6 +74,7 @@ class Object(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
     @property
-    def age(self) -> tuple[str, str, str]:
-        """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere."""
-        return (self.metadata.creation_timestamp, self.metadata.namespace, self.metadata.name)
+    def age(self) -> tuple[str, str]:
+        """Sorts oldest first, then by {namespace}/{name}: the tie-break that Gateway API uses everywhere. As one text: a
+        hyphen sorts before the slash."""
+        return (self.metadata.creation_timestamp, f"{self.metadata.namespace}/{self.metadata.name}")

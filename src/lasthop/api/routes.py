@@ -23,8 +23,71 @@ class BackendObjectReference(Struct, frozen=True):
     port: int = 0
 
 
+class HTTPHeader(Struct, frozen=True):
+    name: str
+    value: str
+
+
+class HTTPHeaderFilter(Struct, frozen=True):
+    set: tuple[HTTPHeader, ...] = ()
+    add: tuple[HTTPHeader, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class Fraction(Struct, frozen=True):
+    numerator: int
+    denominator: int = 100
+
+
+class HTTPRequestMirrorFilter(Struct, frozen=True):
+    backend_ref: BackendObjectReference
+    percent: int | None = None
+    fraction: Fraction | None = None
+
+
+class HTTPPathModifier(Struct, frozen=True):
+    type: str
+    replace_full_path: str = ""
+    replace_prefix_match: str = ""
+
+
+class HTTPRequestRedirectFilter(Struct, frozen=True):
+    scheme: str = ""
+    hostname: str = ""
+    path: HTTPPathModifier | None = None
+    port: int = 0
+    status_code: int = 302
+
+
+class HTTPURLRewriteFilter(Struct, frozen=True):
+    hostname: str = ""
+    path: HTTPPathModifier | None = None
+
+
+class HTTPCORSFilter(Struct, frozen=True):
+    allow_origins: tuple[str, ...] = ()
+    allow_credentials: bool = False
+    allow_methods: tuple[str, ...] = ()
+    allow_headers: tuple[str, ...] = ()
+    expose_headers: tuple[str, ...] = ()
+    max_age: int = 5
+
+
+class ExtensionReference(Struct, frozen=True):
+    group: str
+    kind: str
+    name: str
+
+
 class HTTPRouteFilter(Struct, frozen=True):
     type: str
+    request_header_modifier: HTTPHeaderFilter | None = None
+    response_header_modifier: HTTPHeaderFilter | None = None
+    request_mirror: HTTPRequestMirrorFilter | None = None
+    request_redirect: HTTPRequestRedirectFilter | None = None
+    url_rewrite: HTTPURLRewriteFilter | None = None
+    cors: HTTPCORSFilter | None = None
+    extension_ref: ExtensionReference | None = None
 
 
 class HTTPBackendRef(BackendObjectReference, frozen=True):
@@ -52,11 +115,42 @@ class HTTPRouteMatch(Struct, frozen=True):
     method: str = ""
 
 
+class HTTPRouteTimeouts(Struct, frozen=True):
+    request: str = ""
+    backend_request: str = ""
+
+
+class HTTPRouteRetry(Struct, frozen=True):
+    codes: tuple[int, ...] = ()
+    attempts: int = 1
+    backoff: str = ""
+
+
+class CookieConfig(Struct, frozen=True):
+    name: str = ""
+    path: str = "/"
+    lifetime_type: str = "Session"
+
+
+class HeaderConfig(Struct, frozen=True):
+    name: str = ""
+
+
+class SessionPersistence(Struct, frozen=True):
+    type: str = "Cookie"
+    cookie: CookieConfig = CookieConfig()
+    header: HeaderConfig = HeaderConfig()
+    absolute_timeout: str = ""
+
+
 class HTTPRouteRule(Struct, frozen=True):
     name: str = ""
     matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     filters: tuple[HTTPRouteFilter, ...] = ()
     backend_refs: tuple[HTTPBackendRef, ...] = ()
+    timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
+    retry: HTTPRouteRetry | None = None
+    session_persistence: SessionPersistence | None = None
 
 
 class HTTPRouteSpec(Struct, frozen=True):

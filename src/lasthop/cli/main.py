@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import Final
 
 import click
 
+from lasthop.cli.closest import closest
+
 COMMANDS: Final = {
+    "init": "Write a small working folder for a backend.",
+    "check": "Find everything that is wrong with a folder.",
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "status": "Show how the running gateway's objects stand.",
+    "explain": "Say what applies to an object, and why not.",
+    "completion": "Print the script for shell completion.",
 }
 
 
@@ -26,21 +31,30 @@ class Commands(click.Group):
         command: click.Command = importlib.import_module(f"lasthop.cli.{name}").command
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and (close := closest(name, COMMANDS)):
+            ctx.fail(f"there is no command {name}; did you mean {close}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("lasthop"), prog_name="lasthop")
+@click.version_option(package_name="lasthop", prog_name="lasthop")
 def main() -> None:
     """A Gateway API implementation that takes the last hop seriously: the connection from the gateway to the backend is
     verified as its BackendTLSPolicy asks, or it fails; it is never plaintext instead.
 
     \b
-    Try it:
-      lasthop run examples/quickstart     a gateway on a folder of YAML, no cluster needed
-      lasthop status                      how its Gateways, routes and policies stand
+    Try it, no cluster needed:
+      lasthop init demo --backend api.example.com:443    a folder of YAML for your backend
+      lasthop check demo                                 is there anything wrong with it?
+      lasthop run demo                                   a gateway on it; edits take effect when saved
+      lasthop status                                     how its Gateways, routes and policies stand
+      lasthop explain httproute backend                  why a request goes where it goes, or does not
     """
 
 

@@ -18,9 +18,12 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.cli import places
 from lasthop.controller import Controller
+from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
+from lasthop.proxy.folder import Folder, FolderHeld
 from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.errors import FilesError
@@ -32,8 +35,9 @@ from lasthop.xds.server import Traffic
 class _View:
     """The controller as the admin address shows it."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, source: FilesSource) -> None:
         self._controller = controller
+        self._source = source
 
     @property
     def ready(self) -> bool:
@@ -47,6 +51,9 @@ class _View:
     def traffic(self) -> Mapping[str, Traffic]:
         return self._controller.server.traffic
 
+    def hops(self) -> list[HopReport]:
+        return self._controller.engine.hops()
+
     def findings(self) -> list[Finding]:
         return self._controller.findings()
 
@@ -55,6 +62,9 @@ class _View:
         kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
         documents = (book.document(key) for kind in kinds for key in store.keys(kind))
         return [document for document in documents if document]
+
+    def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
+        return tree(self._controller.engine.graph, key, self._source.locate, reads=reads)
 
     def counts(self) -> Mapping[str, int]:
         store = self._controller.engine.store
@@ -90,7 +100,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
     try:
         asyncio.run(_run(folder, admin, address, concurrency))
-    except* (EnvoyNotFound, FilesError, AdminUnusable) as group:
+    except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -101,8 +111,9 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
     envoy = find_envoy()
     run_dir = places.private(places.of_folder(places.runtime_root(), folder))
     state = places.private(places.of_folder(places.state_root(), folder))
+    source = FilesSource(folder, state)
     controller = Controller(
-        FilesSource(folder, state),
+        source,
         envoy,
         run_dir,
         settings=Settings(default_address=address),
@@ -112,9 +123,11 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, controller.stop)
-    async with serving(_View(controller), admin, run_dir / places.ADMIN_SOCKET):
-        controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
-        await controller.run()
+    # Held first: a second one on the same folder must not take away the sockets of the one that runs.
+    with Folder(run_dir).held():
+        async with serving(_View(controller, source), admin, run_dir / places.ADMIN_SOCKET):
+            controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+            await controller.run()
 
 
 def _print_entry(entry: Entry) -> None:

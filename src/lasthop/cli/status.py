@@ -2,85 +2,113 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import json
-import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lasthop.api.kinds import KINDS
 from lasthop.cli import places
-from lasthop.web.page import summary
+from lasthop.cli.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.table import Columns, row
 
+POLL = 0.5
+"""Seconds between two looks of --watch."""
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
-def ask(admin_socket: Path, path: str) -> Any:
-    connection = _UnixConnection(admin_socket)
-    try:
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
-    except OSError as error:
-        raise click.ClickException(f"the gateway does not answer on {admin_socket}: {error.strerror or error}") from error
-    finally:
-        connection.close()
+Document = dict[str, Any]
 
 
 @click.command("status")
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The folder it runs on, if several run.")
-@click.option("-n", "--namespace", help="Only this namespace.")
+@click.argument("kind", required=False, shell_complete=complete_kind)
+@click.argument("name", required=False, shell_complete=complete_name)
+@click.option("-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all]")
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
-def command(kind: str | None, name: str | None, folder: Path | None, namespace: str | None, output: str) -> None:
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything is not ready.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The folder it runs on, if several run.")
+def command(
+    kind: str | None,
+    name: str | None,
+    namespace: str | None,
+    watch: bool,
+    output: str,
+    exit_code: bool,
+    folder: Path | None,
+) -> None:
     """Show how the running gateway's objects stand: all of them, those of a KIND, or one by NAME.
+
+    READY is True if there is no bad news in an object's status, and WHY is the first of it. A name is understood as it is
+    shown, so a line of the table can be copied into the next command.
 
     \b
     Examples:
       lasthop status
-      lasthop status backendtlspolicy
-      lasthop status httproute web -n shop -o yaml
+      lasthop status backendtlspolicy -n shop
+      lasthop status httproute/shop/web -o yaml
+      lasthop status -w                          follows until Ctrl-C
+      lasthop status --exit-code || exit 1       in a script
     """
-    wanted = _kind(kind) if kind else None
-    query = f"?kind={wanted}" if wanted else ""
-    documents = ask(places.running(folder), f"/api/objects{query}")
-    documents = [d for d in documents if namespace in (None, d["metadata"].get("namespace", ""))]
-    if name:
-        documents = [d for d in documents if d["metadata"]["name"] == name]
-        if not documents:
-            raise click.ClickException(f"there is no {wanted} named {name}; see: lasthop status {wanted}")
-    click.echo(_rendered(documents, output))
+    want = wanted(kind, name, namespace)
+    socket = places.running(folder)
+    documents = _ask(socket, want)
+    if want.name:
+        found = {(d["metadata"].get("namespace", ""), d["metadata"]["name"]): d for d in _ask(socket, Wanted(want.kind))}
+        documents = [found[one_of(found, want)]]
+    _show(documents, output)
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):
+            _follow(socket, want, output, documents)
+    if exit_code and any(row(document).ready == "False" for document in documents):
+        raise click.exceptions.Exit(1)
 
 
-def _kind(text: str) -> str:
-    for kind in KINDS.values():
-        if text.lower() in (kind.kind.lower(), kind.plural):
-            return kind.kind
-    raise click.BadParameter(f"{text} is no kind that Lasthop knows; try one of {', '.join(KINDS)}", param_hint="KIND")
+def _ask(socket: Path, want: Wanted) -> list[Document]:
+    from lasthop.cli.admin import ask
+
+    documents: list[Document] = ask(socket, "/api/objects", **({"kind": want.kind} if want.kind else {}))
+    return list(_fitting(documents, want))
 
 
-def _rendered(documents: list[dict[str, Any]], output: str) -> str:
-    if output == "json":
-        return json.dumps(documents, indent=2)
-    if output == "yaml":
-        import yaml
-
-        return yaml.safe_dump_all(documents, sort_keys=False).rstrip()
-    rows = [("NAME", "READY", "WHY")]
+def _fitting(documents: list[Document], want: Wanted) -> Iterator[Document]:
     for document in documents:
         metadata = document["metadata"]
-        path = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
-        rows.append((f"{document['kind'].lower()}/{path}", *summary(document)))
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    return "\n".join(f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
+        if want.namespace in ("", metadata.get("namespace", "")) and want.name in ("", metadata["name"]):
+            yield document
+
+
+def _show(documents: list[Document], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(documents, indent=2))
+    elif output == "yaml":
+        click.echo(_yaml(documents))
+    elif documents:
+        columns = Columns.of([row(document) for document in documents])
+        click.echo("\n".join((columns.head(), *(columns.line(row(document)) for document in documents))))
+    else:
+        click.echo("no objects")
+
+
+def _follow(socket: Path, want: Wanted, output: str, documents: list[Document]) -> None:
+    """Prints what is other than before, as rows, or as one document a time."""
+    known = {row(document).name: document for document in documents}
+    columns = Columns.of([row(document) for document in documents])
+    while True:
+        time.sleep(POLL)
+        now = {row(document).name: document for document in _ask(socket, want)}
+        for name, document in now.items():
+            if output != "table" and known.get(name) != document:
+                click.echo(json.dumps(document) if output == "json" else f"---\n{_yaml([document])}")
+            elif output == "table" and (name not in known or row(known[name]) != row(document)):
+                click.echo(columns.line(row(document)))
+        for name in known.keys() - now.keys():
+            click.echo(columns.gone(name), err=output != "table")
+        known = now
+
+
+def _yaml(documents: list[Document]) -> str:
+    import yaml
+
+    return yaml.safe_dump_all(documents, sort_keys=False).rstrip()

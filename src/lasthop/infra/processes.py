@@ -72,8 +72,11 @@ class Processes:
         for key, address, port in self._wanted - wanted:
             self._results.pop((key, address, port), None)
             self._probed(key, address, port, None)
+        new = not wanted <= self._wanted
         self._wanted = wanted
         self._news.set()
+        if new:
+            self.probe()
 
     def probe(self) -> None:
         """Tries every wanted port that has no good result yet."""

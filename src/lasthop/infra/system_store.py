@@ -17,6 +17,7 @@ CANDIDATES: Final = (
     "/etc/ssl/cert.pem",  # macOS, BSD
 )
 OVERRIDE: Final = "SSL_CERT_FILE"
+CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 
 
 class SystemStoreCopies:
@@ -48,11 +49,11 @@ class SystemStoreCopies:
             self.problem = f"{path} cannot be read: {error.strerror}"
             return None
         # Not parsed: real bundles hold certificates that only OpenSSL's kind of parser takes, and Envoy has one.
-        if b"-----BEGIN CERTIFICATE-----" not in pem:
+        if CERTIFICATE not in pem:
             self.problem = f"{path} holds no certificate"
             return None
         self.problem = ""
-        digest = hashlib.blake2b(pem, digest_size=12).hexdigest()
+        digest = _digest(pem)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy = self._folder / f"{digest}.pem"
         if not copy.exists():
@@ -67,6 +68,24 @@ class SystemStoreCopies:
         for other in self._folder.glob("*.pem"):
             if other.name not in names:
                 other.unlink(missing_ok=True)
+
+
+def host_store() -> SystemStore | None:
+    """The host's own bundle, for commands that only look: nothing is copied."""
+    found = _locate()
+    if found is None:
+        return None
+    try:
+        pem = found[0].read_bytes()
+    except OSError:
+        return None
+    if CERTIFICATE not in pem:
+        return None
+    return SystemStore(str(found[0]), _digest(pem))
+
+
+def _digest(pem: bytes) -> str:
+    return hashlib.blake2b(pem, digest_size=12).hexdigest()
 
 
 def _locate() -> tuple[Path, os.stat_result] | None:

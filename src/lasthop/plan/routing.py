@@ -1,6 +1,8 @@
-"""Where requests go: virtual hosts, routes in the spec's order, weighted backends."""
+"""Where requests go: virtual hosts, routes in the spec's order, what is done to a request on the way, weighted backends."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import msgspec
 
@@ -8,22 +10,54 @@ from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop
 
 
+class PathType(StrEnum):
+    EXACT = "Exact"
+    PREFIX = "PathPrefix"
+    REGEX = "RegularExpression"
+
+
 class ValueMatch(msgspec.Struct, frozen=True, order=True):
     name: str
     value: str
+    regex: bool = False
 
 
 class Match(msgspec.Struct, frozen=True):
     path: str
-    exact: bool
+    path_type: PathType
     headers: tuple[ValueMatch, ...] = ()
     query: tuple[ValueMatch, ...] = ()
     method: str = ""
 
     @property
-    def precedence(self) -> tuple[bool, int, bool, int, int]:
-        """Sorts the more specific match first (HTTPRouteRule.matches in the spec)."""
-        return (not self.exact, -len(self.path), not self.method, -len(self.headers), -len(self.query))
+    def precedence(self) -> tuple[int, int, bool, int, int]:
+        """Sorts the more specific match first (HTTPRouteRule.matches in the spec). Where the spec leaves regular expressions
+        open, they come between exact paths and prefixes, longer first."""
+        rank = {PathType.EXACT: 0, PathType.REGEX: 1, PathType.PREFIX: 2}[self.path_type]
+        return (rank, -len(self.path), not self.method, -len(self.headers), -len(self.query))
+
+
+class HeaderEdit(msgspec.Struct, frozen=True):
+    set: tuple[tuple[str, str], ...] = ()
+    add: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class Headers(msgspec.Struct, frozen=True):
+    request: HeaderEdit = HeaderEdit()
+    response: HeaderEdit = HeaderEdit()
+
+
+class PathEdit(msgspec.Struct, frozen=True):
+    """`prefix` None: the whole path becomes `value`; otherwise that prefix of it does."""
+
+    value: str
+    prefix: str | None = None
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    hostname: str = ""
+    path: PathEdit | None = None
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -32,25 +66,88 @@ class Backend(msgspec.Struct, frozen=True):
 
     weight: int
     hop: Hop | None
+    headers: Headers = Headers()
+    rewrite: Rewrite | None = None
+
+
+class Mirror(msgspec.Struct, frozen=True):
+    hop: Hop
+    numerator: int
+    denominator: int
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    status: int
+    scheme: str = ""
+    hostname: str = ""
+    port: int = 0
+    path: PathEdit | None = None
+
+
+class Cors(msgspec.Struct, frozen=True):
+    origins: tuple[str, ...]
+    methods: tuple[str, ...]
+    headers: tuple[str, ...]
+    expose: tuple[str, ...]
+    credentials: bool
+    max_age: int
+
+
+class Retry(msgspec.Struct, frozen=True):
+    attempts: int
+    codes: tuple[int, ...] = ()
+    backoff: float | None = None
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Which backend a client stays with is kept in a cookie or a header of this name."""
+
+    name: str
+    header: bool = False
+    path: str = "/"
+    lifetime: float | None = None
+
+
+class Forward(msgspec.Struct, frozen=True):
+    backends: tuple[Backend, ...]
+    """Empty: every request gets a 500."""
+    mirrors: tuple[Mirror, ...] = ()
+    rewrite: Rewrite | None = None
+    timeout: float | None = None
+    """None: nobody says; zero: no limit."""
+    try_timeout: float | None = None
+    retry: Retry | None = None
+    session: Session | None = None
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The rule asks for something that cannot be done: 500 for whatever it matches, never as if it had not asked."""
 
 
 class Route(msgspec.Struct, frozen=True):
     match: Match
-    backends: tuple[Backend, ...]
-    """Empty: every request gets a 500."""
+    action: Forward | Redirect | Refuse
     origin: str
     """The route object, `namespace/name`: for the log."""
+    headers: Headers = Headers()
+    cors: Cors | None = None
 
 
 class VirtualHost(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: any."""
     routes: tuple[Route, ...]
+    misdirected: bool = False
+    """The name belongs to another listener of the port: 421, so that the client asks again on a connection of its own."""
 
 
 class RouteProblem(msgspec.Struct, frozen=True):
     reason: str
     message: str
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field.removeprefix('spec.')}: {self.message}" if self.field else self.message
 
 
 class Parent(msgspec.Struct, frozen=True):

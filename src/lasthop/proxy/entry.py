@@ -12,7 +12,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     time: str | None = None
     gateway: str | None = None
-    listener_port: int | None = None
     authority: str | None = None
     method: str | None = None
     path: str | None = None

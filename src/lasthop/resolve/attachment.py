@@ -19,9 +19,9 @@ from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hostnames import covers, intersection, most_specific, specificity
+from lasthop.resolve.hostnames import intersection, most_specific
 from lasthop.resolve.listeners import allows_namespace
-from lasthop.resolve.routes import targets
+from lasthop.resolve.routes import all_refused, targets
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
 
@@ -88,23 +88,23 @@ def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    rivals = tuple(x.hostname for x in owner.listeners if x.table == listener.table and x.served)
+    rivals = tuple(x.hostname for x in owner.listeners if x.port == listener.port and x.served)
     if most_specific(rivals, hostname) == listener.hostname:
         yield hostname
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host to: the most specific one."""
+    """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
     obj = read(g, route, HTTPRoute)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
-    fitting = [h for h in own if covers(h, hostname) or covers(hostname, h)]
-    return min(fitting, key=specificity, default="")
+    return most_specific(own, hostname) or ""
 
 
 def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     emitted: dict[tuple[Any, ...], Any] = {}
+    accepted = not g(all_refused, route)
     for parent in g(parents, route):
-        for listener in parent.listeners:
+        for listener in parent.listeners if accepted else ():
             emitted[("attached", parent.gateway, listener)] = True
         for table, hostname in parent.hosts:
             emitted[("vhost", parent.gateway, table, hostname)] = True
@@ -118,15 +118,25 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
 ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
 
 
-def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+OWN = "own"
+MISDIRECTED = "misdirected"
+
+
+def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    tables = {("table", key, listener.table) for listener in served}
-    # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
-    hosts = {("vhost", key, listener.table, listener.hostname) for listener in served if listener.hostname}
-    return tuple((bucket, True) for bucket in sorted(tables | hosts))
+    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served}
+    for listener in served:
+        # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+        if listener.hostname:
+            emitted[("vhost", key, listener.table, listener.hostname)] = OWN
+        # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
+        for other in served:
+            if other.port == listener.port and other.table != listener.table:
+                emitted[("vhost", key, listener.table, other.hostname)] = MISDIRECTED
+    return tuple(emitted.items())
 
 
 TABLES = Emitter("tables", "Gateway", _emit_tables)

@@ -37,10 +37,10 @@ class Target(msgspec.Struct, frozen=True):
 def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteProblem:
     if (ref.group, ref.kind) != ("", "Service"):
         kind = f"{ref.kind} of group {ref.group!r}" if ref.group else ref.kind
-        return RouteProblem(reasons.INVALID_KIND, f"backendRef {ref.name}: kind {kind} is not supported; use a Service")
+        return RouteProblem(reasons.INVALID_KIND, f"kind {kind} is not supported; use a Service")
     service = Key("Service", ref.namespace or route.namespace, ref.name)
     if not permitted(g, GROUP, route, "", service):
-        return RouteProblem(reasons.REF_NOT_PERMITTED, f"backendRef {ref.name}: {no_grant(route, service)}")
+        return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, service))
     return Target(service, ref.port)
 
 

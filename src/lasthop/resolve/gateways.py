@@ -20,9 +20,9 @@ from lasthop.store.store import read
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
-def age(g: Graph, key: Key) -> tuple[str, str, str]:
+def age(g: Graph, key: Key) -> tuple[str, str]:
     obj = read(g, key, api.Gateway)
-    return obj.age if obj else ("", key.namespace, key.name)
+    return obj.age if obj else ("", key.path)
 
 
 def gateway(g: Graph, key: Key) -> Gateway | None:
@@ -93,7 +93,7 @@ def no_grant(source: Key, target: Key) -> str:
     )
 
 
-def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str, str], tuple[str, ...]]], ...]:
+def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str], tuple[str, ...]]], ...]:
     found = g(gateway, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return ()

@@ -35,6 +35,11 @@ def listeners(g: Graph, key: Key) -> tuple[Listener, ...]:
     return tuple(resolved)
 
 
+def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
+    """A listener that a route table serves; those that share one agree in port and protocol."""
+    return next((listener for listener in g(listeners, gateway) if listener.table == table), None)
+
+
 def _conflict(listener: api.Listener, protocols: set[str], same_name: int) -> Condition | None:
     # Inside one Gateway there is no winner: every listener of a conflict is refused.
     if len(protocols) > 1:

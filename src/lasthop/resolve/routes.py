@@ -1,104 +1,191 @@
-"""HTTPRoutes: rules as matches and backends, and the order in which the spec tries them."""
+"""HTTPRoutes: rules as matches and actions, and everything in them that cannot be done."""
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
+from msgspec.structs import replace
 
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, HTTPRouteMatch, HTTPRouteRule
-from lasthop.plan.routing import Backend, Match, Route, RouteProblem, ValueMatch
+from lasthop.api.routes import (
+    BackendObjectReference,
+    HTTPRequestMirrorFilter,
+    HTTPRoute,
+    HTTPRouteMatch,
+    HTTPRouteRule,
+    SessionPersistence,
+)
+from lasthop.plan import reasons
+from lasthop.plan.routing import (
+    Backend,
+    Forward,
+    Headers,
+    Match,
+    Mirror,
+    PathType,
+    Refuse,
+    Retry,
+    Route,
+    RouteProblem,
+    Session,
+    ValueMatch,
+)
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, problem, target
+from lasthop.resolve.durations import seconds
+from lasthop.resolve.filters import fold, one_after_the_other
+from lasthop.resolve.refusals import can_match
+from lasthop.resolve.refusals import refusals as refusals
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
+
+SESSION_NAME = "lasthop-session-{:08x}"
+"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
 
 
 class RouteVerdict(msgspec.Struct, frozen=True):
     """What a route's own text is worth, for one Gateway."""
 
-    unsupported: tuple[str, ...] = ()
-    """Rules that ask for something we do not do; they answer 500."""
-    all_unsupported: bool = False
+    refused: tuple[RouteProblem, ...] = ()
+    """What rules ask for and cannot have; those rules answer 500."""
+    all_refused: bool = False
     refs: tuple[RouteProblem, ...] = ()
+    """References that lead nowhere or may not be followed."""
 
 
-def unsupported(rule: HTTPRouteRule) -> list[str]:
-    found = [f"filter {f.type}" for f in rule.filters]
-    found += [f"filter {f.type} on backendRef {ref.name}" for ref in rule.backend_refs for f in ref.filters]
-    for match in rule.matches:
-        if match.path.type not in ("Exact", "PathPrefix"):
-            found.append(f"path match {match.path.type}")
-        found += [f"{m.type} match of {m.name}" for m in (*match.headers, *match.query_params) if m.type != "Exact"]
-    return list(dict.fromkeys(found))
+def all_refused(g: Graph, route: Key) -> bool:
+    """Whether no rule of the route can be done as it asks; rules that only name an unknown filter are another matter."""
+    obj = read(g, route, HTTPRoute)
+    if obj is None:
+        return False
+    found = [refusals(rule, "") for rule in obj.spec.rules]
+    return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
 
 
 def targets(g: Graph, route: Key) -> tuple[Target, ...]:
-    """Every Service port that the route may send to."""
+    """Every Service port that the route may send to, mirrors included."""
     obj = read(g, route, HTTPRoute)
     if obj is None:
         return ()
     found: dict[Target, None] = {}
-    for rule in obj.spec.rules:
-        if not unsupported(rule):
-            for ref in rule.backend_refs:
+    for number, rule in enumerate(obj.spec.rules):
+        if not refusals(rule, f"spec.rules[{number}]"):
+            for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
                 resolved = target(g, route, ref)
                 if isinstance(resolved, Target):
                     found[resolved] = None
     return tuple(found)
 
 
+def _mirrors(rule: HTTPRouteRule) -> list[HTTPRequestMirrorFilter]:
+    return [f.request_mirror for f in rule.filters if f.request_mirror]
+
+
 def verdict(g: Graph, route: Key, gateway: Key) -> RouteVerdict:
     obj = read(g, route, HTTPRoute)
     if obj is None:
         return RouteVerdict()
-    missing, refs = [], []
-    bad_rules = 0
+    refused: list[RouteProblem] = []
+    refs: list[RouteProblem] = []
     for number, rule in enumerate(obj.spec.rules):
-        not_served = unsupported(rule)
-        bad_rules += bool(not_served)
-        missing += [f"rules[{number}]: {what} is not supported" for what in not_served]
-        for ref in rule.backend_refs:
-            resolved = target(g, route, ref)
-            found = problem(g, gateway, resolved) if isinstance(resolved, Target) else resolved
-            if found:
-                refs.append(RouteProblem(found.reason, f"rules[{number}]: {found.message}"))
-    all_bad = bool(bad_rules) and bad_rules == len(obj.spec.rules)
-    return RouteVerdict(tuple(missing), all_bad, tuple(dict.fromkeys(refs)))
+        field = f"spec.rules[{number}]"
+        found = refusals(rule, field)
+        refs += [p for p in found if p.reason == reasons.INVALID_KIND]
+        refused += [p for p in found if p.reason != reasons.INVALID_KIND]
+        for index, ref in enumerate(rule.backend_refs):
+            refs += _reference_problem(g, route, gateway, ref, f"{field}.backendRefs[{index}]")
+        for index, filter in enumerate(rule.filters):
+            if filter.request_mirror:
+                place = f"{field}.filters[{index}].requestMirror"
+                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, place)
+    return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
+
+
+def _reference_problem(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, field: str) -> list[RouteProblem]:
+    resolved = target(g, route, ref)
+    found = problem(g, gateway, resolved) if isinstance(resolved, Target) else resolved
+    return [replace(found, field=field)] if found else []
 
 
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
-    """The route's matches with their backends, in its own order."""
+    """The route's matches with what is to be done, in its own order."""
     obj = read(g, route, HTTPRoute)
     if obj is None:
         return ()
-    found = []
-    for rule in obj.spec.rules:
-        not_served = unsupported(rule)
-        backends = () if not_served else _backends(g, route, gateway, rule)
-        found += [Route(_match(m), backends, route.path) for m in rule.matches if m.path.type in ("Exact", "PathPrefix")]
+    found: list[Route] = []
+    for number, rule in enumerate(obj.spec.rules):
+        refused = refusals(rule, f"spec.rules[{number}]")
+        for match in filter(can_match, rule.matches):
+            if refused:
+                found.append(Route(_match(match), Refuse(), route.path))
+            else:
+                found.append(_route(g, route, gateway, rule, _match(match)))
     return tuple(found)
 
 
-def _backends(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule) -> tuple[Backend, ...]:
+def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match) -> Route:
+    filters = fold(rule.filters, match.path, match.path_type)
+    if filters.redirect:
+        return Route(match, filters.redirect, route.path, filters.headers, filters.cors)
+    backends, headers = _backends(g, route, gateway, rule, match), filters.headers
+    if any(backend.headers != Headers() for backend in backends):
+        # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
+        backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
+        headers = Headers()
+    request, backend = rule.timeouts.request, rule.timeouts.backend_request
+    retry = rule.retry
+    action = Forward(
+        backends=backends,
+        mirrors=tuple(m for m in (_mirror(g, route, gateway, f) for f in _mirrors(rule)) if m),
+        rewrite=filters.rewrite,
+        timeout=seconds(request) if request else None,
+        try_timeout=seconds(backend) if backend else None,
+        retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
+        session=_session(rule.session_persistence, backends) if rule.session_persistence else None,
+    )
+    return Route(match, action, route.path, headers, filters.cors)
+
+
+def _backends(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match) -> tuple[Backend, ...]:
     found = []
     for ref in rule.backend_refs:
         if ref.weight:
             to = target(g, route, ref)
             hop = Hop(gateway, to.service, to.port, Protocol.AUTO) if isinstance(to, Target) else None
-            found.append(Backend(ref.weight, hop))
+            filters = fold(ref.filters, match.path, match.path_type)
+            found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
     return tuple(found)
 
 
+def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter) -> Mirror | None:
+    to = target(g, route, mirror.backend_ref)
+    if not isinstance(to, Target):
+        return None
+    part = mirror.fraction
+    numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
+    return Mirror(Hop(gateway, to.service, to.port, Protocol.AUTO), numerator, part.denominator if part else 100)
+
+
+def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:
+    own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
+    if wanted.type == "Header":
+        return Session(wanted.header.name or own_name, header=True)
+    permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout
+    lifetime = seconds(wanted.absolute_timeout) if permanent else None
+    return Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
+
+
 def _match(match: HTTPRouteMatch) -> Match:
-    exact = match.path.type == "Exact"
-    path = match.path.value if exact else match.path.value.rstrip("/") or "/"
-    # Of several entries with an equal header name only the first counts (the spec).
-    headers = {h.name.lower(): h.value for h in reversed(match.headers)}
-    query = {q.name: q.value for q in reversed(match.query_params)}
+    path_type = PathType(match.path.type)
+    path = match.path.value.rstrip("/") or "/" if path_type is PathType.PREFIX else match.path.value
+    # Of several entries with an equal name only the first counts (the spec).
+    headers = {h.name.lower(): h for h in reversed(match.headers)}
+    query = {q.name: q for q in reversed(match.query_params)}
     return Match(
         path,
-        exact,
-        tuple(sorted(ValueMatch(n, v) for n, v in headers.items())),
-        tuple(sorted(ValueMatch(n, v) for n, v in query.items())),
+        path_type,
+        tuple(sorted(ValueMatch(n, v.value, v.type != "Exact") for n, v in headers.items())),
+        tuple(sorted(ValueMatch(n, v.value, v.type != "Exact") for n, v in query.items())),
         match.method,
     )

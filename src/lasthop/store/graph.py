@@ -66,6 +66,10 @@ class Output(msgspec.Struct, frozen=True):
     name: str
     domain: str
     value: Callable[..., Any]
+    named: bool = False
+    """Outputs that set `names` refer to this one's members."""
+    names: bool = False
+    """It is held back in a limited `settle()` while a named output has members that nobody has been told of yet."""
 
 
 Stage = Emitter | Output
@@ -99,6 +103,11 @@ _INPUT: Final = "input"
 _BUCKET: Final = "bucket"
 _SIZE: Final = "size"
 _BEFORE: Final = "before"
+
+
+def input_node(key: Hashable) -> NodeId:
+    """Where recorded reads show an input."""
+    return (_INPUT, key)
 
 
 class Graph:
@@ -175,12 +184,17 @@ class Graph:
         """A member joins a domain."""
         for number in self._domains.get(domain, ()):
             self._members[number].add(key)
-            self._dirty[number][key] = None
+            self._mark(number, key)
 
     def leave(self, domain: str, key: Any) -> None:
         for number in self._domains.get(domain, ()):
             self._members[number].discard(key)
-            self._dirty[number][key] = None
+            self._mark(number, key)
+
+    def _mark(self, number: int, key: Any) -> None:
+        """To be looked at; what is marked last is looked at first where there is a limit."""
+        self._dirty[number].pop(key, None)
+        self._dirty[number][key] = None
 
     def advance(self, now: float) -> None:
         """Lets time pass: every deadline up to `now` is over."""
@@ -191,17 +205,40 @@ class Graph:
     def next_deadline(self) -> float | None:
         return self._deadlines[0] if self._deadlines else None
 
-    def settle(self) -> dict[str, dict[Any, Any]]:
-        """Brings everything up to date; returns changed outputs as {output name: {member key: value or GONE}}."""
+    def settle(self, limit: int | None = None) -> dict[str, dict[Any, Any]]:
+        """Brings everything up to date; returns changed outputs as {output name: {member key: value or GONE}}.
+
+        With a limit, at most that many members of each output, the latest change first; call again while `unsettled`. So an
+        edit that concerns thousands does not hold up the one that comes after it.
+        """
         changes: dict[str, dict[Any, Any]] = {}
         for _ in range(len(self.stages) + 1):
             if not any(self._dirty):
                 return changes
+            introducing = False
             for number, stage in enumerate(self.stages):
-                dirty, self._dirty[number] = self._dirty[number], {}
-                for key in dirty:
+                if isinstance(stage, Output) and stage.names and introducing:
+                    continue
+                for key in self._take_dirty(number, limit if isinstance(stage, Output) else None):
                     self._settle_member(number, stage, key, changes)
+                if isinstance(stage, Output) and stage.named:
+                    introducing |= any(key not in self._told[number] for key in self._dirty[number])
+            if limit is not None and not any(
+                dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Emitter)
+            ):
+                return changes
         raise RuntimeError("stages feed each other in a circle")
+
+    @property
+    def unsettled(self) -> bool:
+        return any(self._dirty)
+
+    def _take_dirty(self, number: int, limit: int | None) -> list[Any]:
+        dirty = self._dirty[number]
+        if limit is None or len(dirty) <= limit:
+            self._dirty[number] = {}
+            return list(dirty)
+        return [dirty.popitem()[0] for _ in range(limit)]
 
     def value(self, fn: Callable[Concatenate[Graph, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A query's value from outside, not tracked."""
@@ -364,7 +401,7 @@ class Graph:
             reader.state = MAYBE
             if reader.pinned is not None:
                 number, key = reader.pinned
-                self._dirty[number][key] = None
+                self._mark(number, key)
             todo.extend(reader.readers)
 
     def _drop_if_unread(self, node: Node) -> None:
@@ -379,8 +416,17 @@ class Graph:
 
     def reads_of(self, fn: Callable[..., Any], *args: Any) -> tuple[NodeId, ...]:
         """What a query read when it was last computed; empty if it has not been."""
-        node = self._nodes.get((fn, *args))
+        return self.reads_at((fn, *args))
+
+    def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """The same for any node; inputs read nothing."""
+        node = self._nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
+
+    def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
+        """The way back: which queries read it when they were last computed, in no particular order."""
+        node = self._nodes.get(id)
+        return tuple(reader.id for reader in node.readers) if node else ()
 
     def members(self, stage: str) -> Mapping[Any, Any]:
         """All current values of an output."""

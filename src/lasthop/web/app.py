@@ -11,11 +11,17 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from lasthop.api.meta import Key
 from lasthop.web.metrics import metrics
-from lasthop.web.page import page
+from lasthop.web.page import live, page
 from lasthop.web.view import View
 
 VIEW: Final = web.AppKey("view", View)
+POLICY: Final = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Names and messages of the objects are shown here; whatever they hold, none of it runs."""
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -57,8 +63,22 @@ async def _findings(request: web.Request) -> web.Response:
     return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
 
 
+async def _explain(request: web.Request) -> web.Response:
+    query = request.query
+    key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
+    found = request.app[VIEW].explain(key, reads=bool(query.get("reads")))
+    if found is None:
+        raise web.HTTPNotFound(text=f"there is no {key}\n")
+    return _json(found)
+
+
 async def _page(request: web.Request) -> web.Response:
-    return web.Response(text=page(request.app[VIEW]), content_type="text/html")
+    return web.Response(text=page(request.app[VIEW]), content_type="text/html", headers=POLICY)
+
+
+async def _live(request: web.Request) -> web.Response:
+    changed = live(request.app[VIEW], request.query.get("seen", ""))
+    return web.Response(status=204) if changed is None else web.Response(text=changed, content_type="text/html")
 
 
 def _json(value: object) -> web.Response:
@@ -71,11 +91,14 @@ def application(view: View) -> web.Application:
     app.add_routes(
         [
             web.get("/", _page),
+            web.get("/live", _live),
+            web.static("/static", Path(__file__).parent / "static"),
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
             web.get("/metrics", _metrics),
             web.get("/api/objects", _objects),
             web.get("/api/findings", _findings),
+            web.get("/api/explain", _explain),
         ]
     )
     return app

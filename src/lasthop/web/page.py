@@ -1,49 +1,66 @@
-"""The page at the admin address: Gateways, routes, policies and findings, as they are now. Plain HTML, nothing to build."""
+"""The page at the admin address: Gateways, routes, policies, hops and findings, live. htmx asks each second what has changed
+and is told "nothing" unless something has; there is nothing to build.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
-from typing import Any
+import functools
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 from lasthop.web.view import View
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; margin-bottom: 2rem; }
-th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
-.good { color: #197a3c } .bad { color: #c02626 } @media (prefers-color-scheme: dark) { body { background: #111; color: #eee } }
-"""
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
+_MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
+
+
+@functools.cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader
+
+    return Environment(loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
 def page(view: View) -> str:
-    state = "<span class=good>ready</span>" if view.ready else "<span class=bad>not ready</span>"
-    findings = [(f.severity, str(f)) for f in view.findings()]
-    return "".join(
-        (
-            "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=2><title>Lasthop</title>",
-            f"<style>{_STYLE}</style><h1>Lasthop <small>{state}</small></h1>",
-            _table(("Object", "Ready", "Why"), (_row(document) for document in view.objects())),
-            "<h2>Findings</h2>" + (_table(("Severity", "What"), findings) if findings else "<p>None.</p>"),
-            "<p><a href=metrics>metrics</a> · <a href=api/objects>objects</a> · <a href=api/findings>findings</a></p>",
-        )
-    )
+    live = _live(view)
+    return _templates().get_template("page.html").render(_values(view), seen=_digest(live))
+
+
+def live(view: View, seen: str) -> str | None:
+    """The part of the page that changes; None if it is what the browser has already seen."""
+    content = _live(view)
+    digest = _digest(content)
+    if digest == seen:
+        return None
+    return f'<main id="live" hx-get="live?seen={digest}" hx-trigger="every 1s" hx-swap="outerHTML">\n{content}</main>'
+
+
+def _live(view: View) -> str:
+    return _templates().get_template("live.html").render(_values(view))
+
+
+def _values(view: View) -> dict[str, Any]:
+    sections = [(title, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    return {
+        "ready": view.ready,
+        "sections": sections,
+        "hops": view.hops(),
+        "findings": view.findings(),
+        "manner": _MANNER,
+    }
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _row(document: dict[str, Any]) -> tuple[str, str, str]:
-    ready, why = summary(document)
     metadata = document["metadata"]
-    path = "/".join(p for p in (metadata.get("namespace", ""), metadata["name"]) if p)
-    return f"{document['kind']} {path}", ready, why
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    def cell(text: str) -> str:
-        kind = {"True": " class=good", "False": " class=bad", "error": " class=bad"}.get(text, "")
-        return f"<td{kind}>{escape(text)}"
-
-    body = "".join("<tr>" + "".join(cell(text) for text in row) for row in rows)
-    return "<table><tr>" + "".join(f"<th>{name}" for name in head) + body + "</table>"
+    path = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
+    return (path, *summary(document))
 
 
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from lasthop.api.meta import Key
-from lasthop.plan.finding import Finding
-from lasthop.proxy.process import Proxy
-from lasthop.xds.server import Traffic
+if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
+    from lasthop.api.meta import Key
+    from lasthop.outputs.audit.hops import HopReport
+    from lasthop.plan.finding import Finding
+    from lasthop.proxy.process import Proxy
+    from lasthop.xds.server import Traffic
 
 
 class View(Protocol):
@@ -25,7 +27,15 @@ class View(Protocol):
         """Objects that have a status of ours, or all of one kind, as a cluster would show them."""
         ...
 
+    def hops(self) -> list[HopReport]:
+        """How every backend that a route leads to is spoken to."""
+        ...
+
     def findings(self) -> list[Finding]: ...
+
+    def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
+        """What applies to an object and why not, or the recorded reads themselves; None if there is no such object."""
+        ...
 
     def counts(self) -> Mapping[str, int]:
         """Objects by kind."""

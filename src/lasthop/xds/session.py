@@ -132,7 +132,7 @@ class Session:
         if type_url == LISTENER and not paced:
             # A listener that is gone goes with the new ones, not after them: they may want its address.
             removed = tuple(sub.removals)
-        return self._respond(sub, now, resources, removed) if resources or removed else None
+        return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
 
     def _remove(self, now: float) -> Response | None:
         clusters = self._types.get(CLUSTER)

@@ -47,6 +47,9 @@ class Subscription:
         """Those of the updates of which the client has no version at all."""
         self.asked: set[str] = set()
         """Names the client waits for: they are answered at once, with a removal if need be."""
+        self.unanswered = False
+        """The client has asked for all there is and waits for an answer, be it that there is nothing: without one Envoy
+        pauses for 15 s before it goes on to the next type."""
         self.refusals: dict[str, Refusal] = {}
         self._cache = cache
 
@@ -63,6 +66,7 @@ class Subscription:
         self.names = names - {WILDCARD}
         self.has = dict(versions)
         self.asked = {name for name in self.names if name not in versions}
+        self.unanswered = self.wildcard and not versions
         known = self._cache.names(self.type_url) if self.wildcard else []
         for name in known:
             if isinstance(self._cache.get(self.type_url, name), Withdrawal):
@@ -141,6 +145,7 @@ class Subscription:
             yield change
 
     def sent(self, response: Response) -> None:
+        self.unanswered = False
         self.in_flight[response.nonce] = response
         if any(r.name not in self.has for r in response.resources):
             self.introducing.add(response.nonce)

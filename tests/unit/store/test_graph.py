@@ -224,3 +224,33 @@ def _flat(changes: dict[str, dict[Any, Any]]) -> Iterator[tuple[str, Any, Any]]:
     for name, values in changes.items():
         for key, value in values.items():
             yield name, key, value
+
+
+def test_a_limited_settle_looks_at_the_latest_change_first_and_comes_to_the_same_end() -> None:
+    g = graph()
+    for number in range(10):
+        g.enter("things", (f"t{number}",))
+    seen: list[str] = []
+    while g.unsettled:
+        seen += [key for (key,) in g.settle(limit=3)["out"]]
+        if len(seen) == 3:
+            g.set("suffix", "!")
+            g.enter("things", ("urgent",))
+    assert seen[:3] == ["t9", "t8", "t7"]
+    assert seen[3] == "urgent"
+    assert {key for (key,) in g.members("out")} == {*(f"t{number}" for number in range(10)), "urgent"}
+    assert set(g.members("out").values()) == {"even !"}
+
+
+def test_what_names_others_waits_for_those_that_nobody_has_been_told_of() -> None:
+    stages = [Output("clusters", "thing", length, named=True), Output("routes", "thing", both, names=True)]
+    g = Graph(stages)
+    for number in range(3):
+        g.enter("thing", (f"t{number}",))
+    assert set(g.settle(limit=2)) == {"clusters"}
+    assert set(g.settle(limit=2)) == {"clusters", "routes"}
+    while g.unsettled:
+        g.settle(limit=2)
+    for number in range(3):
+        g.set(f"t{number}", "x")
+    assert set(g.settle(limit=2)) == {"clusters", "routes"}

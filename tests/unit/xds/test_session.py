@@ -39,6 +39,21 @@ def test_first_request_without_names_is_a_wildcard() -> None:
     )
 
 
+def test_a_wildcard_is_answered_even_if_there_is_nothing() -> None:
+    """Envoy would wait 15 s for its clusters before it asks for listeners."""
+    (
+        Playbook()
+        >> subscribe(CLUSTER)
+        << sends(CLUSTER)
+        << nothing
+        >> ack(CLUSTER)
+        << acked(CLUSTER)
+        >> update(clusters("a=1"))
+        << sends(CLUSTER, "a=1")
+        << nothing
+    )
+
+
 def test_star_is_a_wildcard_too() -> None:
     Playbook() >> update(clusters("a=1")) >> subscribe(CLUSTER, ("*",)) << sends(CLUSTER, "a=1") << nothing
 

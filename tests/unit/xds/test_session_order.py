@@ -148,6 +148,9 @@ def test_a_reconnecting_client_keeps_its_clusters_until_its_routes_are_known() -
         << acked(CLUSTER, "b=1")
         << nothing
         >> subscribe(LISTENER)
+        << sends(LISTENER)
+        >> ack(LISTENER)
+        << acked(LISTENER)
         >> wait(10 * PACE)
         << nothing
         >> subscribe(ROUTES, ("r",), has=("r=1",))

@@ -1,0 +1,1 @@
+"""The answer for whoever wants to know how backends are spoken to."""

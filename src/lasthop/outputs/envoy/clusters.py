@@ -156,5 +156,5 @@ def load_assignment(g: Graph, gateway: Key, service: Key, port: int, protocol: P
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 
-CLUSTERS = Output("clusters", "hop", cluster)
-LOAD_ASSIGNMENTS = Output("endpoints", "hop", load_assignment)
+CLUSTERS = Output("clusters", "hop", cluster, named=True)
+LOAD_ASSIGNMENTS = Output("endpoints", "hop", load_assignment, named=True)

@@ -21,6 +21,7 @@ from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
+from lasthop.outputs.envoy.route_filters import optional_filters
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import Gateway, Listener
@@ -112,7 +113,10 @@ def _connection_manager(key: Key, table: str) -> Any:
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
         rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
-        http_filters=[hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router))],
+        http_filters=[
+            *optional_filters(),
+            hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router)),
+        ],
         upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
         use_remote_address={"value": True},
         normalize_path={"value": True},
@@ -142,4 +146,4 @@ def _local_replies() -> Any:
     )
 
 
-LISTENERS = Output("listeners", "Gateway", listener_resources)
+LISTENERS = Output("listeners", "Gateway", listener_resources, names=True)

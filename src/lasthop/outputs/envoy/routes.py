@@ -5,25 +5,25 @@ An edit re-encodes one virtual host; only the last join of cached bytes looks at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
-from envoy.type.matcher.v3 import string_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode, seconds
+from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
-from lasthop.plan.routing import Backend, Match, Route
-from lasthop.plan.upstream import Protocol
+from lasthop.outputs.envoy.route_index import indexed
+from lasthop.outputs.envoy.route_messages import Listening, envoy_routes, refusal
+from lasthop.plan.listener import Listener
+from lasthop.plan.routing import VirtualHost
+from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.virtual_hosts import virtual_host
 from lasthop.store.graph import Graph, Output
 
-INTERNAL_ERROR: Final = 500
-REFUSED: Final = "refused"
-"""A cluster name that never exists: the share of a reference that is not permitted."""
+MISDIRECTED: Final = 421
 _VIRTUAL_HOSTS_FIELD: Final = b"\x12"
 """Tag of RouteConfiguration.virtual_hosts: field 2, length-delimited."""
 
@@ -43,79 +43,35 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     """One virtual host as bytes; one that Envoy has refused answers 500 instead."""
     host = g(virtual_host, gateway, table, hostname)
     name = hostname or "*"
-    body = encode(_virtual_host(name, [message for route in host.routes for message in _routes(route)]))
+    body = encode(_virtual_host(name, host, _listening(g(table_listener, gateway, table))))
     digest = content_hash(body)
     if part_quarantined(g, ROUTES, f"{table_name(gateway, table)}#{name}", digest):
-        everything = route_components_pb2.RouteMatch(prefix="/")
-        refusal = route_components_pb2.Route(match=everything, direct_response=_internal_error())
-        body, digest = encode(_virtual_host(name, [refusal])), ""
+        body, digest = encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()])), ""
     return EncodedHost(name, body, digest)
 
 
-def _virtual_host(name: str, routes: list[Any]) -> Any:
-    return route_components_pb2.VirtualHost(name=name, domains=[name], routes=routes)
+def _listening(listener: Listener | None) -> Listening:
+    if listener is None:
+        return Listening("http", 80)
+    return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
 
 
-def _internal_error() -> Any:
-    return route_components_pb2.DirectResponseAction(status=INTERNAL_ERROR)
-
-
-def _routes(route: Route) -> Iterable[Any]:
-    if not route.backends:
-        yield route_components_pb2.Route(name=route.origin, match=_match(route.match), direct_response=_internal_error())
-        return
-    # WebSocket needs HTTP/1.1 to the backend, so requests that ask for an upgrade go by a hop of their own.
-    upgrade = _match(route.match)
-    upgrade.headers.append(route_components_pb2.HeaderMatcher(name="upgrade", present_match=True))
-    yield route_components_pb2.Route(name=route.origin, match=upgrade, route=_action(route.backends, Protocol.H1_UPGRADE))
-    yield route_components_pb2.Route(
-        name=route.origin, match=_match(route.match), route=_action(route.backends, Protocol.AUTO)
-    )
-
-
-def _match(match: Match) -> Any:
-    message = route_components_pb2.RouteMatch()
-    if match.exact:
-        message.path = match.path
-    elif match.path == "/":
-        message.prefix = "/"
+def _virtual_host(name: str, host: VirtualHost, listening: Listening) -> Any:
+    message = route_components_pb2.VirtualHost(name=name, domains=[name])
+    if host.misdirected and not host.routes:
+        message.routes.append(refusal(MISDIRECTED))
+        return message
+    routes = [(route.match, envoy_routes(route, listening)) for route in host.routes]
+    tree = indexed(routes)
+    if tree is None:
+        message.routes.extend(found for _, built in routes for found in built)
     else:
-        message.path_separated_prefix = match.path
-    for header in match.headers:
-        exact = string_pb2.StringMatcher(exact=header.value)
-        message.headers.append(route_components_pb2.HeaderMatcher(name=header.name, string_match=exact))
-    if match.method:
-        exact = string_pb2.StringMatcher(exact=match.method)
-        message.headers.append(route_components_pb2.HeaderMatcher(name=":method", string_match=exact))
-    for parameter in match.query:
-        exact = string_pb2.StringMatcher(exact=parameter.value)
-        message.query_parameters.append(route_components_pb2.QueryParameterMatcher(name=parameter.name, string_match=exact))
+        message.matcher.CopyFrom(tree)
     return message
 
 
-def _action(backends: tuple[Backend, ...], protocol: Protocol) -> Any:
-    action = route_components_pb2.RouteAction(
-        cluster_not_found_response_code=route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR,
-        timeout=seconds(0),
-    )
-    if len(backends) == 1:
-        action.cluster = _cluster_name(backends[0], protocol)
-        return action
-    weights: dict[str, int] = {}
-    for backend in backends:
-        name = _cluster_name(backend, protocol)
-        weights[name] = weights.get(name, 0) + backend.weight
-    for name, weight in weights.items():
-        action.weighted_clusters.clusters.add(name=name, weight={"value": weight})
-    return action
-
-
-def _cluster_name(backend: Backend, protocol: Protocol) -> str:
-    return backend.hop._replace(protocol=protocol).name if backend.hop else REFUSED
-
-
-HOSTS = Output("hosts", "vhost", encoded_host)
-TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table))
+HOSTS = Output("hosts", "vhost", encoded_host, names=True)
+TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table), names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:

@@ -46,4 +46,4 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
 
 
 GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit)
-SECRETS = Output("secrets", "secret", secret_resource)
+SECRETS = Output("secrets", "secret", secret_resource, named=True)

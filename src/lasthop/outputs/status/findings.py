@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api.core import Service
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.routes import Unserved
@@ -14,10 +15,12 @@ from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.tls import Plaintext
+from lasthop.resolve.attachment import parents
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.standing import target_trouble, udp_warning
-from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.policies.validation import verdict as policy_verdict
+from lasthop.resolve.routes import verdict
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -25,10 +28,10 @@ NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 """Conditions that are bad news when true."""
 
 
-def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "") -> Iterator[Finding]:
+def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
     for condition in conditions:
         if (condition.status == "True") == (condition.type in NEGATIVE) and condition.reason != reasons.PENDING:
-            yield Finding(key, condition.reason, f"{where}{condition.message}")
+            yield Finding(key, condition.reason, f"{where}{condition.message}", field=field)
 
 
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -37,8 +40,9 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
-    for listener in status.listeners:
-        yield from (f for f in _bad(key, listener.conditions, f"listener {listener.name}: ") if f.reason != reasons.INVALID)
+    for number, listener in enumerate(status.listeners):
+        found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
+        yield from (f for f in found if f.reason != reasons.INVALID)
     yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
 
 
@@ -52,7 +56,12 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if status is None:
         message = "no parentRef names a Gateway of this controller; the route has no effect"
         return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
-    found = [f for parent in status.parents for f in _bad(key, parent.conditions)]
+    found: list[Finding] = []
+    for parent in g(parents, key):
+        if parent.problem:
+            found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
+        judged = g(verdict, key, parent.gateway)
+        found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
     return tuple(dict.fromkeys(found))
 
 
@@ -61,13 +70,13 @@ def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged = read(g, key, BackendTLSPolicy), g(verdict, key)
+    obj, judged = read(g, key, BackendTLSPolicy), g(policy_verdict, key)
     if obj is None or judged is None:
         return
     if not judged.accepted.status:
-        yield Finding(key, judged.accepted.reason, judged.accepted.message, field="spec.validation")
+        yield Finding(key, judged.accepted.reason, judged.accepted.message, field=judged.field)
     elif not judged.resolved.status:
-        yield Finding(key, judged.resolved.reason, judged.resolved.message, field="spec.validation.caCertificateRefs")
+        yield Finding(key, judged.resolved.reason, judged.resolved.message, field=judged.field)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
     for number, target in enumerate(obj.spec.target_refs):
@@ -108,7 +117,7 @@ def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return (Finding(key, reasons.UNSUPPORTED_VALUE, f"{key.kind} is not served by this version", severity=Severity.WARNING),)
 
 
-UNSERVED_KINDS = ("ListenerSet", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "XBackend", "XTelemetryPolicy")
+UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)
 
 FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),

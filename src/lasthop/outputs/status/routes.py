@@ -9,7 +9,7 @@ from lasthop.api.status import ParentStatus, RouteStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
-from lasthop.plan.routing import Parent
+from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.routes import RouteVerdict, verdict
 from lasthop.store.graph import Graph, Output
@@ -31,25 +31,31 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
 
 
 def _conditions(parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
-    found = [_accepted(parent, judged), _resolved(judged)]
-    if judged.unsupported and not judged.all_unsupported:
-        message = f"these rules answer 500: {'; '.join(judged.unsupported)}"
-        found.append(Condition(reasons.PARTIALLY_INVALID, True, reasons.UNSUPPORTED_VALUE, message))
+    accepted = _accepted(parent, judged)
+    found = [accepted, _resolved(judged)]
+    if judged.refused and accepted.status:
+        # "Dropped Rule" is how the spec wants it to begin.
+        message = f"Dropped Rule, so that it answers 500: {_joined(judged.refused)}"
+        found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
     return tuple(found)
 
 
 def _accepted(parent: Parent, judged: RouteVerdict) -> Condition:
     if parent.problem:
         return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
-    if judged.all_unsupported:
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, "; ".join(judged.unsupported))
+    if judged.all_refused:
+        return false(reasons.ACCEPTED, judged.refused[0].reason, _joined(judged.refused))
     return true(reasons.ACCEPTED)
 
 
 def _resolved(judged: RouteVerdict) -> Condition:
     if not judged.refs:
         return true(reasons.RESOLVED_REFS)
-    return false(reasons.RESOLVED_REFS, judged.refs[0].reason, "; ".join(problem.message for problem in judged.refs))
+    return false(reasons.RESOLVED_REFS, judged.refs[0].reason, _joined(judged.refs))
+
+
+def _joined(problems: tuple[RouteProblem, ...]) -> str:
+    return "; ".join(str(problem) for problem in problems)
 
 
 ROUTE_STATUS = Output("status-routes", "HTTPRoute", route_status)

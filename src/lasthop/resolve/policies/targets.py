@@ -27,7 +27,7 @@ def is_service(target: PolicyTargetReference) -> bool:
 class Claim(msgspec.Struct, frozen=True, order=True):
     """A policy that names a Service, in the order in which claims win."""
 
-    age: tuple[str, str, str]
+    age: tuple[str, str]
     policy: Key
     sections: tuple[str, ...]
     rejected: str = ""
@@ -37,7 +37,7 @@ class Claim(msgspec.Struct, frozen=True, order=True):
 def _claims(
     namespace: str,
     targets: tuple[PolicyTargetReference, ...],
-    age: tuple[str, str, str],
+    age: tuple[str, str],
     policy: Key,
     rejected: str = "",
 ) -> Iterator[tuple[tuple[str, str, str], Claim]]:

@@ -27,6 +27,8 @@ class Verdict(msgspec.Struct, frozen=True):
     resolved: Condition
     usable_refs: tuple[LocalObjectReference, ...] = ()
     warnings: tuple[str, ...] = ()
+    field: str = "spec.validation"
+    """Where the first fault is."""
 
     @property
     def valid(self) -> bool:
@@ -43,7 +45,9 @@ def verdict(g: Graph, policy: Key) -> Verdict | None:
     trust = _trust(g, policy.namespace, obj.spec.validation)
     warnings = parsed.warnings + trust.warnings
     if problems and trust.valid:
-        trust = msgspec.structs.replace(trust, accepted=false(reasons.ACCEPTED, reasons.INVALID, "; ".join(problems)))
+        field = "spec.options" if parsed.problems else f"spec.validation.{problems[0].split()[0]}"
+        accepted = false(reasons.ACCEPTED, reasons.INVALID, "; ".join(problems))
+        trust = msgspec.structs.replace(trust, accepted=accepted, field=field)
     elif problems:
         message = "; ".join([*problems, trust.accepted.message])
         trust = msgspec.structs.replace(trust, accepted=msgspec.structs.replace(trust.accepted, message=message))
@@ -78,17 +82,20 @@ def _trust(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> 
     # There are three cases for each reference: a kind nobody here knows might have narrowed trust, so it fails the policy; one
     # of a known kind that cannot be used is left out; the rest are the anchors.
     unknown, bad, usable = [], [], []
+    fields: list[str] = []
     warnings: list[str] = []
     for number, ref in enumerate(refs):
         field = f"caCertificateRefs[{number}]"
         if (ref.group, ref.kind) not in CA_KINDS:
             known = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
             unknown.append(f"{field}: kind {ref.kind} of group {ref.group!r} is not supported; use a {known}")
+            fields.append(f"spec.validation.{field}")
             continue
         state = g(ref_state, namespace, ref)
         warnings += state.warnings
         if state.problem:
             bad.append(BadRef(state.problem.reason, f"{field}: {state.problem.message}"))
+            fields.append(f"spec.validation.{field}")
         else:
             usable.append(ref)
     message = "; ".join([*unknown, *(b.message for b in bad)])
@@ -98,15 +105,16 @@ def _trust(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> 
             false(reasons.ACCEPTED, accepted_reason, f"connections fail: {message}"),
             false(reasons.RESOLVED_REFS, reasons.INVALID_KIND, message),
             warnings=tuple(warnings),
+            field=fields[0],
         )
     if not bad:
         return Verdict(true(reasons.ACCEPTED), true(reasons.RESOLVED_REFS), tuple(usable), tuple(warnings))
     ref_reason = next((b.reason for b in bad if b.reason == reasons.INVALID_CA_CERTIFICATE_REF), bad[0].reason)
     resolved = false(reasons.RESOLVED_REFS, ref_reason, message)
     if usable:
-        return Verdict(true(reasons.ACCEPTED), resolved, tuple(usable), tuple(warnings))
+        return Verdict(true(reasons.ACCEPTED), resolved, tuple(usable), tuple(warnings), fields[0])
     accepted = false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, f"no CA is left, connections fail: {message}")
-    return Verdict(accepted, resolved, warnings=tuple(warnings))
+    return Verdict(accepted, resolved, warnings=tuple(warnings), field=fields[0])
 
 
 def _system(g: Graph, name: str) -> Verdict:

@@ -1,0 +1,57 @@
+"""`make bench`, or `python -m bench --sizes 100,5000 --edits 20 --json FILE`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+
+from bench.measure import Result, measure
+from bench.probe import NotEffective
+from bench.report import as_json, kept, show
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C: everything that was started is ended on the way out."""
+    raise KeyboardInterrupt
+
+
+@click.command("bench")
+@click.option("--sizes", default="100,5000", show_default=True, help="Numbers of policies.")
+@click.option("--edits", default=20, show_default=True, type=click.IntRange(1), help="How many of each kind, at each size.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Everything that was seen; - is standard output.")
+def command(sizes: str, edits: int, json_file: str | None) -> None:
+    """How long a saved edit takes to show in traffic, and what it costs, at several sizes (see bench/README.md)."""
+    progress = Console(stderr=True, highlight=False)
+    results: list[Result] = []
+    for size in [int(each) for each in sizes.split(",")]:
+        # Short, because unix sockets live in it.
+        with tempfile.TemporaryDirectory(prefix="bench-") as home:
+            results.append(measure(size, edits, Path(home), lambda what, size=size: progress.print(f"{size:,}: {what}")))  # type: ignore[misc]
+    console = Console(highlight=False)
+    console.width = max(console.width, 132)  # a table that is wrapped by the terminal is better than one that is cut
+    show(console, results)
+    if json_file:
+        with click.open_file(json_file, "w") as file:
+            json.dump(as_json(results), file, indent=1)
+    if not kept(results):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    try:
+        command(standalone_mode=False)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except click.Abort:
+        sys.exit(130)
+    except (click.ClickException, NotEffective, RuntimeError) as error:
+        sys.exit(f"bench: {error}")

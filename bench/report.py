@@ -1,0 +1,149 @@
+"""What was measured, as a table to read and as JSON to keep."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.measure import Result
+
+PROMISED_MS = 30.0
+HEADLINE = "policy hostname"
+
+PEER = "Envoy Gateway v1.9.1, Kubernetes provider (facts/envoy-gateway.md 9: 2 cores, Envoy 1.39.1, concurrency 2)"
+PEER_FIGURES = (
+    ("cold start, all clusters there", "5.1 s", "43.5 and 56.0 s"),
+    ("restart, all clusters there", "1.2 s", "29.0 s"),
+    ("policy hostname (SNI) effective, median", "15.07 s", "17.54 s"),
+    ("CA ConfigMap effective, median", "37 ms", "2,760 ms"),
+    ("controller CPU, an SNI edit", "40 ms", "2,750 ms"),
+    ("controller RSS at rest", "126 MiB", "528 MiB"),
+    ("Envoy RSS", "81 MiB", "613 MiB"),
+)
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds; the 90th percentile is a value that was seen."""
+    ordered = sorted(1000 * each for each in seconds)
+    p90 = ordered[math.ceil(0.9 * len(ordered)) - 1]
+    return {"median": statistics.median(ordered), "p90": p90, "max": ordered[-1], "count": len(ordered)}
+
+
+def as_json(results: list[Result]) -> dict[str, Any]:
+    """Everything that was seen, in seconds, bytes and MiB, and the medians that the table has."""
+    return {
+        "results": [dataclasses.asdict(result) for result in results],
+        "effective_ms": {r.size: {name: spread(seen) for name, seen in r.effective.items()} for r in results},
+        "promised_ms": PROMISED_MS,
+        "kept": kept(results),
+    }
+
+
+def kept(results: list[Result]) -> bool:
+    return all(spread(result.effective[HEADLINE])["median"] <= PROMISED_MS for result in results)
+
+
+def show(console: Console, results: list[Result]) -> None:
+    console.print(_times(results))
+    console.print(_costs(results))
+    console.print(_rest(results))
+    console.print(_peer())
+    for result in results:
+        median = spread(result.effective[HEADLINE])["median"]
+        verdict = "kept" if median <= PROMISED_MS else "[bold red]MISSED[/]"
+        console.print(f"{result.size:,} policies: effective after {median:.1f} ms, promised {PROMISED_MS:.0f}: {verdict}")
+    for result in results:
+        for what, count in result.failed.items():
+            console.print(
+                f"[bold red]{result.size:,} policies: {count} requests failed that no edit should disturb: {what}[/]"
+            )
+        for line in result.failures:
+            console.print(f"    {line}", markup=False, soft_wrap=True)
+
+
+def _times(results: list[Result]) -> Table:
+    table = Table(title="From save to traffic: median / p90 / max, ms", title_justify="left", title_style="bold")
+    table.add_column("edit", no_wrap=True)
+    _size_columns(table, results)
+
+    def row(name: str, seen: Callable[[Result], list[float]]) -> None:
+        spreads = [spread(seen(result)) if seen(result) else None for result in results]
+        cells = ["{median:.1f} / {p90:.1f} / {max:.1f}".format(**each) if each else "-" for each in spreads]
+        table.add_row(name, *cells, *_ratio([each["median"] if each else 0.0 for each in spreads]))
+
+    for name in results[0].effective:
+        row(name, lambda result, name=name: result.effective[name])  # type: ignore[misc]
+    table.add_section()
+    row("policy hostname, 20 ms after the shared CA", lambda result: [each.urgent[0] for each in result.rotations])
+    row("policy hostname, later while it rotates", lambda result: [ms for each in result.rotations for ms in each.urgent[1:]])
+    return table
+
+
+def _costs(results: list[Result]) -> Table:
+    table = Table(title="What an edit costs", title_justify="left", title_style="bold")
+    table.add_column("edit", no_wrap=True)
+    for what in ("Lasthop CPU, ms", "Envoy main CPU, ms", "xDS bytes"):
+        for result in results:
+            table.add_column(f"{what}: {result.size:,}", justify="right")
+    for name in results[0].costs:
+        costs = [result.costs[name] for result in results]
+        cells = [f"{1000 * each.lasthop_cpu:.1f}" for each in costs]
+        cells += [f"{1000 * each.envoy_cpu:.1f}" for each in costs]
+        cells += [f"{each.sent:,.0f}" for each in costs]
+        table.add_row(name, *cells)
+    return table
+
+
+def _rest(results: list[Result]) -> Table:
+    table = Table(title="Starting, rotating, resting", title_justify="left", title_style="bold")
+    table.add_column("", no_wrap=True)
+    _size_columns(table, results)
+
+    def row(name: str, value: Callable[[Result], float], shown: str) -> None:
+        values = [value(result) for result in results]
+        table.add_row(name, *(shown.format(each) for each in values), *_ratio(values))
+
+    row("cold start: ready, s", lambda r: r.cold.ready, "{:.2f}")
+    row("cold start: first verified 200, s", lambda r: r.cold.first_200, "{:.2f}")
+    row("restart, nothing changed: ready, s", lambda r: r.restart.ready, "{:.2f}")
+    row("restart, nothing changed: first verified 200, s", lambda r: r.restart.first_200, "{:.2f}")
+    table.add_section()
+    row("shared CA rotated: sampled hosts effective, s", lambda r: statistics.median(x.sampled for x in r.rotations), "{:.2f}")
+    row("shared CA rotated: all confirmed, s", lambda r: statistics.median(x.confirmed for x in r.rotations), "{:.2f}")
+    table.add_section()
+    row("Lasthop RSS, MiB", lambda r: r.lasthop_mib, "{:.0f}")
+    row("Envoy RSS, MiB", lambda r: r.envoy_mib, "{:.0f}")
+    row("Lasthop idle CPU, % of a core", lambda r: 100 * r.idle_cpu, "{:.1f}")
+    row("probe round trip, ms", lambda r: 1000 * r.round_trip, "{:.2f}")
+    row("failed requests", lambda r: sum(r.failed.values()), "{:.0f}")
+    row("load of the machine before", lambda r: r.load, "{:.2f}")
+    row("cores taken by other processes during the edits", lambda r: r.others, "{:.2f}")
+    return table
+
+
+def _peer() -> Table:
+    table = Table(title=f"For comparison: {PEER}", title_justify="left", title_style="bold")
+    for column in ("", "100 policies", "5,000 policies"):
+        table.add_column(column)
+    for row in PEER_FIGURES:
+        table.add_row(*row)
+    return table
+
+
+def _size_columns(table: Table, results: list[Result]) -> None:
+    for result in results:
+        table.add_column(f"{result.size:,} policies", justify="right", no_wrap=True)
+    if len(results) > 1:
+        table.add_column("last : first", justify="right", no_wrap=True)
+
+
+def _ratio(values: list[float]) -> list[str]:
+    if len(values) < 2:
+        return []
+    return [f"{values[-1] / values[0]:.1f}" if values[0] > 0 else "-"]

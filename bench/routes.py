@@ -1,0 +1,177 @@
+"""`python -m bench.routes`: what a request costs Envoy with 1,000 routes on one hostname, beside one with a single route.
+
+Both hosts are on one listener of one Envoy and lead to one backend. Short rounds take turns, in changing order, so that
+whatever else the machine does falls on both; each pair of rounds gives a ratio, and the median of many counts, with the
+interval in which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import click
+
+from tests.proxy import documents as docs
+from tests.proxy.documents import Document
+from tests.proxy.lasthop import Lasthop
+
+GOAL = 1.03
+RULES = 16
+"""Of one HTTPRoute: as many as it may have."""
+CLIENTS = 8
+"""Connections that ask at the same time, so that Envoy does not wake up for each request alone."""
+PROCESS_CPU_CLOCK = 2
+"""CPUCLOCK_SCHED of <linux/posix-timers.h>: another process's CPU time in nanoseconds, where /proc has ticks of 10 ms."""
+
+
+def cpu(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | PROCESS_CPU_CLOCK)
+
+
+# --- the backend -----------------------------------------------------------------------------------------------------
+
+
+class Answering(asyncio.Protocol):
+    ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(self.ANSWER * data.count(b"\r\n\r\n"))
+
+
+def serve(told: Connection) -> None:
+    async def forever() -> None:
+        server = await asyncio.get_running_loop().create_server(Answering, "127.0.0.1", 0)
+        told.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(forever())
+
+
+@contextlib.contextmanager
+def backend() -> Iterator[int]:
+    told, telling = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.Process(target=serve, args=(telling,), daemon=True)
+    process.start()
+    try:
+        yield told.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+# --- the gateway -----------------------------------------------------------------------------------------------------
+
+
+def path(number: int) -> str:
+    return f"/team-{number:04}/api"
+
+
+def routes(host: str, count: int) -> Iterator[Document]:
+    for first in range(0, count, RULES):
+        document = docs.route(f"{host}-{first}", host=f"{host}.test")
+        document["spec"]["rules"] = [
+            {"matches": [{"path": {"type": "PathPrefix", "value": path(n)}}], "backendRefs": [docs.to("api", 80)]}
+            for n in range(first, min(first + RULES, count))
+        ]
+        yield document
+
+
+class Clients:
+    def __init__(self, port: int) -> None:
+        self._sockets = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(CLIENTS)]
+        for each in self._sockets:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, host: str, numbers: list[int]) -> None:
+        """One request on each connection at a time."""
+        for start in range(0, len(numbers), CLIENTS):
+            for client, number in zip(self._sockets, numbers[start : start + CLIENTS], strict=False):
+                client.sendall(f"GET {path(number)}/x HTTP/1.1\r\nhost: {host}.test\r\n\r\n".encode())
+            for client, _ in zip(self._sockets, numbers[start : start + CLIENTS], strict=False):
+                answer = b""
+                while not answer.endswith(b"\r\n\r\nok"):
+                    assert b"\r\n\r\n" not in answer or b" 200 " in answer, answer
+                    received = client.recv(65536)
+                    assert received, "the connection was closed"
+                    answer += received
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
+
+
+def measure(envoy: int, clients: Clients, hosts: dict[str, list[int]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of Envoy's CPU for each request, by host and round."""
+    found: dict[str, list[float]] = {host: [] for host in hosts}
+    for number in range(-1, rounds):
+        for host in sorted(hosts, reverse=bool(number % 2)):
+            before = cpu(envoy)
+            clients.ask(host, hosts[host])
+            if number >= 0:  # the first round warms up
+                found[host].append((cpu(envoy) - before) / len(hosts[host]))
+    return found
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Between these the median lies with 95 % confidence, by order statistics, whatever the distribution."""
+    ordered, half = sorted(values), 0.98 * len(values) ** 0.5
+    middle = len(values) / 2
+    return ordered[max(0, int(middle - half))], ordered[min(len(values) - 1, int(middle + half))]
+
+
+@click.command()
+@click.option("--routes", "count", default=1000, show_default=True)
+@click.option("--requests", default=400, show_default=True, help="Of each host in each round.")
+@click.option("--rounds", default=600, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def main(count: int, requests: int, rounds: int, as_json: bool) -> None:
+    """CPU of Envoy per request: many routes on one hostname against one."""
+    with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as root, backend() as port:
+        lasthop = Lasthop(Path(root))
+        lasthop.standard()
+        lasthop.write(
+            "api.yaml", docs.service("api", {"name": "http", "port": 80}), *docs.endpoints("api", port, port_name="http")
+        )
+        lasthop.write("many.yaml", *routes("many", count))
+        lasthop.write("one.yaml", *routes("one", 1))
+        with contextlib.closing(lasthop):
+            lasthop.start()
+            lasthop.settle()
+            with contextlib.closing(Clients(lasthop.port)) as clients:
+                spread = [number * 7919 % count for number in range(requests)]
+                found = measure(lasthop.envoys()[0], clients, {"many": spread, "one": [0] * requests}, rounds)
+    ratios = [many / one for many, one in zip(found["many"], found["one"], strict=True)]
+    ratio = statistics.median(ratios)
+    low, high = interval(ratios)
+    medians = {host: statistics.median(values) for host, values in found.items()}
+    if as_json:
+        print(json.dumps({"ratio": ratio, "interval": [low, high], "goal": GOAL, "cpu_seconds": medians, "ratios": ratios}))
+    else:
+        print(f"one route:       {medians['one'] * 1e6:6.1f} us of Envoy's CPU for each request")
+        print(f"{count:,} routes:    {medians['many'] * 1e6:6.1f} us")
+        print(
+            f"ratio:           {ratio:6.3f}    (median of {rounds} pairs; 95 % interval {low:.3f} to {high:.3f}; goal {GOAL})"
+        )
+        print(f"load average:    {os.getloadavg()[0]:6.2f}    on {os.cpu_count()} CPUs")
+    sys.exit(ratio > GOAL)
+
+
+if __name__ == "__main__":
+    main()

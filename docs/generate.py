@@ -1,0 +1,79 @@
+"""Writes the generated parts of docs/reference.md anew: `python docs/generate.py`. A test says when that is due."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from lasthop.api.kinds import KINDS
+from lasthop.api.routes import Unserved
+from lasthop.cli.main import COMMANDS, main
+from lasthop.cli.remedies import REMEDIES
+from lasthop.plan.tls import TLSOptions
+from lasthop.resolve.policies import options
+
+REFERENCE = Path(__file__).with_name("reference.md")
+WIDTH = 120
+
+
+def commands() -> Iterator[str]:
+    top = click.Context(main, info_name="lasthop", terminal_width=WIDTH, max_content_width=WIDTH, **main.context_settings)
+    yield from ("```", main.get_help(top), "```", "")
+    for name in COMMANDS:
+        command = main.get_command(top, name)
+        assert command is not None
+        context = click.Context(command, top, name, terminal_width=WIDTH, max_content_width=WIDTH)
+        yield from (f"### lasthop {name}", "", "```", command.get_help(context), "```", "")
+
+
+def kinds() -> Iterator[str]:
+    yield from ("| kind | apiVersion | |", "|---|---|---|")
+    for kind in KINDS.values():
+        unserved = "admitted, not served by this version" if kind.struct is Unserved else ""
+        yield f"| {kind.kind} | {', '.join(f'`{version}`' for version in kind.api_versions)} | {unserved} |"
+    yield ""
+
+
+def option_values() -> Iterator[str]:
+    default = TLSOptions()
+    yield from ("| option | values | default |", "|---|---|---|")
+    for which, version in (("min", default.min_version), ("max", default.max_version)):
+        yield f"| `{options.PREFIX}{which}-tls-version` | {_listed(options.VERSIONS)} | `{version}` |"
+    suites, curves, alpn = (sorted(each) for each in (options.CIPHER_SUITES, options.CURVES, options.ALPN))
+    yield f"| `{options.PREFIX}cipher-suites` | some of {_listed(suites)}, with commas between | Envoy's |"
+    yield f"| `{options.PREFIX}curves` | some of {_listed(curves)}, with commas between | Envoy's |"
+    yield f"| `{options.PREFIX}alpn` | {_listed(alpn)} or both, with a comma between | both; the backend picks |"
+    yield ""
+
+
+def _listed(words: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def remedies() -> Iterator[str]:
+    yield from ("| reason | what `lasthop check` advises, unless the message says it |", "|---|---|")
+    yield from (f"| `{reason}` | {REMEDIES[reason]} |" for reason in sorted(REMEDIES))
+    yield ""
+
+
+PARTS = {"commands": commands, "kinds": kinds, "options": option_values, "remedies": remedies}
+
+
+def generated(text: str) -> str:
+    """`text` with what stands between each pair of markers made anew."""
+    for name, part in PARTS.items():
+        start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
+        lines = "\n".join(line.rstrip() for line in "\n".join(part()).splitlines())
+        text, found = re.subn(
+            f"{re.escape(start)}.*?{re.escape(end)}", lambda _, new=f"{start}\n{lines}\n\n{end}": new, text, flags=re.DOTALL
+        )
+        if found != 1:
+            raise SystemExit(f"{REFERENCE} has {found} places for {name}; it needs one")
+    return text
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(generated(REFERENCE.read_text()))

@@ -1,0 +1,132 @@
+"""Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
+
+There are six cases of a finding that follows from another:
+1. a broken file is not applied, which its own errors imply;
+2. an object is missing because it stands in a broken file;
+3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
+4. a backend is refused because its policy is invalid, or the Gateway's client certificate is;
+5. a Gateway is not programmed because it is not accepted;
+6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.files.content import key_in
+from lasthop.sources.files.yaml import parse
+
+NOT_APPLIED = "NotApplied"
+LOCAL_FILE = "LocalFile"
+NO_CLASS = "NoGatewayClass"
+
+_OBJECT = re.compile(r"\b[A-Z]\w+ [a-z0-9][\w./-]*\w")
+"""An object as messages name it: `Service shop/api`."""
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    finding: Finding
+    follows: tuple[Finding, ...] = ()
+    """What would be right if this were."""
+
+
+def mistakes(findings: Iterable[Finding], broken: Mapping[Key, str]) -> list[Mistake]:
+    """`findings` with their places; `broken`: the objects that seem to stand in files which are not applied."""
+    found = list(dict.fromkeys(findings))
+    known = _Known(found, broken)
+    causes = {finding: cause for finding in found if (cause := known.cause(finding)) and cause != finding}
+    roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
+    for finding, cause in causes.items():
+        for _ in range(3):  # a local file, the policy that needs it, the route that needs the policy
+            cause = causes.get(cause, cause)
+        roots.setdefault(cause, []).append(finding)
+    ordered = sorted(roots.items(), key=lambda item: (item[0].file, item[0].line, item[0].message))
+    return [Mistake(finding, tuple(follows)) for finding, follows in ordered]
+
+
+class _Known:
+    """The errors by what others say of them."""
+
+    def __init__(self, findings: list[Finding], broken: Mapping[Key, str]) -> None:
+        self._of_object: dict[str, Finding] = {}
+        self._of_file: dict[str, Finding] = {}
+        self._local: dict[str, Finding] = {}
+        self._mistargeted: dict[Key, Finding] = {}
+        self._unserved: Finding | None = None
+        self._broken = {str(key): file for key, file in broken.items()}
+        for error in findings:
+            if error.severity is not Severity.ERROR:
+                continue
+            self._of_file.setdefault(error.file, error)
+            if error.object is None:
+                continue
+            if not _of_no_own(error):
+                (self._local if error.reason == LOCAL_FILE else self._of_object).setdefault(str(error.object), error)
+            if error.field.startswith("spec.targetRefs"):
+                self._mistargeted.setdefault(error.object, error)
+            if error.reason == NO_CLASS:
+                self._unserved = self._unserved or error
+
+    def cause(self, finding: Finding) -> Finding | None:
+        match finding.reason:
+            case "NotApplied":
+                return self._of_file.get(finding.file)
+            case reasons.INVALID_BACKEND_TLS:
+                own = (self._of_object.get(name) for name in _named(finding))
+                return next((error for error in own if error), None) or self._missing(finding)
+            case "NotReached":
+                own_target = self._mistargeted.get(finding.object) if finding.object else None
+                return own_target or self._unserved or self._first_broken(("HTTPRoute", "Gateway", "GatewayClass"))
+            case reasons.NO_MATCHING_PARENT if finding.severity is Severity.WARNING:
+                return self._unserved or self._first_broken(("Gateway", "GatewayClass"))
+            case _ if _of_no_own(finding):
+                return self._of_object.get(str(finding.object))
+            case _:
+                return self._missing(finding)
+
+    def _missing(self, finding: Finding) -> Finding | None:
+        """What it misses stands in a broken file, or in a local file that cannot be read."""
+        for name in _named(finding):
+            if name in self._broken and re.search(rf"{re.escape(name)} (does not exist|could not be read)", finding.message):
+                return self._of_file.get(self._broken[name])
+            if name in self._local and f"{name} has no" in finding.message:
+                return self._local[name]
+        return None
+
+    def _first_broken(self, kinds: tuple[str, ...]) -> Finding | None:
+        files = (file for name, file in self._broken.items() if name.split(" ")[0] in kinds)
+        return self._of_file.get(next(files, ""))
+
+
+def _of_no_own(finding: Finding) -> bool:
+    """A Gateway that is not programmed because it is not accepted, which it says as well."""
+    return finding.object is not None and (finding.object.kind, finding.reason) == ("Gateway", reasons.INVALID)
+
+
+def _named(finding: Finding) -> Iterator[str]:
+    """The other objects in its message."""
+    own = str(finding.object)
+    return (name for name in _OBJECT.findall(finding.message) if name != own)
+
+
+def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
+    """The objects in files that are not applied, as far as they can be told, with the file."""
+    found: dict[Key, str] = {}
+    for file in dict.fromkeys(finding.file for finding in findings if finding.reason == NOT_APPLIED):
+        try:
+            parsed = parse(Path(file).read_bytes(), as_json=file.endswith(".json"))
+        except OSError:
+            continue
+        for document in parsed.documents:
+            items = document.get("items") if isinstance(document, dict) else None
+            for each in items if isinstance(items, list) else [document]:
+                if isinstance(each, dict) and (key := key_in(each)):
+                    found.setdefault(key, file)
+    return found

@@ -1,0 +1,27 @@
+"""`lasthop completion SHELL`: the script that lets a shell complete commands, options, kinds and names."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_LASTHOP_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the script that lets SHELL complete commands, options, kinds, and names of a running gateway.
+
+    \b
+    Examples:
+      eval "$(lasthop completion bash)"                                        in ~/.bashrc
+      eval "$(lasthop completion zsh)"                                         in ~/.zshrc, after compinit
+      lasthop completion fish > ~/.config/fish/completions/lasthop.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(ctx.find_root().command, {}, "lasthop", VARIABLE).source())

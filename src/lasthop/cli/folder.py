@@ -1,0 +1,73 @@
+"""A folder of objects looked at once, with nothing running: what `check` and `explain` work on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from lasthop.api.gateway import Gateway
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.infra.system_store import host_store
+from lasthop.plan.finding import Finding
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import Probe
+from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import scan
+from lasthop.sources.files.source import FilesSource
+
+
+class Folder:
+    """The same admission and resolution as `lasthop run`, on a host whose ports are free and with proxies that obey."""
+
+    def __init__(self, path: Path, now: float | None = None) -> None:
+        self._source = FilesSource(path)
+        try:
+            batch = self._source.load()
+            self.files = [str(path / name) for name in scan(path).files]
+        except FilesError as error:
+            raise click.ClickException(str(error)) from None
+        self.source_findings = batch.findings
+        self.objects = sum(self._written(key) for key in batch.changes)
+        # Even if a broken file might hold a policy: it is a finding of its own, and what it withholds would only repeat it.
+        self.engine = Engine(now=time.time() if now is None else now)
+        self.engine.set_system_store(host_store())
+        self.engine.apply(batch.changes)
+        self.engine.settle()
+        self._let_gateways_run()
+        self.engine.settle()
+
+    def _written(self, key: Key) -> bool:
+        """Namespaces that nobody wrote are made up."""
+        return key.kind != "RejectedPolicy" and (key.kind != "Namespace" or self.locate(key) is not None)
+
+    def _let_gateways_run(self) -> None:
+        for key in self.engine.store.keys("Gateway"):
+            found = self.engine.graph.value(gateway, key)
+            if found is None:
+                continue
+            ports = frozenset(listener.port for listener in found.listeners)
+            for address in found.addresses:
+                for port in ports:
+                    self.engine.set_probe(key, address, port, Probe())
+            self.engine.set_proxy(key, ProxyState(connected=True, ports=ports))
+
+    def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
+        return self._source.locate(key, field)
+
+
+def unclassed(engine: Engine) -> Iterator[Finding]:
+    """Gateways whose class is not in the folder. A controller leaves them alone, but in a folder that is a mistake."""
+    classes = {key.name for key in engine.store.keys("GatewayClass")}
+    for key in engine.store.keys("Gateway"):
+        found = engine.store.get(key)
+        name = found.spec.gateway_class_name if isinstance(found, Gateway) else ""
+        if name not in classes:
+            message = f"GatewayClass {name} does not exist, so the Gateway is not served"
+            remedy = f"Create it, with spec.controllerName {CONTROLLER_NAME}."
+            yield Finding(key, "NoGatewayClass", message, remedy, "spec.gatewayClassName")

@@ -1,0 +1,43 @@
+"""What to do about a finding that does not say it itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding
+
+REMEDIES: Final = {
+    reasons.BACKEND_NOT_FOUND: "Create the Service, or correct name, namespace and port of the reference.",
+    reasons.REF_NOT_PERMITTED: "Create a ReferenceGrant in the namespace that is referred to, or move the object there.",
+    reasons.NO_MATCHING_PARENT: "Correct the parentRef, or create the Gateway and its GatewayClass.",
+    reasons.NOT_ALLOWED_BY_LISTENERS: "Widen allowedRoutes of the listener, or move the route.",
+    reasons.NO_MATCHING_LISTENER_HOSTNAME: "Let the hostnames of route and listener overlap.",
+    reasons.INVALID_CERTIFICATE_REF: "Put a PEM certificate chain and its key into the Secret, as tls.crt and tls.key.",
+    reasons.INVALID_CLIENT_CERTIFICATE_REF: "Put a PEM certificate chain and its key into the Secret, as tls.crt and tls.key.",
+    reasons.INVALID_CA_CERTIFICATE_REF: "Put the CA's PEM certificate under the key ca.crt, or drop the reference.",
+    reasons.NO_VALID_CA_CERTIFICATE: "Put the PEM certificate of the backend's CA under the key ca.crt of a ConfigMap.",
+    reasons.EXPIRED_CERTIFICATE: "Replace the certificate by a current one.",
+    reasons.TARGET_NOT_FOUND: "Correct the targetRef: its name, or its sectionName, which is the name of a port.",
+    reasons.CONFLICTED: "Remove one of the policies, or give each a port of its own by sectionName.",
+    reasons.HOSTNAME_CONFLICT: "Give each listener of a port its own hostname.",
+    reasons.PROTOCOL_CONFLICT: "Give each protocol its own port.",
+    reasons.ADDRESS_NOT_USABLE: "Give each Gateway an address or a port of its own.",
+    reasons.INVALID_BACKEND_TLS: "Mend the policy that is named.",
+    "InvalidYAML": "Mend the text at this line or shortly before it.",
+    "NotReached": "Send a route of a Gateway to the targets, or remove the policy.",
+}
+
+
+def remedy(finding: Finding) -> str:
+    """Nothing where the message itself ends in advice, which it does after a semicolon."""
+    if finding.remedy or _advises(finding.message):
+        return finding.remedy
+    return REMEDIES.get(finding.reason, "")
+
+
+_VERBS: Final = ("use ", "create ", "give ", "remove ", "correct ", "see ", "mend ", "it needs ")
+
+
+def _advises(message: str) -> bool:
+    return message.rpartition("; ")[2].startswith(_VERBS) if "; " in message else False

@@ -1,0 +1,163 @@
+"""The files that `lasthop init` writes, with comments that teach."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import msgspec
+
+LOOPBACK = "127.0.0.1"
+
+
+class Starter(msgspec.Struct, frozen=True):
+    host: str
+    backend_port: int
+    port: int
+    hostname: str
+    """The name to verify; empty: plaintext."""
+    ca: str | None = None
+    """PEM; None: the system's CAs."""
+
+    @property
+    def port_name(self) -> str:
+        return "https" if self.hostname else "http"
+
+    @property
+    def service_port(self) -> int:
+        return 443 if self.hostname else 80
+
+
+def files(starter: Starter) -> dict[str, str]:
+    """Contents by name."""
+    found = {"gateway.yaml": _gateway(starter), "backend.yaml": _backend(starter)}
+    if starter.hostname:
+        found["policy.yaml"] = _policy(starter)
+    if starter.ca is not None:
+        found["ca.crt"] = starter.ca
+    return found
+
+
+def _gateway(starter: Starter) -> str:
+    return f"""\
+# Who serves: Gateways of this class belong to Lasthop.
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata:
+  name: lasthop
+spec:
+  controllerName: lasthop.dev/gateway-controller
+---
+# Where clients connect: one HTTP listener, on this machine only.
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata:
+  name: gateway
+spec:
+  gatewayClassName: lasthop
+  addresses:
+  - type: IPAddress
+    value: 127.0.0.1
+  listeners:
+  - name: http
+    protocol: HTTP
+    port: {starter.port}
+---
+# What goes where: every request on that Gateway to port {starter.service_port} of the Service `backend`.
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: backend
+spec:
+  parentRefs:
+  - name: gateway
+  rules:
+  - matches:
+    - path: {{type: PathPrefix, value: /}}
+    backendRefs:
+    - {{name: backend, port: {starter.service_port}}}
+"""
+
+
+def _backend(starter: Starter) -> str:
+    address = _address(starter.host)
+    if address is None:
+        return f"""\
+# The backend under the name that routes and policies use. ExternalName: it is looked up in DNS.
+apiVersion: v1
+kind: Service
+metadata:
+  name: backend
+spec:
+  type: ExternalName
+  externalName: "{starter.host}"
+  ports:
+  - {{name: {starter.port_name}, port: {starter.service_port}, targetPort: {starter.backend_port}}}
+"""
+    return f"""\
+# The backend under the name that routes and policies use.
+apiVersion: v1
+kind: Service
+metadata:
+  name: backend
+spec:
+  ports:
+  - {{name: {starter.port_name}, port: {starter.service_port}}}
+---
+# Where it really is. Add addresses to spread the load; the label says which Service they belong to.
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: backend
+  labels:
+    kubernetes.io/service-name: backend
+addressType: IPv{address.version}
+endpoints:
+- addresses: ["{address}"]
+ports:
+- {{name: {starter.port_name}, port: {starter.backend_port}}}
+"""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(LOOPBACK if host == "localhost" else host)
+    except ValueError:
+        return None
+
+
+def _policy(starter: Starter) -> str:
+    trust = (
+        "    # The CAs that this system trusts. For a CA of your own: caCertificateRefs, with a ConfigMap.\n"
+        "    wellKnownCACertificates: System\n"
+        if starter.ca is None
+        else "    # The certificate must come from a CA in this ConfigMap.\n"
+        "    caCertificateRefs:\n"
+        '    - {group: "", kind: ConfigMap, name: backend-ca}\n'
+    )
+    config_map = (
+        ""
+        if starter.ca is None
+        else """\
+---
+# `ca.crt` of this ConfigMap is the file beside this one. Replace the file and the next connection is verified against it.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: backend-ca
+  annotations:
+    lasthop.dev/file.ca.crt: ca.crt
+"""
+    )
+    return f"""\
+# How the Gateway talks to the backend: by TLS, verified as this says, or not at all.
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata:
+  name: backend
+spec:
+  targetRefs:
+  - {{group: "", kind: Service, name: backend, sectionName: https}}
+  validation:
+    # Sent as SNI, and must be a name in the backend's certificate.
+    hostname: "{starter.hostname}"
+{trust}{config_map}"""

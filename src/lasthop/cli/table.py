@@ -1,0 +1,55 @@
+"""The status table: NAME, READY, WHY, as wide as the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import click
+
+from lasthop.cli.terminal import width
+from lasthop.web.page import summary
+
+STATUS_KINDS = frozenset({"GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"})
+COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
+NARROWEST = 30
+"""Columns that WHY has at least; a narrower terminal breaks the lines itself."""
+
+
+class Row(NamedTuple):
+    name: str
+    ready: str
+    why: str
+
+
+def row(document: dict[str, Any]) -> Row:
+    metadata = document["metadata"]
+    name = "/".join(part for part in (document["kind"].lower(), metadata.get("namespace", ""), metadata["name"]) if part)
+    if document["kind"] not in STATUS_KINDS:
+        return Row(name, "-", f"has no status; see: lasthop explain {name}")
+    return Row(name, *summary(document))
+
+
+class Columns(NamedTuple):
+    name: int
+    ready: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Columns:
+        return cls(max((len(each.name) for each in rows), default=20), len("Unknown"))
+
+    def head(self) -> str:
+        return click.style(f"{'NAME':{self.name}}  {'READY':{self.ready}}  WHY", bold=True)
+
+    def line(self, row: Row) -> str:
+        indent = self.name + self.ready + 4
+        room = max(NARROWEST, width() - indent)
+        why = textwrap.wrap(row.why, room, break_long_words=False, break_on_hyphens=False) or [""]
+        ready = click.style(row.ready, fg=COLOURS.get(row.ready))
+        gap = " " * (self.ready - len(row.ready) + 2)
+        first = f"{row.name:{self.name}}  {ready}{gap if row.why else ''}{why[0]}"
+        return "\n".join([first, *(" " * indent + more for more in why[1:])])
+
+    def gone(self, name: str) -> str:
+        return self.line(Row(name, "Gone", ""))

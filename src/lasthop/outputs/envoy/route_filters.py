@@ -1,0 +1,80 @@
+"""HTTP filters that only some routes use: present in every listener but off, and switched on by the routes that ask.
+
+A filter that is off costs nothing per request, and switching one on is a route edit, so no listener is drained for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.extensions.filters.http.cors.v3 import cors_pb2
+from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.http.stateful_session.cookie.v3 import cookie_pb2
+from envoy.extensions.http.stateful_session.header.v3 import header_pb2
+from envoy.type.http.v3 import cookie_pb2 as http_cookie_pb2
+from envoy.type.matcher.v3 import string_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+from lasthop.outputs.envoy.encode import packed, seconds
+from lasthop.plan.routing import Cors, Forward, Route, Session
+
+CORS: Final = "envoy.filters.http.cors"
+SESSION: Final = "envoy.filters.http.stateful_session"
+
+
+def optional_filters() -> list[Any]:
+    """In the order in which they act."""
+    messages = ((CORS, cors_pb2.Cors()), (SESSION, stateful_session_pb2.StatefulSession()))
+    return [hcm_pb2.HttpFilter(name=name, typed_config=packed(message), disabled=True) for name, message in messages]
+
+
+def per_route_filters(route: Route) -> dict[str, AnyMessage]:
+    found = {}
+    if route.cors:
+        found[CORS] = _on(_cors(route.cors))
+    if isinstance(route.action, Forward) and route.action.session:
+        found[SESSION] = _on(_session(route.action.session))
+    return found
+
+
+def _on(config: Any) -> AnyMessage:
+    return packed(rc.FilterConfig(config=packed(config)))
+
+
+def _cors(cors: Cors) -> Any:
+    # With credentials a browser takes the star for a header of that name, so the spec forbids to send it.
+    expose = [name for name in cors.expose if name != "*" or not cors.credentials]
+    return cors_pb2.CorsPolicy(
+        allow_origin_string_match=[_origin(origin) for origin in cors.origins],
+        allow_methods=", ".join(cors.methods),
+        allow_headers=", ".join(cors.headers),
+        expose_headers=", ".join(expose),
+        max_age=str(cors.max_age),
+        allow_credentials={"value": cors.credentials},
+        # What is not from an allowed origin is answered without allow-origin; the browser draws the conclusion.
+        forward_not_matching_preflights={"value": False},
+    )
+
+
+def _origin(origin: str) -> Any:
+    if "*" not in origin:
+        return string_pb2.StringMatcher(exact=origin)
+    # A wildcard stands for any characters of a host, so it does not reach over a port or a slash.
+    pattern = ".*" if origin == "*" else "[^/:]*".join(re.escape(part) for part in origin.split("*"))
+    return string_pb2.StringMatcher(safe_regex={"regex": pattern})
+
+
+def _session(session: Session) -> Any:
+    if session.header:
+        name, state = "envoy.http.stateful_session.header", header_pb2.HeaderBasedSessionState(name=session.name)
+    else:
+        ttl = None if session.lifetime is None else seconds(session.lifetime)
+        cookie = http_cookie_pb2.Cookie(name=session.name, path=session.path, ttl=ttl)
+        name, state = "envoy.http.stateful_session.cookie", cookie_pb2.CookieBasedSessionState(cookie=cookie)
+    message = stateful_session_pb2.StatefulSessionPerRoute()
+    message.stateful_session.session_state.name = name
+    message.stateful_session.session_state.typed_config.CopyFrom(packed(state))
+    return message

@@ -1,0 +1,302 @@
+"""One route as Envoy's Route messages: match, action, and what is done on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
+from envoy.type.matcher.v3 import regex_pb2, string_pb2
+from envoy.type.v3 import percent_pb2
+
+from lasthop.outputs.envoy.encode import packed, seconds
+from lasthop.outputs.envoy.route_filters import per_route_filters
+from lasthop.plan.routing import (
+    Backend,
+    Forward,
+    HeaderEdit,
+    Headers,
+    Match,
+    Mirror,
+    PathEdit,
+    PathType,
+    Redirect,
+    Refuse,
+    Retry,
+    Rewrite,
+    Route,
+)
+from lasthop.plan.upstream import Protocol
+
+INTERNAL_ERROR: Final = 500
+REFUSED: Final = "refused"
+"""A cluster name that never exists: the share of a reference that is not permitted."""
+RETRY_ALWAYS: Final = ("connect-failure", "refused-stream")
+"""What never reached the backend. A reset after the request was sent is not retried: it may have had its effect."""
+_OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
+    name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
+)
+"""A retry goes to an endpoint that has not failed yet, as long as there is one."""
+LONGEST_PAUSE: Final = 60.0
+IDLE: Final = 300.0
+"""After so many seconds without a byte Envoy ends a request by itself."""
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Listening(NamedTuple):
+    """What a redirect that names no scheme or port leads back to."""
+
+    scheme: str
+    port: int
+
+
+def refusal(status: int = INTERNAL_ERROR) -> Any:
+    return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
+
+
+def envoy_routes(route: Route, listening: Listening) -> list[Any]:
+    """Usually two: requests that ask for an upgrade go by a hop of their own, because WebSocket needs HTTP/1.1."""
+    match route.action:
+        case Refuse() | Forward(backends=()):
+            found = _route(route)
+            found.direct_response.status = INTERNAL_ERROR
+            return [found]
+        case Redirect() as redirect:
+            return _redirects(route, redirect, listening)
+        case Forward() as forward:
+            upgrade = _route(route)
+            upgrade.match.headers.append(rc.HeaderMatcher(name="upgrade", present_match=True))
+            return [
+                built
+                for message, protocol in ((upgrade, Protocol.H1_UPGRADE), (_route(route), Protocol.AUTO))
+                for built in _forwards(message, forward, protocol, route)
+            ]
+
+
+def _route(route: Route) -> Any:
+    message = rc.Route(name=route.origin, match=route_match(route.match))
+    _edit_headers(message, route.headers)
+    for name, config in per_route_filters(route).items():
+        message.typed_per_filter_config[name].CopyFrom(config)
+    return message
+
+
+# --- matching --------------------------------------------------------------------------------------------------------
+
+
+def route_match(match: Match) -> Any:
+    message = rc.RouteMatch()
+    match match.path_type:
+        case PathType.EXACT:
+            message.path = match.path
+        case PathType.REGEX:
+            message.safe_regex.regex = match.path
+        case PathType.PREFIX if match.path == "/":
+            message.prefix = "/"
+        case PathType.PREFIX:
+            message.path_separated_prefix = match.path
+    for header in match.headers:
+        message.headers.append(rc.HeaderMatcher(name=header.name, string_match=_string(header.value, header.regex)))
+    if match.method:
+        message.headers.append(rc.HeaderMatcher(name=":method", string_match=_string(match.method)))
+    for parameter in match.query:
+        wanted = _string(parameter.value, parameter.regex)
+        message.query_parameters.append(rc.QueryParameterMatcher(name=parameter.name, string_match=wanted))
+    return message
+
+
+def _string(value: str, regex: bool = False) -> Any:
+    if regex:
+        return string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=value))
+    return string_pb2.StringMatcher(exact=value)
+
+
+# --- headers ---------------------------------------------------------------------------------------------------------
+
+
+def _edit_headers(message: Any, headers: Headers) -> None:
+    """On a Route or on one of its weighted clusters: both have the same fields."""
+    message.request_headers_to_add.extend(_additions(headers.request))
+    message.request_headers_to_remove.extend(headers.request.remove)
+    message.response_headers_to_add.extend(_additions(headers.response))
+    message.response_headers_to_remove.extend(headers.response.remove)
+
+
+def _additions(edit: HeaderEdit) -> Iterable[Any]:
+    actions = base_pb2.HeaderValueOption
+    for pairs, action in ((edit.set, actions.OVERWRITE_IF_EXISTS_OR_ADD), (edit.add, actions.APPEND_IF_EXISTS_OR_ADD)):
+        for name, value in pairs:
+            # A percent sign would begin one of Envoy's own substitutions.
+            header = base_pb2.HeaderValue(key=name, value=value.replace("%", "%%"))
+            yield base_pb2.HeaderValueOption(header=header, append_action=action, keep_empty_value=True)
+
+
+# --- redirects -------------------------------------------------------------------------------------------------------
+
+
+_REDIRECT_CODES: Final = {
+    301: rc.RedirectAction.MOVED_PERMANENTLY,
+    302: rc.RedirectAction.FOUND,
+    303: rc.RedirectAction.SEE_OTHER,
+    307: rc.RedirectAction.TEMPORARY_REDIRECT,
+    308: rc.RedirectAction.PERMANENT_REDIRECT,
+}
+
+
+def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[Any]:
+    """One message; or two, because Envoy would keep a port that the client has written into its Host header, where the spec
+    wants that of the scheme or the listener: for such clients the port is written out."""
+    # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
+    scheme = redirect.scheme or listening.scheme
+    port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
+    found = _route(route)
+    found.redirect.CopyFrom(_redirect(redirect))
+    if port == DEFAULT_PORTS[scheme] and redirect.hostname:
+        return [found]
+    with_port = rc.Route()
+    with_port.CopyFrom(found)
+    with_port.redirect.port_redirect = port
+    if port != DEFAULT_PORTS[scheme]:
+        return [with_port]
+    with_port.match.headers.append(rc.HeaderMatcher(name=":authority", string_match=_string(r".*:[0-9]+", regex=True)))
+    return [with_port, found]
+
+
+def _redirect(redirect: Redirect) -> Any:
+    message = rc.RedirectAction(response_code=_REDIRECT_CODES[redirect.status])
+    if redirect.scheme:
+        message.scheme_redirect = redirect.scheme
+    if redirect.hostname:
+        message.host_redirect = redirect.hostname
+    if redirect.path is not None:
+        if redirect.path.prefix is None:
+            message.path_redirect = redirect.path.value
+        else:
+            message.regex_rewrite.CopyFrom(_replace_prefix(redirect.path))
+    return message
+
+
+def _replace_prefix(edit: PathEdit) -> Any:
+    """`/foo` and what follows it, by the spec's table: exactly one slash stands where prefix and rest meet."""
+    prefix = (edit.prefix or "").rstrip("/")
+    value = edit.value.rstrip("/")
+    if not value:
+        return _regex(f"^{re.escape(prefix)}/*", "/")
+    if not prefix:
+        return _regex("^/", f"{_literal(value)}/")
+    return _regex(f"^{re.escape(prefix)}", _literal(value))
+
+
+def _regex(pattern: str, substitution: str) -> Any:
+    return regex_pb2.RegexMatchAndSubstitute(pattern=regex_pb2.RegexMatcher(regex=pattern), substitution=substitution)
+
+
+def _literal(text: str) -> str:
+    """Text in a substitution, where a backslash means something."""
+    return text.replace("\\", "\\\\")
+
+
+# --- forwarding ------------------------------------------------------------------------------------------------------
+
+
+def _forwards(message: Any, forward: Forward, protocol: Protocol, route: Route) -> list[Any]:
+    """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy throws
+    one die for all of them, so each takes its own share and those before it."""
+    if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
+        message.route.CopyFrom(_action(forward, forward.backends, forward.rewrite, protocol))
+        return [message]
+    found = []
+    total, so_far = sum(backend.weight for backend in forward.backends), 0
+    for backend in forward.backends:
+        part = rc.Route()
+        part.CopyFrom(message)
+        so_far += backend.weight
+        if so_far < total:
+            part.match.runtime_fraction.default_value.CopyFrom(_fraction(so_far, total))
+        part.route.CopyFrom(_action(forward, (backend,), _combined(forward.rewrite, backend.rewrite), protocol))
+        found.append(part)
+    return found
+
+
+def _combined(of_rule: Rewrite | None, of_backend: Rewrite | None) -> Rewrite | None:
+    if of_rule is None or of_backend is None:
+        return of_rule or of_backend
+    return Rewrite(of_backend.hostname or of_rule.hostname, of_backend.path or of_rule.path)
+
+
+def _fraction(part: int, whole: int) -> Any:
+    share = round(1_000_000 * part / whole)
+    return percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
+
+
+def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | None, protocol: Protocol) -> Any:
+    action = rc.RouteAction(
+        cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
+        timeout=seconds(_timeout(forward)),
+        request_mirror_policies=[_mirror(mirror) for mirror in forward.mirrors],
+    )
+    if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
+        action.idle_timeout.CopyFrom(seconds(forward.timeout))
+    if forward.retry and forward.retry.attempts:
+        action.retry_policy.CopyFrom(_retry(forward.retry, forward.try_timeout))
+    if rewrite:
+        _rewrite(action, rewrite)
+    only = backends[0]
+    if len(backends) == 1 and only.headers == Headers() and not (only.rewrite and only.rewrite.hostname):
+        action.cluster = _cluster_name(only, protocol)
+        return action
+    for backend in backends:
+        share = action.weighted_clusters.clusters.add(name=_cluster_name(backend, protocol), weight={"value": backend.weight})
+        _edit_headers(share, backend.headers)
+        if backend.rewrite and backend.rewrite.hostname:
+            share.host_rewrite_literal = backend.rewrite.hostname
+    return action
+
+
+def _cluster_name(backend: Backend, protocol: Protocol) -> str:
+    return backend.hop._replace(protocol=protocol).name if backend.hop else REFUSED
+
+
+def _timeout(forward: Forward) -> float:
+    """Of the whole request; without retries one try is the whole request. Zero: none."""
+    retries = forward.retry and forward.retry.attempts
+    limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
+    return min((limit for limit in limits if limit), default=0.0)
+
+
+def _retry(retry: Retry, try_timeout: float | None) -> Any:
+    # Whoever limits a try wants another one after it (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
+    on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
+    policy = rc.RetryPolicy(
+        retry_on=",".join(on),
+        num_retries={"value": retry.attempts},
+        retriable_status_codes=retry.codes,
+        retry_host_predicate=[_OTHER_HOSTS],
+        host_selection_retry_max_attempts=3,
+    )
+    if try_timeout:
+        policy.per_try_timeout.CopyFrom(seconds(try_timeout))
+    if retry.backoff:
+        policy.retry_back_off.base_interval.CopyFrom(seconds(retry.backoff))
+        policy.retry_back_off.max_interval.CopyFrom(seconds(max(retry.backoff, min(10 * retry.backoff, LONGEST_PAUSE))))
+    return policy
+
+
+def _rewrite(action: Any, rewrite: Rewrite) -> None:
+    if rewrite.hostname:
+        action.host_rewrite_literal = rewrite.hostname
+    if rewrite.path is not None:
+        if rewrite.path.prefix is None:
+            action.regex_rewrite.CopyFrom(_regex("^/.*$", _literal(rewrite.path.value)))
+        else:
+            action.regex_rewrite.CopyFrom(_replace_prefix(rewrite.path))
+
+
+def _mirror(mirror: Mirror) -> Any:
+    """To a hop that may not exist: then the copy is dropped and the request goes on."""
+    policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
+    policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))
+    return policy

@@ -1,0 +1,112 @@
+"""Services, and objects that others take something from (ConfigMaps, Secrets, ...), in words: who uses them and how.
+
+Nothing keeps a list of users; the recorded reads know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
+from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning
+from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_of
+from lasthop.outputs.explain.policies import routes_to
+from lasthop.outputs.explain.reads import STATUS_OF, above
+from lasthop.outputs.explain.routes import worst
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.backends import Target, endpoints
+from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.listeners import listeners
+from lasthop.resolve.policies.targets import claims, port_winner
+from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.trust import bundle, day
+from lasthop.store.graph import Graph, input_node
+from lasthop.store.store import read
+
+CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice")
+"""Kinds that are there to be used by others."""
+
+
+def explain_service(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, Service)
+    hops = sorted({(hop.gateway, hop.port) for hop in (Hop(*member) for member, _ in g.bucket("reach", key))})
+    facts: list[Fact] = []
+    for port in obj.spec.ports if obj else ():
+        if port.protocol == "TCP":
+            reached = [_reached(g, gateway, Target(key, number)) for gateway, number in hops if number == port.port]
+            named = f" ({port.name})" if port.name else ""
+            because = tuple(reached or _unreached(g, key, port.port, port.name))
+            facts.append(Fact(f"port {port.port}{named}", worst(list(because)), because))
+    known = {port.port for port in obj.spec.ports} if obj else set()
+    facts += [
+        bad(f"port {number}, which {_routes(g, gateway, key, number)} of {gateway} want, does not exist")
+        for gateway, number in hops
+        if number not in known
+    ]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _reached(g: Graph, gateway: Key, target: Target) -> Fact:
+    tls = tls_of(g, gateway, target)
+    said = f"from {gateway} by {_routes(g, gateway, target.service, target.port)}: {tls.text}"
+    return Fact(said, tls.state, tls.because, tls.object)
+
+
+def _routes(g: Graph, gateway: Key, service: Key, port: int) -> str:
+    return ", ".join(str(route) for route in routes_to(g, gateway, service, port))
+
+
+def _unreached(g: Graph, key: Key, number: int, name: str) -> Iterator[Fact]:
+    yield plain("no accepted route of a Gateway leads here")
+    winner = g(port_winner, key, name)
+    if winner:
+        yield plain(f"a request would go by TLS, as {winner.policy} says", object=winner.policy)
+    yield from rivals(g, key, number)
+    if not g(claims, key):
+        yield plain("no BackendTLSPolicy targets it: a request would go in plaintext")
+
+
+def explain_content(g: Graph, key: Key) -> Fact:
+    """A ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
+    facts: list[Fact] = []
+    uses: dict[Key, str] = {}
+    bundles: dict[LocalObjectReference, str] = {}
+    for node in above(g, input_node(key)):
+        query, *args = node
+        if query is bundle:
+            bundles[args[1]] = args[0]
+        elif query is verdict:
+            uses[args[0]] = f"gives {args[0]} its CAs"
+        elif query is listeners and key.kind == "Secret":
+            uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
+        elif query is client_certificate and key.kind == "Secret":
+            uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
+        elif query is endpoints:
+            uses[args[0]] = f"gives {args[0]} endpoints"
+    facts += [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in bundles.items()]
+    facts += list(_pair(g, key))
+    facts += [plain(said, object=user) for user, said in sorted(uses.items())]
+    if not uses:
+        facts += _matters(g, key)
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _pair(g: Graph, key: Key) -> Iterator[Fact]:
+    if any(query is key_pair for query, *_ in above(g, input_node(key))):
+        pair = g(key_pair, key)
+        if isinstance(pair, KeyPair):
+            yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
+        else:
+            yield bad(pair)
+
+
+def _matters(g: Graph, key: Key) -> list[Fact]:
+    """Objects whose status would be looked at again if this one changed."""
+    queries = {query: kind for kind, query in STATUS_OF.items()}
+    found = sorted(args[0] for query, *args in above(g, input_node(key)) if query in queries)
+    if not found:
+        return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
+    return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]

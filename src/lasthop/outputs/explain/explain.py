@@ -1,0 +1,35 @@
+"""`explain`: what applies to an object, to what it applies, and why not. It is a query like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from lasthop.api.meta import Key
+from lasthop.api.routes import Unserved
+from lasthop.outputs.explain.contents import explain_content, explain_service
+from lasthop.outputs.explain.fact import Fact, warning
+from lasthop.outputs.explain.gateways import explain_class, explain_gateway
+from lasthop.outputs.explain.grants import explain_grant
+from lasthop.outputs.explain.policies import explain_policy
+from lasthop.outputs.explain.routes import explain_route
+from lasthop.store.graph import Graph
+
+EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
+    "GatewayClass": explain_class,
+    "Gateway": explain_gateway,
+    "HTTPRoute": explain_route,
+    "BackendTLSPolicy": explain_policy,
+    "Service": explain_service,
+    "ReferenceGrant": explain_grant,
+}
+
+
+def explain(g: Graph, key: Key) -> Fact | None:
+    """None if there is no such object."""
+    obj = g.input(key)
+    if obj is None:
+        return None
+    if isinstance(obj, Unserved):
+        return warning(f"{key}: {key.kind} is not served by this version", object=key)
+    return EXPLAINERS.get(key.kind, explain_content)(g, key)

@@ -1,0 +1,58 @@
+"""An explanation: a sentence, whether it is good news, and what it rests on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from lasthop.api.meta import Key
+
+
+class State(StrEnum):
+    PLAIN = ""
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    text: str
+    state: State = State.PLAIN
+    because: tuple[Fact, ...] = ()
+    object: Key | None = None
+    """The object it speaks of, where a reader may want to look."""
+    place: str = ""
+    """`file:line` of that object, where it comes from a file."""
+
+
+def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
+    return Fact(text, State.GOOD, because, object)
+
+
+def bad(text: str, *because: Fact, object: Key | None = None) -> Fact:
+    return Fact(text, State.BAD, because, object)
+
+
+def warning(text: str, *because: Fact, object: Key | None = None) -> Fact:
+    return Fact(text, State.WARNING, because, object)
+
+
+def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:
+    return Fact(text, State.PLAIN, because, object)
+
+
+Locate = Callable[[Key], tuple[str, int] | None]
+
+
+def placed(fact: Fact, locate: Locate) -> Fact:
+    """With the places of all objects it speaks of."""
+    return _placed(fact, functools.cache(locate))
+
+
+def _placed(fact: Fact, locate: Locate) -> Fact:
+    found = locate(fact.object) if fact.object else None
+    because = tuple(_placed(each, locate) for each in fact.because)
+    return msgspec.structs.replace(fact, because=because, place=f"{found[0]}:{found[1]}" if found else "")

@@ -1,0 +1,108 @@
+"""Gateways and their classes in words: listeners, the routes on each, and the hops they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api import gateway as api
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning
+from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.explain.reads import above
+from lasthop.outputs.explain.routes import not_ours, worst
+from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.reasons import Condition
+from lasthop.resolve.attachment import parents
+from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.ports import port_problem
+from lasthop.resolve.routes import targets
+from lasthop.resolve.trust import day
+from lasthop.store.graph import Graph, input_node
+from lasthop.store.store import read
+
+SHOWN = 50
+"""How many routes and hops are listed: a Gateway may have thousands."""
+
+
+def explain_gateway(g: Graph, key: Key) -> Fact:
+    owner = g(gateway, key)
+    if owner is None:
+        return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+    if not owner.accepted.status:
+        return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), object=key)
+    facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
+    facts += [_listener(g, owner, listener) for listener in owner.listeners]
+    facts += [*_client_certificate(g, key), *_hops(g, owner)]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def attached(g: Graph, key: Key, listener: str) -> list[Key]:
+    """The routes on a listener."""
+    return [route for (route, *_), _ in g.bucket("attached", key, listener)]
+
+
+def _listener(g: Graph, owner: Gateway, listener: Listener) -> Fact:
+    said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
+    wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
+    facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates)]
+    held = g(port_problem, owner.key, listener.port)
+    if held and not held.pending:
+        facts.append(bad(held.message))
+    known = attached(g, owner.key, listener.name)
+    routes = [*(_route(g, owner.key, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
+    if not known:
+        routes = [warning("no route is attached, so every request gets 404")]
+    state = worst([good(""), *facts, *routes])
+    return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
+
+
+def _bad_news(condition: Condition) -> bool:
+    return condition.status == (condition.type == "Conflicted")
+
+
+def _certificate(g: Graph, secret: Key) -> Fact:
+    pair = g(key_pair, secret)
+    shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
+    return plain(f"certificate from {secret}{shown}", object=secret)
+
+
+def _route(g: Graph, key: Key, route: Key) -> Fact:
+    hosts = {host or "any hostname" for parent in g(parents, route) if parent.gateway == key for _, host in parent.hosts}
+    return plain(f"{route} for {', '.join(sorted(hosts))}" if hosts else f"{route}, for no hostname", object=route)
+
+
+def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
+    own = g(client_certificate, key)
+    if isinstance(own, Condition):
+        yield bad(f"its client certificate cannot be used, so every TLS hop is refused: {own.message}")
+    elif own:
+        yield plain(f"shows backends the certificate of {own}", object=own)
+
+
+def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
+    routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, owner.key, listener.name))
+    found = dict.fromkeys(target for route in routes for target in g(targets, route))
+    for target in sorted(found, key=lambda each: (each.service, each.port))[:SHOWN]:
+        yield hop(g, owner.key, target, prefix="hop to ")
+    yield from _more(len(found), "hops")
+
+
+def _more(number: int, what: str) -> Iterator[Fact]:
+    if number > SHOWN:
+        yield plain(f"and {number - SHOWN} more {what}")
+
+
+def explain_class(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, api.GatewayClass)
+    accepted = g(gateway_class, key)
+    if obj is None or accepted is None:
+        other = obj.spec.controller_name if obj else "nobody"
+        return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
+    if not accepted.status:
+        return bad(f"{key}: not accepted, {accepted.message}", object=key)
+    nodes = (node for node in above(g, input_node(key)) if node[0] is gateway)
+    users = sorted(node[1] for node in nodes)
+    return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

@@ -1,0 +1,148 @@
+"""One hop in words: plaintext, TLS because of a policy and verified against what, or refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
+from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
+from lasthop.outputs.explain.reads import below
+from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
+from lasthop.resolve.backends import SERVICE_NAME, Target, endpoints, problem
+from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.policies.targets import WHOLE, Claim, claims, port_winner
+from lasthop.resolve.settings import SYSTEM_STORE
+from lasthop.resolve.trust import BadRef, bundle, day, ref_state, system_store
+from lasthop.store.graph import Graph, NodeId, input_node
+from lasthop.store.store import read
+
+SHOWN_ENDPOINTS = 5
+SHOWN_ANCHORS = 5
+
+
+def hop(g: Graph, gateway: Key, found: Target, *, prefix: str = "") -> Fact:
+    """What a Gateway does when it speaks to a Service port, and why."""
+    said = f"{prefix}Service {found.service.path} port {found.port}"
+    why = problem(g, gateway, found)
+    service = read(g, found.service, Service)
+    if service is None or service.port(found.port) is None:
+        return bad(f"{said}: refused, {why.message if why else 'it does not exist'}", object=found.service)
+    tls = tls_of(g, gateway, found)
+    if why and tls.state is not State.BAD:
+        tls = bad(f"refused: {why.message}", *tls.because)
+    return Fact(said, tls.state, (tls, _endpoints(g, found, refused=bool(why))), found.service)
+
+
+def tls_of(g: Graph, gateway: Key, found: Target) -> Fact:
+    tls = g(hop_tls, gateway, found.service, found.port)
+    others = tuple(rivals(g, found.service, found.port))
+    match tls:
+        case BackendTLS():
+            # The bundle, the names and the certificate: what the answer was made from is what was read for it.
+            reads = trust(g, (hop_tls, gateway, found.service, found.port))
+            return good(f"TLS because of {tls.policy}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.policy)
+        case Refused():
+            reads = trust(g, (hop_tls, gateway, found.service, found.port))
+            return bad(f"refused: {tls.message}", *reads, *others, object=tls.policy)
+        case Plaintext():
+            return _plaintext(g, found, others)
+
+
+def _plaintext(g: Graph, found: Target, others: tuple[Fact, ...]) -> Fact:
+    service = read(g, found.service, Service)
+    port = service.port(found.port) if service else None
+    said = "plaintext: no BackendTLSPolicy targets this port"
+    if port and port.app_protocol.lower() == "https":
+        return warning(f"{said}, and appProtocol {port.app_protocol} does not start TLS by itself", *others)
+    return plain(said, *others)
+
+
+def checks(tls: BackendTLS) -> Iterator[Fact]:
+    yield plain(f"sends SNI {tls.sni}")
+    yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
+    if tls.options != TLSOptions():
+        yield plain(f"TLS {tls.options.min_version} to {tls.options.max_version}{_lists(tls.options)}")
+
+
+def _lists(options: TLSOptions) -> str:
+    named = (("ciphers", options.cipher_suites), ("curves", options.curves), ("ALPN", options.alpn))
+    return "".join(f"; {name} {', '.join(values)}" for name, values in named if values)
+
+
+def trust(g: Graph, root: NodeId) -> Iterator[Fact]:
+    """The CA bundles that were read for an answer, and what is in them."""
+    for node in below(g, root):
+        if node[0] is bundle:
+            yield ca_bundle(g, node[1], node[2])
+        elif node == input_node(SYSTEM_STORE):
+            store = system_store(g)
+            said = f"verified against the system store ({store.path})" if store else "this host has no system store of CAs"
+            yield plain(said) if store else bad(said)
+
+
+def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
+    key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
+    found, state = g(bundle, namespace, ref), g(ref_state, namespace, ref)
+    if isinstance(found, BadRef) or state.problem:
+        return bad((state.problem or found).message, object=key)  # type: ignore[union-attr]
+    anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
+    shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
+    if len(anchors) > SHOWN_ANCHORS:
+        shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
+    shown += [warning(text) for text in state.warnings]
+    return plain(said.format(key), *shown, object=key)
+
+
+def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
+    secret = tls.client_certificate
+    if secret is None:
+        return
+    pair = g(key_pair, secret)
+    until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
+    yield plain(f"shows the Gateway's own certificate from {secret}{until}", object=secret)
+
+
+def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
+    """Policies that name the Service and do not rule this port, and why not."""
+    service = read(g, service_key, Service)
+    port = service.port(port_number) if service else None
+    if service is None or port is None:
+        return
+    winner = g(port_winner, service_key, port.name)
+    names = {p.name for p in service.spec.ports}
+    for claim in g(claims, service_key):
+        if winner is None or claim.policy != winner.policy:
+            yield from _lost(claim, winner, port.name, names)
+
+
+def _lost(claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Iterator[Fact]:
+    for section in claim.sections:
+        if section not in (WHOLE, port):
+            if section not in names:
+                yield bad(f"not {claim.policy}: it names port {section}, which the Service does not have", object=claim.policy)
+            continue
+        if winner is None:
+            continue
+        if section == WHOLE and port in winner.sections and port != WHOLE:
+            said = f"not {claim.policy}: it names the whole Service, and {winner.policy.path} names this very port"
+            yield plain(said, object=claim.policy)
+        else:
+            yield warning(f"not {claim.policy}: {winner.policy.path} names the same and is older", object=claim.policy)
+
+
+def _endpoints(g: Graph, found: Target, *, refused: bool) -> Fact:
+    known = g(endpoints, found.service, found.port).endpoints
+    if not known:
+        slices = g.bucket("slice", found.service.namespace, found.service.name)
+        why = "its EndpointSlices have no ready address for this port" if slices else _no_slices(found.service)
+        return bad(f"no endpoints, so requests get 503: {why}")
+    shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
+    more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
+    return plain(f"{'would be sent' if refused else 'sent'} to {shown}{more}")
+
+
+def _no_slices(service: Key) -> str:
+    return f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"

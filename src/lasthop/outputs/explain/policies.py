@@ -1,0 +1,100 @@
+"""A BackendTLSPolicy in words: what it asks for, whether it can be had, where it rules, who uses it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
+from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
+from lasthop.outputs.explain.hops import checks, trust
+from lasthop.plan.tls import Refused
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
+from lasthop.resolve.policies.standing import target_trouble, udp_warning
+from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.validation import verdict, wanted_tls
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+
+def explain_policy(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, BackendTLSPolicy)
+    targets = obj.spec.target_refs if obj else ()
+    facts = [_validity(g, key), *(_target(g, key, target) for target in targets)]
+    reached = g(ancestors, key)
+    facts += [
+        bad(f"its status has no room for {gateway}, so connections from there fail", object=gateway)
+        for gateway in reached.without_room
+    ]
+    return Fact(str(key), _overall(facts), tuple(facts), key)
+
+
+def _overall(facts: list[Fact]) -> State:
+    states = {fact.state for fact in facts}
+    return next((state for state in (State.BAD, State.WARNING) if state in states), State.GOOD)
+
+
+def _validity(g: Graph, key: Key) -> Fact:
+    judged, wanted = g(verdict, key), g(wanted_tls, key)
+    bundles = tuple(trust(g, (verdict, key)))
+    if judged is None or not judged.valid or wanted is None:
+        said = judged.accepted.message if judged else "it could not be read"
+        return bad(f"cannot be fulfilled, so its targets are refused: {said}", *bundles)
+    warnings = tuple(warning(text) for text in judged.warnings)
+    facts = (*checks(wanted), *bundles, *warnings)
+    if not judged.resolved.status:
+        return warning("valid, but a CA reference is left out", *facts)
+    return good("valid: chain, dates and names of the backend's certificate are checked", *facts)
+
+
+def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
+    said = f"target {target.kind} {key.namespace}/{target.name}"
+    said += f" port {target.section_name}" if target.section_name else ""
+    service = Key("Service", key.namespace, target.name) if is_service(target) else None
+    trouble = g(target_trouble, key, target)
+    if trouble:
+        return bad(f"{said}: no effect, {trouble.message}", object=service)
+    assert service is not None
+    exceptions = tuple(_ruled_by_others(g, key, service, target))
+    uses = tuple(_uses(g, key, service, target))
+    if not uses:
+        return warning(
+            f"{said}: nobody uses it yet", plain("no accepted route of a Gateway leads there"), *exceptions, object=service
+        )
+    state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
+    return Fact(f"{said}: ruled by this policy", state, (*uses, *exceptions), service)
+
+
+def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
+    """The Gateways and routes that get to the backend under this policy."""
+    obj = read(g, service, Service)
+    for gateway, port in g(reached_by, service, target.section_name):
+        name = next((p.name for p in obj.spec.ports if p.port == port and p.protocol == "TCP"), None) if obj else None
+        claim = g(port_winner, service, name) if name is not None else None
+        if claim is None or claim.policy != key:
+            continue
+        by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
+        tls = g(hop_tls, gateway, service, port)
+        if isinstance(tls, Refused):
+            yield bad(f"{gateway}, port {port}: requests get 500, {tls.message}", by, object=gateway)
+        else:
+            yield good(f"{gateway}, port {port}: TLS, verified", by, object=gateway)
+
+
+def routes_to(g: Graph, gateway: Key, service: Key, port: int) -> list[Key]:
+    hops = (Hop(*member) for member, _ in g.bucket("reach", service))
+    found = {route for hop in hops if (hop.gateway, hop.port) == (gateway, port) for (route, *_), _ in g.bucket("hop", *hop)}
+    return sorted(found)
+
+
+def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
+    """Ports of a whole-Service target for which a policy that names them has the say."""
+    obj = read(g, service, Service)
+    for port in obj.spec.ports if obj and target.section_name == WHOLE else ():
+        claim = g(port_winner, service, port.name) if port.protocol == "TCP" else None
+        if claim and claim.policy != key:
+            yield plain(f"not port {port.name}: {claim.policy} names it", object=claim.policy)
+    if said := udp_warning(g, key, target):
+        yield warning(said)

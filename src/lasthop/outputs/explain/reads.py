@@ -1,0 +1,88 @@
+"""The recorded reads themselves: what an answer rests on, and what rests on an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lasthop.api.meta import Key
+from lasthop.outputs.explain.fact import Fact, State
+from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.policies import policy_status
+from lasthop.outputs.status.routes import route_status
+from lasthop.store.graph import Graph, NodeId, input_node
+
+STATUS_OF: Final = {
+    "GatewayClass": class_status,
+    "Gateway": gateway_status,
+    "HTTPRoute": route_status,
+    "BackendTLSPolicy": policy_status,
+}
+"""The query that ends in an object's status."""
+
+
+def below(g: Graph, root: NodeId) -> Iterator[NodeId]:
+    """Everything that an answer rests on, directly or not, each once, in the order in which it was read."""
+    seen = {root}
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node is not root:
+            yield node
+        fresh = [read for read in g.reads_at(node) if read not in seen]
+        seen.update(fresh)
+        todo.extend(reversed(fresh))
+
+
+def above(g: Graph, root: NodeId) -> Iterator[NodeId]:
+    """Everything that rests on a node, directly or not, each once, the nearest first."""
+    seen = {root}
+    todo = [root]
+    for node in todo:
+        fresh = sorted((reader for reader in g.readers_at(node) if reader not in seen), key=name)
+        seen.update(fresh)
+        todo.extend(fresh)
+        yield from fresh
+
+
+def reads_tree(g: Graph, key: Key) -> Fact:
+    """The reads behind an object's status, as they are; for an object that has none, the queries that read it."""
+    if status := STATUS_OF.get(key.kind):
+        g(status, key)
+        return _tree(g, (status, key), set(), up=False)
+    return _tree(g, input_node(key), set(), up=True)
+
+
+def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Fact:
+    nodes = sorted(g.readers_at(node), key=name) if up else g.reads_at(node)
+    if node in seen and nodes:
+        return Fact(f"{name(node)} (see above)")
+    seen.add(node)
+    # An input is named by its key alone: whatever it holds, a private key perhaps, is not shown.
+    missing = node[0] == "input" and isinstance(node[1], Key) and g.peek(node[1]) is None
+    because = tuple(_tree(g, each, seen, up=up) for each in nodes)
+    return Fact(name(node) + (" (does not exist)" if missing else ""), State.BAD if missing else State.PLAIN, because)
+
+
+def name(node: NodeId) -> str:
+    tag, *key = node
+    match tag:
+        case "input":
+            return f"object {key[0]}" if isinstance(key[0], Key) else f"input {_shown(key[0])}"
+        case "bucket":
+            return f"index {_shown(tuple(key))}"
+        case "size":
+            return f"size of index {_shown(tuple(key))}"
+        case "before":
+            return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
+        case _:
+            return f"{tag.__module__.removeprefix('lasthop.')}.{tag.__name__}({', '.join(_shown(each) for each in key)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Key):
+        return str(value)
+    if isinstance(value, tuple):
+        return " ".join(_shown(each) for each in value if each != "")
+    return str(value)

@@ -1,0 +1,134 @@
+"""An HTTPRoute in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api import gateway as api
+from lasthop.api.gateway import GROUP
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.api.routes import BackendObjectReference, HTTPRoute, HTTPRouteMatch, HTTPRouteRule, ParentReference
+from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
+from lasthop.outputs.explain.hops import hop
+from lasthop.plan.routing import Parent
+from lasthop.resolve.attachment import parents
+from lasthop.resolve.backends import Target, target
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.routes import refusals
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+
+def explain_route(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, HTTPRoute)
+    if obj is None:
+        return bad(f"{key} does not exist")
+    attached = g(parents, key)
+    facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not _ours(g, key, ref)]
+    for owner in dict.fromkeys(parent.gateway for parent in attached):
+        facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.gateway == owner]))
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def worst(facts: list[Fact]) -> State:
+    """Bad if anything is, and good if everything that can be is."""
+    states = {fact.state for fact in facts}
+    return next((s for s in (State.BAD, State.WARNING, State.GOOD) if s in states), State.PLAIN)
+
+
+def _parent(key: Key, ref: ParentReference) -> Key:
+    return Key(ref.kind, ref.namespace or key.namespace, ref.name)
+
+
+def _ours(g: Graph, key: Key, ref: ParentReference) -> bool:
+    return (ref.group, ref.kind) == (GROUP, "Gateway") and g(gateway, _parent(key, ref)) is not None
+
+
+def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
+    parent = _parent(key, ref)
+    if (ref.group, ref.kind) != (GROUP, "Gateway"):
+        return plain(f"{parent}: left alone, only Gateways are served")
+    return warning(f"{parent}: no effect, {not_ours(g, parent)}", object=parent)
+
+
+def not_ours(g: Graph, key: Key) -> str:
+    """Why a Gateway is not served by this controller."""
+    obj = read(g, key, api.Gateway)
+    if obj is None:
+        return "it does not exist"
+    name = obj.spec.gateway_class_name
+    of_class = read(g, Key("GatewayClass", "", name), api.GatewayClass)
+    if of_class is None:
+        return f"its GatewayClass {name} does not exist"
+    return f"its GatewayClass {name} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
+
+
+def _at(g: Graph, key: Key, obj: HTTPRoute, owner: Key, attached: list[Parent]) -> Fact:
+    accepted = [parent for parent in attached if parent.problem is None]
+    refused = [_refused(parent) for parent in attached if parent.problem]
+    if not accepted:
+        return bad(f"{owner}: not accepted", *refused, object=owner)
+    facts = [*refused, *(_served(g, parent) for parent in accepted)]
+    rules = [_rule(g, key, owner, number, rule) for number, rule in enumerate(obj.spec.rules)]
+    return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
+
+
+def _refused(parent: Parent) -> Fact:
+    assert parent.problem is not None
+    where = f"listener {parent.section_name}: " if parent.section_name else ""
+    return bad(f"{where}{parent.problem.reason}, {parent.problem.message}")
+
+
+def _served(g: Graph, parent: Parent) -> Fact:
+    names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
+    owner = g(gateway, parent.gateway)
+    ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
+    listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
+    if not names:
+        return bad(f"attached to listener {listeners}, which serves none of its hostnames")
+    return good(f"served by listener {listeners} for {', '.join(names)}")
+
+
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule) -> Fact:
+    said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
+    wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
+    if wrong:
+        return bad(f"{said} answers 500", *wrong)
+    facts = [*_filters(g, key, owner, rule)]
+    total = sum(ref.weight for ref in rule.backend_refs)
+    for ref in rule.backend_refs:
+        share = f"{ref.weight} of {total} to " if len(rule.backend_refs) > 1 else ""
+        facts.append(_backend(g, key, owner, ref, share))
+    redirected = any(filter.request_redirect for filter in rule.filters)
+    if not total and not redirected:
+        facts.append(bad("no backend, so every request gets 500"))
+    return Fact(said, worst(facts), tuple(facts))
+
+
+def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fact]:
+    for filter in rule.filters:
+        if filter.request_mirror:
+            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ")
+        elif redirect := filter.request_redirect:
+            to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
+            yield good(f"answers {redirect.status_code}, redirect{to}")
+        else:
+            yield plain(f"filter {filter.type}")
+
+
+def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str) -> Fact:
+    found = target(g, key, ref)
+    if not isinstance(found, Target):
+        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.message}")
+    return hop(g, owner, found, prefix=share)
+
+
+def matched(match: HTTPRouteMatch) -> str:
+    """A match as a person would say it: `GET /path... with header x: y`."""
+    path = {"Exact": match.path.value, "RegularExpression": f"~{match.path.value}"}.get(match.path.type)
+    path = path or f"{match.path.value.rstrip('/')}/*"
+    parts = [f"{match.method} {path}" if match.method else path]
+    parts += [f"header {header.name}: {header.value}" for header in match.headers]
+    parts += [f"query {query.name}={query.value}" for query in match.query_params]
+    return " with ".join((parts[0], " and ".join(parts[1:]))) if len(parts) > 1 else parts[0]

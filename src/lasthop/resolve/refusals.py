@@ -1,0 +1,67 @@
+"""What a rule of an HTTPRoute asks for and cannot have: such a rule answers 500, never as if it had not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import re2
+
+from lasthop.api.routes import HTTPRouteMatch, HTTPRouteRule
+from lasthop.plan import reasons
+from lasthop.plan.routing import PathType, RouteProblem
+from lasthop.resolve.filters import problems as filter_problems
+
+
+def refusals(rule: HTTPRouteRule, field: str) -> tuple[RouteProblem, ...]:
+    """Everything in a rule's text that cannot be done."""
+    return tuple(_refusals(rule, field))
+
+
+def _refusals(rule: HTTPRouteRule, field: str) -> Iterator[RouteProblem]:
+    yield from filter_problems(rule.filters, f"{field}.filters")
+    for number, ref in enumerate(rule.backend_refs):
+        yield from filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", on_backend=True)
+    for number, match in enumerate(rule.matches):
+        yield from _match_problems(match, f"{field}.matches[{number}]")
+    yield from _session_problems(rule, f"{field}.sessionPersistence")
+
+
+def can_match(match: HTTPRouteMatch) -> bool:
+    """Whether Envoy can be asked for it at all; one that it cannot be asked for matches nothing."""
+    return not any(_match_problems(match, ""))
+
+
+def _match_problems(match: HTTPRouteMatch, field: str) -> Iterator[RouteProblem]:
+    if match.path.type == PathType.REGEX:
+        yield from _regex_problem(match.path.value, f"{field}.path")
+    for kind, values in (("headers", match.headers), ("queryParams", match.query_params)):
+        for number, value in enumerate(values):
+            if value.type != "Exact":
+                yield from _regex_problem(value.value, f"{field}.{kind}[{number}]")
+
+
+def _regex_problem(pattern: str, field: str) -> Iterator[RouteProblem]:
+    """Tried with Envoy's own engine: one bad expression would make Envoy refuse the whole route table."""
+    if not pattern:
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, "an empty regular expression; write .* for any text", field)
+        return
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        said = error.args[0].decode(errors="replace")
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{pattern!r} is no RE2 regular expression ({said}); correct it", field)
+
+
+def _session_problems(rule: HTTPRouteRule, field: str) -> Iterator[RouteProblem]:
+    """Envoy keeps a session with one endpoint of one Service, and only a cookie's own age can end it."""
+    session = rule.session_persistence
+    if session is None:
+        return
+    if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
+        message = "a session cannot be kept over several backendRefs; use one"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+    if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
+        message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.absoluteTimeout")

@@ -1,0 +1,127 @@
+"""The documentation is true: what can be generated is current, what cannot is complete, and every example passes `check`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lasthop.cli.main import main
+from lasthop.outputs.envoy.access_log import FIELDS
+from lasthop.web import app
+from tests.docs import code
+from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, anchors, blocks, links, put, table_under
+
+REFERENCE = DOCS / "reference.md"
+HOW_TO = DOCS / "how-to.md"
+TUTORIAL = DOCS / "tutorial.md"
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def lasthop(*args: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(arg) for arg in args], prog_name="lasthop")
+    return result.exit_code, result.output
+
+
+# --- the reference ---------------------------------------------------------------------------------------------------
+
+
+def test_generated_parts_are_current() -> None:
+    text = REFERENCE.read_text()
+    assert generator().generated(text) == text, "run: python docs/generate.py"
+
+
+def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:
+    explained = {row[0].strip("`") for row in table_under(REFERENCE, "### Reasons of conditions")}
+    assert explained == code.condition_reasons()
+
+
+def test_every_reason_of_a_finding_is_explained() -> None:
+    explained = {row[0].strip("`") for row in table_under(REFERENCE, "## Findings")}
+    assert code.finding_reasons() <= explained
+    assert explained <= code.finding_reasons() | code.condition_reasons()
+
+
+def test_every_environment_variable_is_explained() -> None:
+    explained = REFERENCE.read_text()
+    assert code.environment_variables()
+    assert not [name for name in code.environment_variables() if f"`{name}`" not in explained and f"${name}" not in explained]
+
+
+def test_every_name_of_ours_is_explained() -> None:
+    explained = REFERENCE.read_text()
+    assert not [name for name in code.own_names() if f"`{name}" not in explained]
+
+
+def test_every_field_of_a_failed_request_is_explained() -> None:
+    fields = {name.strip(" `") for row in table_under(REFERENCE, "## Failed requests") for name in row[0].split(",")}
+    assert fields == {"gateway", "why", *FIELDS}
+
+
+def test_every_path_of_the_admin_address_is_explained() -> None:
+    explained = {row[0].strip("`").partition("?")[0] for row in table_under(REFERENCE, "## Admin address")}
+    source = Path(app.__file__).read_text()
+    assert explained == {part.partition('"')[0] for part in source.split('web.get("')[1:]} - {"/live"}
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" not in link and (not target.exists() or (anchor and anchor not in anchors(target))):
+            lost.append(link)
+    assert not lost
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} <= set(links(ROOT / "README.md"))
+
+
+# --- examples --------------------------------------------------------------------------------------------------------
+
+
+def base_of(block: Block, folder: Path) -> list[Document]:
+    """What a page says that its examples stand beside: the how-to's first block, or the folder that the tutorial makes."""
+    if block.page == HOW_TO:
+        return next(blocks(HOW_TO)).documents
+    if block.page == TUTORIAL:
+        ca, made = folder / "ca.pem", folder / "made"
+        ca.write_text(CA.pem)
+        assert lasthop("init", made, "--backend", "127.0.0.1:8443", "--hostname", "api.example", "--ca", ca)[0] == 0
+        return [d for file in sorted(made.glob("*.yaml")) for d in yaml.safe_load_all(file.read_text())]
+    return []
+
+
+EXAMPLES = [block for page in PAGES for block in blocks(page) if "apiVersion:" in block.text]
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def test_example_passes_check(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = tmp_path / "system.pem"
+    system.write_text(CA.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(system))
+    (folder := tmp_path / "folder").mkdir()
+    put(folder, base_of(block, tmp_path), block.documents)
+    code, output = lasthop("check", folder)
+    assert code == 0
+    assert output.startswith("nothing wrong"), output
+
+
+def test_the_how_to_has_examples() -> None:
+    assert len([block for block in EXAMPLES if block.page == HOW_TO]) > 10

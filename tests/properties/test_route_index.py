@@ -1,0 +1,107 @@
+"""The order of routes, and the tree that stands in for it where there are many: both choose what the spec says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.route_index import leaves
+from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
+from lasthop.resolve.virtual_hosts import virtual_host
+from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
+from tests.world import keyed, mk, mk_class, mk_gateway
+
+GATEWAY = Key("Gateway", "shop", "web")
+LISTENERS = {"abc.example.com": HOST, "*.example.com": "xyz.example.com"}
+"""A listener's hostname, and a host that all routes which it takes are served under."""
+
+
+def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
+    """The routes of the virtual host in Lasthop's order; each leads to a Service that has the rule's name."""
+    listener = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": hostname}
+    listener["allowedRoutes"] = {"namespaces": {"from": "All"}}
+    engine = Engine()
+    engine.apply(keyed(mk_class(), mk_gateway("shop/web", [listener]), *(_route(document) for document in documents)))
+    engine.settle()
+    assert engine.graph.crashes == {}
+    return engine.graph.value(virtual_host, GATEWAY, "80", hostname).routes
+
+
+def _route(document: Document) -> Any:
+    metadata, spec = document["metadata"], document["spec"]
+    rules = [{**rule, "backendRefs": [{"name": rule["name"], "port": 80}]} for rule in spec["rules"]]
+    parents = [{"name": "web", "namespace": "shop"}]
+    path = f"{metadata['namespace']}/{metadata['name']}"
+    spec = {"parentRefs": parents, "hostnames": spec["hostnames"], "rules": rules}
+    return mk("HTTPRoute", path, created=metadata["creationTimestamp"], spec=spec)
+
+
+def rule_name(route: Route) -> str:
+    assert isinstance(route.action, Forward)
+    hop = route.action.backends[0].hop
+    assert hop
+    return hop.service.name
+
+
+def as_document(match: Match) -> Document:
+    found: Document = {"path": {"type": str(match.path_type), "value": match.path}}
+    found["headers"] = [_value(v) for v in match.headers]
+    found["queryParams"] = [_value(v) for v in match.query]
+    return {**found, "method": match.method} if match.method else found
+
+
+def _value(value: ValueMatch) -> Document:
+    return {"name": value.name, "value": value.value, "type": "RegularExpression" if value.regex else "Exact"}
+
+
+def scan(listed: list[Match], numbers: list[int], request: Request) -> int | None:
+    """What Envoy does with a list of routes: the first that matches."""
+    return next((number for number in numbers if matches(as_document(listed[number]), request)), None)
+
+
+def by_the_tree(listed: list[Match], request: Request) -> int | None:
+    """What Envoy does with the tree: the longest key that `:path`, with its query, begins with; then the leaf's list."""
+    tree = leaves(listed)
+    return scan(listed, tree[max((key for key in tree if request.target.startswith(key)), key=len)], request)
+
+
+@settings(max_examples=60, deadline=None)
+@given(route_documents(), st.sampled_from(sorted(LISTENERS)), st.lists(requests(), min_size=15, max_size=15))
+def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
+    documents: list[Document], hostname: str, asked: list[Request]
+) -> None:
+    routes = resolved(documents, hostname)
+    listed = [route.match for route in routes]
+    for request in asked:
+        by_the_list = scan(listed, list(range(len(listed))), request)
+        expected = chosen(documents, request, LISTENERS[hostname])
+        assert (None if by_the_list is None else rule_name(routes[by_the_list])) == expected
+        assert by_the_tree(listed, request) == by_the_list
+
+
+def plain(document: Document) -> Match:
+    path = document["path"]
+    kind = PathType(path["type"])
+    value = path["value"].rstrip("/") or "/" if kind is PathType.PREFIX else path["value"]
+    values = {
+        field: tuple(ValueMatch(v["name"], v["value"], v["type"] != "Exact") for v in document.get(field, ()))
+        for field in ("headers", "queryParams")
+    }
+    return Match(value, kind, values["headers"], values["queryParams"], document.get("method", ""))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(match_documents(), max_size=60), st.lists(requests(), min_size=10, max_size=10))
+def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: list[Document], asked: list[Request]) -> None:
+    listed = [plain(document) for document in documents]
+    for request in asked:
+        assert by_the_tree(listed, request) == scan(listed, list(range(len(listed))), request)
+
+
+def test_a_thousand_paths_leave_a_few_routes_to_try() -> None:
+    listed = [Match(f"/team-{number}/api", PathType.PREFIX) for number in range(1_000)] + [Match("/", PathType.PREFIX)]
+    assert max(len(numbers) for numbers in leaves(listed).values()) == 2

@@ -1,0 +1,74 @@
+"""The access log on standard output: failed requests as JSON, with the reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.backends import Backend, until
+from tests.proxy import documents as docs
+from tests.proxy.certs import CA, OTHER_CA, issued
+from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+
+
+def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
+    """The first line for a host, which comes within a second of its request."""
+    (found, *_) = until(lambda: gateway.entries(name), 2, f"a line for {name}")
+    return found  # type: ignore[no-any-return]
+
+
+def test_a_wrong_name_is_logged_with_both_names_and_not_told_to_the_client(
+    gateway: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    served = serve(issued("old.example"))
+    ca = docs.config_map("log-name-ca", CA.pem)
+    gateway.load(
+        "log-name.yaml", ca, *docs.hop("log-name", served.port, docs.policy("log-name", "new.example", "log-name-ca"))
+    )
+    assert gateway.get("log-name") == (503, BACKEND_FAILURE)
+    said = entry(gateway, "log-name")
+    assert said["why"] == "certificate is for old.example, policy shop/log-name wants new.example"
+    assert (said["status"], said["gateway"], said["route"]) == (503, "shop/web", "shop/log-name")
+    assert said["method"] == "GET" and said["path"] == "/"
+
+
+def test_an_unknown_ca_is_logged_with_the_policy(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+    served = serve(issued(issuer=OTHER_CA))
+    ca = docs.config_map("log-ca-ca", CA.pem)
+    gateway.load("log-ca.yaml", ca, *docs.hop("log-ca", served.port, docs.policy("log-ca", "api.example", "log-ca-ca")))
+    assert gateway.get("log-ca").status == 503
+    assert entry(gateway, "log-ca")["why"].startswith(
+        "certificate is signed by an unknown CA (not by the CA of policy shop/log-ca"
+    )
+
+
+def test_an_invalid_policy_is_logged_with_what_is_wrong_with_it(gateway: Lasthop) -> None:
+    gateway.load("log-invalid.yaml", *docs.hop("log-invalid", 9, docs.policy("log-invalid", "api.example", "not-there")))
+    assert gateway.get("log-invalid").status == 500
+    said = entry(gateway, "log-invalid")
+    assert "BackendTLSPolicy shop/log-invalid is invalid" in said["why"]
+    assert "ConfigMap shop/not-there does not exist" in said["why"]
+
+
+def test_a_reference_without_a_grant_is_logged_with_the_remedy(gateway: Lasthop) -> None:
+    gateway.load(
+        "log-grant.yaml",
+        docs.namespace("log-far"),
+        docs.service("log-far/x"),
+        docs.route("log-grant", docs.to("x", namespace="log-far")),
+    )
+    assert gateway.get("log-grant").status == 500
+    assert "ReferenceGrant" in entry(gateway, "log-grant")["why"]
+
+
+def test_a_request_that_succeeds_is_not_logged(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+    served = serve(issued())
+    ca = docs.config_map("log-good-ca", CA.pem)
+    gateway.load(
+        "log-good.yaml", ca, *docs.hop("log-good", served.port, docs.policy("log-good", "api.example", "log-good-ca"))
+    )
+    assert gateway.get("log-good").status == 200
+    gateway.load("log-later.yaml", *docs.hop("log-later", 9, docs.policy("log-later", "api.example", "not-there")))
+    assert gateway.get("log-later").status == 500
+    entry(gateway, "log-later")
+    assert gateway.entries("log-good") == []

@@ -1,0 +1,92 @@
+"""Ports and addresses that a Gateway cannot have."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.backends import until
+from tests.proxy import documents as docs
+from tests.proxy.lasthop import Lasthop
+from tests.servers import free_port
+
+
+@pytest.fixture
+def lasthop(own: Callable[..., Lasthop]) -> Lasthop:
+    return own()
+
+
+def programmed(lasthop: Lasthop, gateway: str = "web") -> tuple[str, str, str]:
+    return lasthop.conditions("Gateway", gateway).get("Programmed", ("", "", ""))
+
+
+def answers(lasthop: Lasthop, port: int = 0) -> bool:
+    """With anything at all: there is no such host."""
+    return lasthop.get("nobody", port=port).status == 404
+
+
+def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lasthop: Lasthop) -> None:
+    with socket.create_server(("127.0.0.1", lasthop.port)):
+        lasthop.standard()
+        lasthop.start(ready=False)
+        until(lambda: lasthop.ready() and programmed(lasthop)[:2] == ("False", "AddressNotUsable"), 15)
+        message = programmed(lasthop)[2]
+        assert f"127.0.0.1:{lasthop.port} is in use by pytest (pid " in message or "is in use by python" in message
+        assert "stop it, or give the listener another port" in message
+        assert "port not served" in lasthop.log
+    until(lambda: answers(lasthop), 5, "served once it is free")
+    until(lambda: programmed(lasthop)[0] == "True", 5)
+
+
+def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasthop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bad = taken.getsockname()[1]
+        lasthop.write(
+            "gateway.yaml",
+            docs.gateway_class(),
+            docs.gateway("web", docs.http(lasthop.port), docs.http(bad, "bad")),
+            *docs.hop("first", 9),
+        )
+        lasthop.start(ready=False)
+        until(lambda: lasthop.ready() and programmed(lasthop)[0] == "True", 15)
+        until(lambda: answers(lasthop), 5)
+
+        def reasons() -> dict[str, str]:
+            return {
+                listener["name"]: next(c["reason"] for c in listener["conditions"] if c["type"] == "Programmed")
+                for listener in lasthop.object("Gateway", "web")["status"]["listeners"]
+            }
+
+        until(lambda: reasons() == {"http": "Programmed", "bad": "AddressNotUsable"}, 5)
+
+
+def test_an_address_of_another_machine_is_named_and_other_gateways_are_served(lasthop: Lasthop) -> None:
+    lasthop.standard()
+    lasthop.write("far.yaml", docs.gateway("far", docs.http(free_port()), address="203.0.113.1"))
+    lasthop.start(ready=False)
+    until(lambda: answers(lasthop), 15)
+    until(lambda: programmed(lasthop, "far")[:2] == ("False", "AddressNotUsable"), 5)
+    assert "203.0.113.1 is not an address of this machine" in programmed(lasthop, "far")[2]
+    assert "203.0.113.1" in lasthop.log
+    until(lambda: programmed(lasthop)[0] == "True", 5)
+
+
+def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> None:
+    lasthop.write(
+        "gateway.yaml", docs.gateway_class(), *docs.hop("first", 9, gateway="old"), *docs.hop("second", 9, gateway="new")
+    )
+    lasthop.write("old.yaml", docs.gateway("old", docs.http(lasthop.port), created="2026-01-01T00:00:00Z"))
+    lasthop.write("new.yaml", docs.gateway("new", docs.http(lasthop.port), created="2026-02-01T00:00:00Z"))
+    lasthop.write("routes.yaml", docs.route("by-new", gateway="new"), docs.route("by-old", gateway="old"))
+    lasthop.start(ready=False)
+    until(lambda: programmed(lasthop, "old")[0] == "True", 15)
+    until(lambda: programmed(lasthop, "new")[:2] == ("False", "AddressNotUsable"), 5)
+    assert "Gateway shop/old" in programmed(lasthop, "new")[2]
+    until(lambda: lasthop.get("by-old").status == 500, 5)
+    assert {lasthop.get("by-old").status for _ in range(10)} == {500}, "no request goes to the other's Envoy"
+    assert {lasthop.get("by-new").status for _ in range(10)} == {404}
+    (lasthop.folder / "old.yaml").unlink()
+    until(lambda: programmed(lasthop, "new")[0] == "True", 10)
+    until(lambda: lasthop.get("by-new").status == 500, 5)

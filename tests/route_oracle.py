@@ -1,0 +1,158 @@
+"""Which route a request belongs to, by the spec's words alone: every match of every route is tried, and the best one wins.
+
+Knows nothing of how Lasthop or Envoy go about it, so that they can be compared with it. Paths, headers and queries are drawn
+from few values, so that routes meet and requests hit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+from hypothesis import strategies as st
+
+Document = dict[str, Any]
+HOST = "abc.example.com"
+HOSTNAMES = (["abc.example.com"], ["*.example.com"], ["*.com"], [], ["*.com", "other.example.com"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    target: str
+    """Path and query."""
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, value in parse_qsl(self.target.partition("?")[2], keep_blank_values=True):
+            found.setdefault(name, value)
+        return found
+
+
+def matches(match: Document, request: Request) -> bool:
+    path = match.get("path", {"type": "PathPrefix", "value": "/"})
+    value = path["value"]
+    fits = {
+        "Exact": request.path == value,
+        # "Matching is done on a path element by element basis ... a trailing / is ignored."
+        "PathPrefix": f"{request.path.rstrip('/')}/".startswith(f"{value.rstrip('/')}/"),
+        "RegularExpression": path["type"] == "RegularExpression" and re.fullmatch(value, request.path) is not None,
+    }[path["type"]]
+    return (
+        fits
+        and match.get("method", request.method) == request.method
+        and all(_value(header, dict(request.headers).get(header["name"])) for header in match.get("headers", ()))
+        and all(_value(parameter, request.query.get(parameter["name"])) for parameter in match.get("queryParams", ()))
+    )
+
+
+def _value(wanted: Document, found: str | None) -> bool:
+    if found is None:
+        return False
+    return (
+        bool(re.fullmatch(wanted["value"], found)) if wanted.get("type") == "RegularExpression" else wanted["value"] == found
+    )
+
+
+def chosen(routes: list[Document], request: Request, host: str = HOST) -> str | None:
+    """The name of the rule that answers, of those routes that are served under this host."""
+    best = None
+    for route in routes:
+        own = [name for name in route["spec"]["hostnames"] if covers(name, host)]
+        if route["spec"]["hostnames"] and not own:
+            continue
+        # "Characters in a matching non-wildcard hostname, characters in a matching hostname."
+        hostname = min(((name.startswith("*"), -len(name)) for name in own), default=(True, 0))
+        metadata = route["metadata"]
+        age = (metadata["creationTimestamp"], f"{metadata['namespace']}/{metadata['name']}")
+        for number, rule in enumerate(route["spec"]["rules"]):
+            for match in rule["matches"]:
+                if matches(match, request):
+                    rank = (hostname, _specificity(match), age, number)
+                    best = min(best or (rank, rule["name"]), (rank, rule["name"]))
+    return best[1] if best else None
+
+
+def covers(pattern: str, host: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _specificity(match: Document) -> tuple[Any, ...]:
+    path = match.get("path", {"type": "PathPrefix", "value": "/"})
+    value = path["value"].rstrip("/") or "/" if path["type"] == "PathPrefix" else path["value"]
+    # Where the spec leaves regular expressions open they come between exact paths and prefixes, longer ones first.
+    kind = ("Exact", "RegularExpression", "PathPrefix").index(path["type"])
+    return (kind, -len(value), "method" not in match, -len(match.get("headers", ())), -len(match.get("queryParams", ())))
+
+
+# --- random routes and requests --------------------------------------------------------------------------------------
+
+SEGMENTS = ("foo", "foobar", "bar", "a", "ab", "v1")
+PATHS = st.lists(st.sampled_from(SEGMENTS), max_size=3).flatmap(
+    lambda parts: st.sampled_from(["/" + "/".join(parts), "/" + "".join(f"{part}/" for part in parts)])
+)
+REGEXES = ("/foo.*", "/[a-z]+", "/(foo|bar)/[^/]+", ".*/v1", "/a+b?(/.*)?", "/foo/bar/", "/v[0-9]/foo")
+METHODS = ("GET", "POST")
+HEADERS = st.lists(st.sampled_from(["x-a", "x-b"]), max_size=2, unique=True)
+QUERIES = st.lists(st.sampled_from(["q", "r"]), max_size=2, unique=True)
+
+
+@st.composite
+def _values(draw: st.DrawFn, names: st.SearchStrategy[list[str]]) -> list[Document]:
+    found = []
+    for name in draw(names):
+        kind, value = draw(st.sampled_from([("Exact", "1"), ("Exact", "2"), ("RegularExpression", "[12]"), ("Exact", "1")]))
+        found.append({"name": name, "type": kind, "value": value})
+    return found
+
+
+@st.composite
+def match_documents(draw: st.DrawFn, bare: bool = False) -> Document:
+    if draw(st.integers(0, 7)) == 0:
+        path = {"type": "RegularExpression", "value": draw(st.sampled_from(REGEXES))}
+    else:
+        path = {"type": draw(st.sampled_from(["Exact", "PathPrefix", "PathPrefix"])), "value": draw(PATHS)}
+    match: Document = {"path": path}
+    if bare or draw(st.booleans()):
+        return match
+    if draw(st.booleans()):
+        match["method"] = draw(st.sampled_from(METHODS))
+    for field, values in (("headers", draw(_values(HEADERS))), ("queryParams", draw(_values(QUERIES)))):
+        if values:
+            match[field] = values
+    return match
+
+
+@st.composite
+def route_documents(draw: st.DrawFn, most: int = 6, rules: int = 4) -> list[Document]:
+    """HTTPRoutes of several ages, namespaces and hostnames; every rule has a name of its own."""
+    found = []
+    for number in range(draw(st.integers(1, most))):
+        namespace, name = draw(st.sampled_from(["a", "a-b", "shop"])), f"r{number}"
+        metadata = {"name": name, "namespace": namespace, "creationTimestamp": f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z"}
+        listed = [
+            {"name": f"{name}-{index}", "matches": draw(st.lists(match_documents(), min_size=1, max_size=3))}
+            for index in range(draw(st.integers(1, rules)))
+        ]
+        spec = {"hostnames": draw(st.sampled_from(HOSTNAMES)), "rules": listed}
+        found.append({"metadata": metadata, "spec": spec})
+    return found
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    path = draw(PATHS)
+    query = "&".join(f"{name}={draw(st.sampled_from('123'))}" for name in draw(QUERIES))
+    headers = tuple((name, draw(st.sampled_from("123"))) for name in draw(HEADERS))
+    return Request(path + draw(st.sampled_from(["", "", "x", "/foo"])) + (f"?{query}" if query else ""), draw(METHOD), headers)
+
+
+METHOD = st.sampled_from(METHODS)

@@ -1,0 +1,157 @@
+"""`lasthop check`: every mistake once, with its place; what follows from it beneath; exit codes; outputs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import Certificate, dns
+from tests.unit.cli.folders import BASE, CA, config_map, good_folder, lasthop, policy, route, write
+
+
+def _secret(certificate: Certificate, key: Certificate) -> str:
+    def coded(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    return f"""\
+apiVersion: v1
+kind: Secret
+metadata: {{name: web-tls, namespace: shop}}
+type: kubernetes.io/tls
+data: {{tls.crt: {coded(certificate.pem)}, tls.key: {coded(key.key_pem)}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: secure, namespace: shop}}
+spec:
+  gatewayClassName: lasthop
+  listeners:
+  - {{name: https, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: web-tls}}]}}}}
+"""
+
+
+TWELVE: dict[str, tuple[str, int, str]] = {
+    "a-yaml": ("kind: Service\nmetadata: {name: x\n", 3, "not YAML"),
+    "b-kind": ("apiVersion: v1\nkind: Servce\nmetadata: {name: x}\n", 2, "unknown kind"),
+    "c-field": (route("c", "{name: api, port: 443, wieght: 1}"), 8, "wieght"),
+    "d-schema": (route("d", "{name: api, port: 99999}"), 8, "99999"),
+    "e-cel": (route("e", "{name: api}"), 8, "port"),
+    "f-duplicate": (BASE.split("---\n")[3], 1, "the same object is in"),
+    "g-no-ca": (policy("g", section="plain", ca="nowhere"), 7, "ConfigMap shop/nowhere does not exist"),
+    "h-pem": (policy("h", ca="garbage") + "---\n" + config_map("garbage", "not a certificate"), 7, "no PEM certificate"),
+    "i-key": (_secret(CA, Certificate("other", sans=dns("x"))), 7, "tls.key does not belong"),
+    "j-backend": (route("j", "{name: gone, port: 443}"), 8, "Service shop/gone does not exist"),
+    "k-grant": (route("k", "{name: api, namespace: other, port: 443}"), 8, "ReferenceGrant"),
+    "l-port": (policy("l", section="htps"), 6, "has no port named htps"),
+}
+"""By file: its text, the first line that may be blamed, and what has to be said."""
+
+
+@pytest.fixture
+def twelve(tmp_path: Path) -> Path:
+    return write(tmp_path / "objects", ca=config_map(), **{name: text for name, (text, _, _) in TWELVE.items()})
+
+
+def _json(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lasthop("check", folder, "-o", "json").stdout)
+    return found
+
+
+def test_twelve_mistakes_in_twelve_files_are_twelve_errors(twelve: Path) -> None:
+    report = _json(twelve)
+    errors = {Path(f["file"]).stem: f for f in report["findings"] if f["severity"] == "error"}
+    assert sorted(errors) == sorted(TWELVE)
+    assert report["errors"] == 12
+    for name, (_, line, said) in TWELVE.items():
+        assert said in errors[name]["message"], name
+        assert errors[name]["line"] >= line, name
+
+
+def test_every_error_has_a_remedy_and_an_object_or_is_no_object(twelve: Path) -> None:
+    for finding in _json(twelve)["findings"]:
+        advised = finding["remedy"] or "; " in finding["message"]
+        assert advised or finding["reason"] in ("Invalid", "RuleViolated"), finding  # the CRDs' own words
+        assert finding["object"] or finding["reason"] in ("InvalidYAML", "UnknownKind"), finding
+
+
+def test_text_lists_them_by_file_and_line_and_exits_with_1(twelve: Path) -> None:
+    result = lasthop("check", twelve)
+    assert result.exit_code == 1
+    places = [line.split(": ")[0] for line in result.stdout.splitlines() if ": error: " in line]
+    assert places == sorted(places)
+    assert len(places) == 12
+    assert f"{twelve}/j-backend.yaml:8: error: Service shop/gone does not exist" in result.stdout
+    assert "    HTTPRoute shop/j, spec.rules[0].backendRefs[0]" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("12 errors")
+
+
+def test_a_good_folder_has_nothing_wrong_and_exits_with_0(tmp_path: Path) -> None:
+    result = lasthop("check", good_folder(tmp_path / "objects"))
+    assert (result.exit_code, result.stdout) == (0, "nothing wrong in 3 files; 7 objects\n")
+
+
+def test_warnings_alone_exit_with_0(tmp_path: Path) -> None:
+    idle = BASE.split("---\n")[3].replace("name: api", "name: idle")
+    folder = write(tmp_path / "objects", idle=idle + "---\n" + policy("idle", "idle"))
+    (folder / "ca.yaml").write_text(config_map())
+    result = lasthop("check", folder)
+    assert result.exit_code == 0
+    assert "warning: no Gateway reaches its targets" in result.stdout
+    assert result.stdout.splitlines()[-1] == "0 errors, 1 warning in 3 files; 8 objects"
+
+
+def test_a_missing_local_file_is_one_error_and_what_follows_is_said_beneath(tmp_path: Path) -> None:
+    ca = "apiVersion: v1\nkind: ConfigMap\n"
+    ca += "metadata: {name: corp-ca, namespace: shop, annotations: {lasthop.dev/file.ca.crt: nowhere.pem}}\n"
+    report = _json(write(tmp_path / "objects", policy=policy(), ca=ca))
+    (finding,) = report["findings"]
+    assert finding["reason"] == "LocalFile"
+    assert {follow["object"]["kind"] for follow in finding["follows"]} == {"BackendTLSPolicy", "HTTPRoute"}
+
+
+def test_an_invalid_policy_is_not_reported_again_at_its_routes(tmp_path: Path) -> None:
+    folder = write(tmp_path / "objects", policy=policy(ca="nowhere"))
+    result = lasthop("check", folder)
+    assert result.stdout.splitlines()[-1] == "1 error in 2 files; 6 objects"
+    assert "so HTTPRoute shop/api, spec.rules[0].backendRefs[0] is refused" in result.stdout
+
+
+def test_objects_that_a_broken_file_holds_are_not_reported_as_missing(tmp_path: Path) -> None:
+    parts = BASE.split("---\n")
+    folder = write(tmp_path / "objects", base="---\n".join(parts[:3]), service=parts[3] + "---\n" + "kind: Servce\n")
+    report = _json(folder)
+    assert {Path(f["file"]).name for f in report["findings"]} == {"service.yaml"}
+
+
+def test_a_gateway_without_its_class_is_an_error_and_its_routes_are_not(tmp_path: Path) -> None:
+    parts = BASE.split("---\n")
+    report = _json(write(tmp_path / "objects", base="---\n".join(parts[1:])))
+    (finding,) = report["findings"]
+    assert (finding["field"], finding["line"]) == ("spec.gatewayClassName", 5)
+
+
+def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    folder = write(tmp_path / "a,b", broken='apiVersion: v1\nkind: "100%: a,b"\nmetadata: {name: x}\n')
+    result = lasthop("check", folder, "-o", "github")
+    assert result.exit_code == 1
+    line = result.stdout.splitlines()[0]
+    assert line.startswith("::error file=a%2Cb/broken.yaml,line=2,title=UnknownKind::kind: unknown kind")
+    assert "100%25: a,b" in line
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    result = lasthop("check", tmp_path / name)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: Cannot read the folder")
+    assert "Traceback" not in result.output
+
+
+def test_an_empty_folder_has_nothing_wrong_but_says_that_it_is_empty(tmp_path: Path) -> None:
+    assert lasthop("check", tmp_path).stdout == "nothing wrong in 0 files; 0 objects\n"

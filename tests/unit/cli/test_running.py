@@ -1,0 +1,114 @@
+"""`lasthop status` and `lasthop explain` of a gateway that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.backends import until
+from tests.proxy import documents
+from tests.proxy.lasthop import EXECUTABLE, Lasthop
+from tests.unit.cli.folders import CA
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Lasthop]:
+    with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as root, contextlib.closing(Lasthop(Path(root))) as running:
+        running.standard()
+        running.write(
+            "api.yaml",
+            documents.service("api"),
+            *documents.endpoints("api", 9),
+            documents.policy("api", "api.internal", "corp-ca"),
+            documents.config_map("corp-ca", CA.pem),
+            documents.route("api", documents.to("api")),
+            documents.route("lost", documents.to("nowhere")),
+        )
+        running.start()
+        yield running
+
+
+def _rows(text: str) -> dict[str, tuple[str, str]]:
+    split = (line.split(maxsplit=2) for line in text.splitlines()[1:])
+    return {name: (ready, why[0] if why else "") for name, ready, *why in split}
+
+
+def test_the_table_says_what_is_ready_and_why_not(gateway: Lasthop) -> None:
+    shown = gateway.cli("status")
+    assert shown.stdout.splitlines()[0].split() == ["NAME", "READY", "WHY"]
+    rows = _rows(shown.stdout)
+    assert rows["gateway/shop/web"] == ("True", "")
+    assert rows["backendtlspolicy/shop/api"] == ("True", "")
+    ready, why = rows["httproute/shop/lost"]
+    assert (ready, "Service shop/nowhere does not exist" in why) == ("False", True)
+
+
+def test_the_exit_code_tells_when_asked(gateway: Lasthop) -> None:
+    assert gateway.cli("status").returncode == 0
+    assert gateway.cli("status", "--exit-code").returncode == 1
+    assert gateway.cli("status", "httproute", "api", "--exit-code").returncode == 0
+
+
+def test_one_object_as_yaml_and_a_kind_as_json(gateway: Lasthop) -> None:
+    document = yaml.safe_load(gateway.cli("status", "httproute/shop/api", "-o", "yaml").stdout)
+    assert document["status"]["parents"][0]["conditions"][0]["type"] == "Accepted"
+    found = json.loads(gateway.cli("status", "httproute", "-n", "shop", "-o", "json").stdout)
+    assert {d["metadata"]["name"] for d in found} >= {"api", "lost"}
+
+
+def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop) -> None:
+    result = gateway.cli("status", "httproute", "lsot")
+    assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
+
+
+def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
+    output = gateway.root / "watched"
+    with output.open("wb") as out:
+        watching = subprocess.Popen([EXECUTABLE, "status", "-w", "httproute"], stdout=out, stderr=out, env=gateway.env)
+    try:
+        until(lambda: "httproute/shop/lost" in output.read_text(), 10, "the table")
+        before = len(output.read_text().splitlines())
+        gateway.write("more.yaml", documents.route("more", documents.to("api")))
+        until(lambda: "httproute/shop/more" in output.read_text(), 10, "the new row")
+        (gateway.folder / "more.yaml").unlink()
+        until(lambda: "Gone" in output.read_text(), 10, "the row's end")
+        assert all("shop/more" in line for line in output.read_text().splitlines()[before:])
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 0
+    finally:
+        watching.kill()
+        watching.wait(10)
+    assert "Traceback" not in output.read_text()
+
+
+def test_explain_asks_the_gateway_and_shows_places(gateway: Lasthop) -> None:
+    shown = gateway.cli("explain", "httproute", "api").stdout
+    assert f"✓ HTTPRoute shop/api  {gateway.folder}/api.yaml:" in shown
+    assert "TLS because of BackendTLSPolicy shop/api" in shown
+    assert "CA corp CA" in shown
+    reads = gateway.cli("explain", "httproute", "api", "--reads").stdout
+    assert "hop_tls(Gateway shop/web, Service shop/api, 443)" in reads
+
+
+def test_explain_agrees_with_the_folder(gateway: Lasthop) -> None:
+    for args in (("httproute", "lost"), ("gateway", "web"), ("backendtlspolicy", "api"), ("service", "api")):
+        assert gateway.cli("explain", *args).stdout == gateway.cli("explain", *args, "--dir", str(gateway.folder)).stdout
+
+
+def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> None:
+    status, body = gateway.ask("/api/explain?kind=Service&namespace=shop&name=nowhere")
+    assert (status, body) == (404, b"there is no Service shop/nowhere\n")
+
+
+def test_names_complete(gateway: Lasthop) -> None:
+    env = {**gateway.env, "_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": "lasthop explain httproute l", "COMP_CWORD": "3"}
+    result = subprocess.run([EXECUTABLE], env=env, capture_output=True, text=True, timeout=30, check=True)
+    assert result.stdout.split() == ["plain,lost"]

@@ -1,0 +1,111 @@
+"""Starting: quick, by importing little; help that teaches; completion; no stack traces for bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lasthop.cli.main import COMMANDS
+from tests.unit.cli.folders import lasthop
+
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "cryptography",
+    "difflib",
+    "envoy",
+    "grpc",
+    "jsonschema_rs",
+    "msgspec",
+    "rich",
+    "watchfiles",
+    "yaml",
+)
+
+
+@pytest.mark.parametrize("args", [("--help",), ("status",), ("status", "--help"), ("check", "--help"), ("explain", "--help")])
+def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom lasthop.cli.main import main\n"
+        f"try:\n    main({list(args)!r})\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    env = {"LASTHOP_RUN_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command_has_an_example(name: str) -> None:
+    result = lasthop(name, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.stdout
+    assert f"lasthop {name} " in result.stdout
+
+
+def test_the_list_of_commands_is_in_the_help() -> None:
+    result = lasthop("--help")
+    assert all(f"  {name} " in result.stdout for name in COMMANDS)
+
+
+def test_a_misspelt_command_is_answered_with_a_suggestion() -> None:
+    result = lasthop("sttus")
+    assert (result.exit_code, "did you mean status?" in result.stderr) == (2, True)
+
+
+def test_version() -> None:
+    assert lasthop("--version").stdout.startswith("lasthop, version ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_for_lasthop(shell: str) -> None:
+    result = lasthop("completion", shell)
+    assert result.exit_code == 0
+    assert "_LASTHOP_COMPLETE" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("lasthop ex", "explain"), ("lasthop explain backendt", "backendtlspolicy"), ("lasthop status -", "--watch")],
+)
+def test_commands_kinds_and_options_complete(typed: str, completed: str, tmp_path: Path) -> None:
+    words = typed.split(" ")
+    result = subprocess.run(
+        [sys.executable, "-c", "from lasthop.cli.main import main; main(prog_name='lasthop')"],
+        env={
+            "_LASTHOP_COMPLETE": "bash_complete",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(words) - 1),
+            "PYTHONPATH": ":".join(sys.path),
+            "LASTHOP_RUN_DIR": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"plain,{completed}" in result.stdout.splitlines()
+
+
+def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None:
+    assert lasthop("status", "gateway", "x", env={"LASTHOP_RUN_DIR": str(tmp_path)}).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("status",), "no gateway runs on this machine"),
+        (("status", "gatway"), "did you mean gateway?"),
+        (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
+        (("run", "/nowhere"), "Cannot read the folder /nowhere"),
+        (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
+    ],
+)
+def test_bad_input_is_answered_in_words(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    env = {"LASTHOP_RUN_DIR": str(tmp_path / "r"), "LASTHOP_STATE_DIR": str(tmp_path / "s")}
+    result = lasthop(*args, env=env)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
+    assert "Traceback" not in result.output

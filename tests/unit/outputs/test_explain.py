@@ -1,0 +1,200 @@
+"""Explanations: what they say about small worlds, read from the query graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.meta import Key, Object
+from lasthop.engine import Engine
+from lasthop.outputs.explain.explain import explain
+from lasthop.outputs.explain.fact import Fact, State
+from lasthop.outputs.explain.tree import tree
+from tests.snapshot import Snapshot, settle
+from tests.world import (
+    NOW,
+    ca_pem,
+    key_pair,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_grant,
+    mk_policy,
+    mk_route,
+    mk_secret,
+    mk_service,
+    mk_slice,
+)
+
+WORLD = (
+    mk_class(),
+    mk_gateway("shop/web"),
+    mk_route("shop/r", "shop/web", [{"name": "api", "port": 443}], ["shop.example"]),
+    mk_service("shop/api"),
+    mk_slice("shop/api-1", "api", ["10.0.0.1"]),
+    mk_policy("shop/p", "api", "api.internal", ["corp-ca"], created="2026-01-01T00:00:00Z"),
+    mk_config_map("shop/corp-ca", ca_pem("Corp CA")),
+)
+ROUTE = Key("HTTPRoute", "shop", "r")
+POLICY = Key("BackendTLSPolicy", "shop", "p")
+
+
+def _engine(*objects: Object) -> Engine:
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(*objects))
+    settle(engine, Snapshot())
+    return engine
+
+
+def _explained(key: Key, *more: Object, world: tuple[Object, ...] = WORLD) -> Fact:
+    found = _engine(*world, *more).graph.value(explain, key)
+    assert found is not None
+    return found
+
+
+def _without(*kinds: str) -> tuple[Object, ...]:
+    return tuple(obj for obj in WORLD if type(obj).__name__ not in kinds)
+
+
+def _all(fact: Fact) -> Iterator[Fact]:
+    yield fact
+    for each in fact.because:
+        yield from _all(each)
+
+
+def _said(fact: Fact, text: str) -> Fact:
+    """The one line that says it."""
+    found = [each for each in _all(fact) if text in each.text]
+    assert found, "\n".join(each.text for each in _all(fact))
+    return found[0]
+
+
+def test_a_hop_is_tls_because_of_its_policy_verified_against_its_bundle_for_its_name() -> None:
+    fact = _explained(ROUTE)
+    assert fact.state is State.GOOD
+    hop = _said(fact, "TLS because of BackendTLSPolicy shop/p")
+    assert [each.text for each in hop.because] == [
+        "sends SNI api.internal",
+        "the certificate must be for api.internal",
+        "verified against the bundle of ConfigMap shop/corp-ca",
+    ]
+    assert _said(hop, "CA Corp CA, until 2027-11-15")
+    assert _said(fact, "sent to 10.0.0.1:9443")
+
+
+def test_without_a_policy_a_hop_is_plaintext_and_nothing_is_wrong() -> None:
+    fact = _explained(ROUTE, world=_without("BackendTLSPolicy"))
+    assert _said(fact, "plaintext: no BackendTLSPolicy targets this port").state is State.PLAIN
+    assert fact.state is State.GOOD
+
+
+def test_a_refused_hop_names_the_policy_and_what_it_misses() -> None:
+    fact = _explained(ROUTE, world=_without("ConfigMap"))
+    assert fact.state is State.BAD
+    hop = _said(fact, "refused: BackendTLSPolicy shop/p is invalid")
+    assert hop.because[0].text == "ConfigMap shop/corp-ca does not exist"
+    assert hop.because[0].object == Key("ConfigMap", "shop", "corp-ca")
+
+
+def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
+    missed = mk_policy("shop/p", "api", "api.internal", ["corp-ca"], section="htps")
+    fact = _explained(ROUTE, missed, world=_without("BackendTLSPolicy"))
+    assert _said(fact, "it names port htps, which the Service does not have").state is State.BAD
+
+
+def test_a_younger_policy_is_told_who_wins() -> None:
+    younger = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-02-01T00:00:00Z")
+    fact = _explained(Key("BackendTLSPolicy", "shop", "q"), younger)
+    assert _said(fact, "is already ruled by the older BackendTLSPolicy shop/p").state is State.BAD
+    assert _said(_explained(ROUTE, younger), "not BackendTLSPolicy shop/q: shop/p names the same and is older")
+
+
+def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
+    section = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], section="https", created="2026-02-01T00:00:00Z")
+    fact = _explained(POLICY, section)
+    assert _said(fact, "not port https: BackendTLSPolicy shop/q names it")
+    assert _said(_explained(ROUTE, section), "TLS because of BackendTLSPolicy shop/q")
+
+
+def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
+    fact = _explained(POLICY)
+    use = _said(fact, "Gateway shop/web, port 443: TLS, verified")
+    assert [each.text for each in use.because] == ["by HTTPRoute shop/r"]
+    unreached = _explained(POLICY, world=_without("HTTPRoute"))
+    assert _said(unreached, "nobody uses it yet").state is State.WARNING
+
+
+def test_a_route_says_why_a_gateway_does_not_serve_it() -> None:
+    lost = mk_route("shop/lost", "shop/nowhere", [{"name": "api", "port": 443}])
+    assert _said(_explained(Key("HTTPRoute", "shop", "lost"), lost), "Gateway shop/nowhere: no effect, it does not exist")
+    foreign = mk_gateway("shop/web", gateway_class="nobodys")
+    fact = _explained(ROUTE, foreign)
+    assert _said(fact, "its GatewayClass nobodys does not exist").state is State.WARNING
+
+
+def test_a_gateway_lists_listeners_routes_and_hops() -> None:
+    fact = _explained(Key("Gateway", "shop", "web"))
+    listener = _said(fact, "listener http: HTTP port 80, any hostname")
+    assert [each.text for each in listener.because] == ["HTTPRoute shop/r for shop.example"]
+    assert _said(fact, "hop to Service shop/api port 443").state is State.GOOD
+
+
+def test_a_service_says_who_routes_to_it_under_which_policy() -> None:
+    fact = _explained(Key("Service", "shop", "api"))
+    assert _said(fact, "from Gateway shop/web by HTTPRoute shop/r: TLS because of BackendTLSPolicy shop/p")
+
+
+def test_a_config_map_and_a_secret_know_their_users() -> None:
+    fact = _explained(Key("ConfigMap", "shop", "corp-ca"))
+    assert _said(fact, "gives BackendTLSPolicy shop/p its CAs").object == POLICY
+    listener = {"name": "s", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "k0"}]}}
+    secret = mk_secret("shop/k0", *key_pair("k0"))
+    fact = _explained(Key("Secret", "shop", "k0"), mk_gateway("shop/secure", [listener]), secret)
+    assert _said(fact, "holds a certificate for listeners of Gateway shop/secure")
+    assert _said(fact, "certificate of k0")
+    idle = _explained(Key("ConfigMap", "shop", "idle"), mk_config_map("shop/idle", ca_pem("Idle")))
+    assert _said(idle, "nothing uses it").state is State.WARNING
+
+
+def test_a_slice_and_a_grant_know_what_they_are_for() -> None:
+    assert _said(_explained(Key("EndpointSlice", "shop", "api-1")), "gives Service shop/api endpoints")
+    route = mk_route("team/r", "shop/web", [{"name": "api", "namespace": "shop", "port": 443}])
+    listener = {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}
+    grant = mk_grant("shop/grant", "team")
+    fact = _explained(Key("ReferenceGrant", "shop", "grant"), mk_gateway("shop/web", [listener]), grant, route)
+    assert _said(fact, "lets HTTPRoutes of namespace team refer to every Service in shop")
+    assert _said(fact, "HTTPRoute team/r asked for that")
+
+
+def test_a_mirror_is_a_hop_too() -> None:
+    rules = [
+        {
+            "filters": [{"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "api", "port": 443}}}],
+            "backendRefs": [{"name": "gone", "port": 80}],
+        }
+    ]
+    fact = _explained(ROUTE, mk_route("shop/r", "shop/web", [], rules=rules))
+    assert _said(fact, "mirror to Service shop/api port 443").state is State.GOOD
+    assert _said(fact, "Service shop/gone port 80: refused").state is State.BAD
+
+
+def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
+    engine = _engine(*_without("ConfigMap"), mk_secret("shop/k0", *key_pair("k0")))
+    found = tree(engine.graph, ROUTE, lambda key: None, reads=True)
+    assert found is not None
+    text = str(found)
+    assert "object ConfigMap shop/corp-ca (does not exist)" in text
+    assert "hop_tls(Gateway shop/web, Service shop/api, 443)" in text
+    assert "BEGIN" not in text
+
+
+def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
+    engine = _engine(*WORLD)
+    before = set(engine.graph._nodes)
+    for obj in keyed(*WORLD):
+        engine.graph.value(explain, obj)
+    assert set(engine.graph._nodes) == before
+
+
+def test_what_does_not_exist_is_not_explained() -> None:
+    assert tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None) is None

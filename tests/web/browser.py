@@ -1,0 +1,77 @@
+"""A real browser, headless, spoken to by its own protocol: enough to open a page and to ask it things."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+)
+
+
+def find() -> str | None:
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+class Page:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+
+    async def evaluate(self, script: str) -> Any:
+        answer = await self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def until(self, script: str, seconds: float = 10) -> None:
+        """Waits until the page says that something is true."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not await self.evaluate(script):
+            assert loop.time() < deadline, f"not within {seconds} s: {script}"
+
+    async def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        while True:
+            answer = await self._socket.receive_json()
+            if answer.get("id") == self._number:
+                result: dict[str, Any] = answer["result"]
+                return result
+
+
+@contextlib.asynccontextmanager
+async def opened(browser: str, url: str) -> AsyncIterator[Page]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = (browser, *FLAGS, f"--user-data-dir={profile}", url)
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        assert process.stderr
+        try:
+            async with asyncio.timeout(30):
+                while not (found := re.search(rb"ws://([\d.:]+)/", await process.stderr.readline())):
+                    assert process.returncode is None, "the browser ended"
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://{found[1].decode()}/json") as answer:
+                    target = next(t for t in await answer.json(content_type=None) if t["type"] == "page")
+                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                    yield Page(socket)
+        finally:
+            process.terminate()
+            await process.wait()
