@@ -32,6 +32,8 @@ async def install(cluster: Cluster, way: str) -> None:
                 "controller",
                 "--kubeconfig",
                 cluster.kubeconfig,
+                "--xds-address=10.244.0.1:18000",
+                "--namespace=default",
             ]
             await cluster.start("lasthop-controller", command)
         case "deployment":

@@ -10,27 +10,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-import msgspec
 
 from lasthop import logs
 from lasthop.api.meta import Key
+from lasthop.api.status import Status
 from lasthop.engine import Engine
-from lasthop.infra.processes import Processes
-from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState
-from lasthop.plan.reasons import RESOLVED_REFS
-from lasthop.proxy.entry import Entry
-from lasthop.proxy.find import Envoy
-from lasthop.proxy.process import Ended, Event, Started
+from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import Probe
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch, Source
 from lasthop.xds.events import Acked, Nacked
@@ -44,33 +37,16 @@ does not wait for a CA that thousands share."""
 
 
 class Controller:
-    """Runs one source on this host, with one Envoy for each Gateway."""
+    """One source, one engine, one xDS server. What a Gateway needs to exist is left to `host` and `cluster`."""
 
-    def __init__(
-        self,
-        source: Source,
-        envoy: Envoy,
-        run_dir: Path,
-        *,
-        settings: Settings | None = None,
-        entry: Callable[[Entry], None] = lambda entry: None,
-        concurrency: int | None = None,
-    ) -> None:
+    def __init__(self, source: Source, settings: Settings, system_store: Callable[[], SystemStore | None]) -> None:
         self.source = source
         self.engine = Engine(settings, now=time.time())
         self.book = StatusBook(self.engine.store)
         self.server = Server(self)
-        self.processes = Processes(
-            envoy,
-            run_dir,
-            probed=self._probed,
-            proxy_event=self._proxy_event,
-            entry=lambda failed: entry(self._with_reason(failed)),
-            concurrency=concurrency,
-        )
         self.source_findings: tuple[Finding, ...] = ()
         self.log = logs.get()
-        self._system_store = SystemStoreCopies(run_dir / "system-ca")
+        self._system_store = system_store
         self._proxies: dict[Key, ProxyState] = {}
         self._acked: dict[Key, dict[tuple[str, str], str]] = {}
         """Versions that a Gateway's proxy has acknowledged, by type and name."""
@@ -82,28 +58,16 @@ class Controller:
         self.loaded = asyncio.Event()
         """The source has been read once."""
 
+    # --- what the way of running decides -----------------------------------------------------------------------------
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+        """The Gateways that are ours, as they are to be served."""
+        raise NotImplementedError
+
+    def told(self, status: Mapping[Key, Status | None]) -> None:
+        """Statuses that are others now."""
+
     # --- running -----------------------------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Lives until `stop`; then ends the proxies with a drain and returns."""
-        await self.server.start(self.processes.xds_socket)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                reading = tasks.create_task(self._read())
-                keeping = [tasks.create_task(work()) for work in (self._settle_when_dirty, self._watch_time_and_store)]
-                await self.loaded.wait()
-                self.processes.probe()
-                self._settle()
-                # Only now does anything go out: before every kind has been read once, "no policy" is not known.
-                self.server.open()
-                await self.processes.run()
-                for task in (reading, *keeping):
-                    task.cancel()
-        finally:
-            await self.server.close()
-
-    def stop(self) -> None:
-        self.processes.stop()
 
     async def _read(self) -> None:
         async for batch in self.source.batches():
@@ -117,7 +81,7 @@ class Controller:
         if self.loaded.is_set():
             self._dirty.set()
         else:
-            self.engine.set_system_store(self._system_store.current())
+            self.engine.set_system_store(self._system_store())
             # Everything made here stays, so looking through it for garbage, now or later, is a third of the time wasted.
             gc.disable()
             self._settle()
@@ -138,7 +102,7 @@ class Controller:
             deadline = self.engine.graph.next_deadline()
             wait = SYSTEM_STORE_INTERVAL if deadline is None else deadline - time.time()
             await asyncio.sleep(min(SYSTEM_STORE_INTERVAL, max(0.0, wait)))
-            self.engine.set_system_store(self._system_store.current())
+            self.engine.set_system_store(self._system_store())
             self.engine.advance(time.time())
             self._dirty.set()
 
@@ -148,8 +112,8 @@ class Controller:
         update = self.engine.settle(limit)
         for key, changes in update.xds.items():
             self.server.update(key.path, changes)
-        for problem in self.book.take(update.status, time.time()):
-            self.log.debug("status", object=str(problem))
+        self.book.take(update.status, time.time())
+        self.told(update.status)
         self._sync_gateways()
         for key in update.xds:
             self._quarantine_served(key)
@@ -163,12 +127,8 @@ class Controller:
 
     def _sync_gateways(self) -> None:
         """Proxies follow the Gateways that are ours."""
-        wanted: dict[Key, set[tuple[str, int]]] = {}
-        for key in self.engine.store.keys("Gateway"):
-            found = self.engine.graph.value(gateway, key)
-            if found is not None:
-                ports = {listener.port for listener in found.listeners if listener.served and found.accepted.status}
-                wanted[key] = {(address, port) for address in found.addresses for port in ports}
+        found = {key: self.engine.graph.value(gateway, key) for key in self.engine.store.keys("Gateway")}
+        wanted = {key: plan for key, plan in found.items() if plan is not None}
         for key in wanted.keys() - self._gateways:
             self.server.update(key.path, {})
         for key in self._gateways - wanted.keys():
@@ -177,7 +137,7 @@ class Controller:
             for known in (self._proxies, self._acked, self._quarantines, self._withheld):
                 known.pop(key, None)
         self._gateways = set(wanted)
-        self.processes.want(wanted)
+        self.want(wanted)
 
     # --- what comes back ---------------------------------------------------------------------------------------------
 
@@ -231,31 +191,6 @@ class Controller:
         quarantine, cache = self._quarantines.get(key), self.server.cache(key.path)
         if quarantine and cache and quarantine.served(cache, self._withheld.get(key, frozenset())):
             self._withhold(key)
-
-    def _probed(self, key: Key, address: str, port: int, probe: Probe | None) -> None:
-        self.engine.set_probe(key, address, port, probe)
-        if probe and probe.problem:
-            self.log.error("port not served", gateway=key.path, problem=probe.problem)
-        self._dirty.set()
-
-    def _proxy_event(self, key: Key, event: Event | str) -> None:
-        match event:
-            case Started():
-                self.log.info("proxy runs", gateway=key.path, pid=event.pid, adopted=event.adopted)
-            case Ended():
-                self.log.error("proxy ended", gateway=key.path, reason=event.reason, last_words=list(event.log))
-            case str():
-                self.log.error("no proxy", gateway=key.path, problem=event)
-                self._proxy_changed(key, problem=event)
-
-    def _with_reason(self, entry: Entry) -> Entry:
-        """Envoy cannot know why there is no cluster; the route's status does."""
-        if "NC" not in (entry.flags or "").split(",") or not entry.route:
-            return entry
-        status = self.book.get(Key("HTTPRoute", *entry.route.split("/", 1)))
-        conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
-        said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
-        return msgspec.structs.replace(entry, why=said)
 
     def _proxy_changed(self, key: Key, **changes: Any) -> None:
         """What is known of a Gateway's proxy goes into the engine, from where it reaches the status."""

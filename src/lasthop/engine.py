@@ -24,6 +24,7 @@ from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
+from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
@@ -93,6 +94,9 @@ class Engine:
 
     def set_proxy(self, gateway: Key, state: ProxyState) -> None:
         self.graph.set(proxy_input(gateway), state)
+
+    def set_infrastructure(self, gateway: Key, state: Infrastructure) -> None:
+        self.graph.set(infrastructure_input(gateway), state)
 
     def set_probe(self, gateway: Key, address: str, port: int, probe: Probe | None) -> None:
         self.graph.set(probe_input(gateway, address, port), probe)

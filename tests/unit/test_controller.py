@@ -10,6 +10,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
+from lasthop.host import HostController
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
@@ -30,7 +31,7 @@ class NoSource:
 
 @pytest.fixture
 async def controller(tmp_path: Path) -> Controller:
-    found = Controller(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path)
+    found = HostController(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path)
     objects = keyed(
         mk_class(),
         mk_gateway(GATEWAY),

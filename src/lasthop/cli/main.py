@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
+    "controller": "Run the control plane of a cluster.",
     "status": "Show how the running gateway's objects stand.",
     "explain": "Say what applies to an object, and why not.",
     "completion": "Print the script for shell completion.",

@@ -6,69 +6,22 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from lasthop import logs
-from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
 from lasthop.cli import places
-from lasthop.controller import Controller
-from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.explain.tree import tree
-from lasthop.plan.finding import Finding
+from lasthop.cli.view import ControllerView
+from lasthop.host import HostController
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
 from lasthop.proxy.folder import Folder, FolderHeld
-from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.app import AdminUnusable, serving
-from lasthop.xds.server import Traffic
-
-
-class _View:
-    """The controller as the admin address shows it."""
-
-    def __init__(self, controller: Controller, source: FilesSource) -> None:
-        self._controller = controller
-        self._source = source
-
-    @property
-    def ready(self) -> bool:
-        return self._controller.ready
-
-    @property
-    def proxies(self) -> Mapping[Key, Proxy]:
-        return self._controller.processes.proxies
-
-    @property
-    def traffic(self) -> Mapping[str, Traffic]:
-        return self._controller.server.traffic
-
-    def hops(self) -> list[HopReport]:
-        return self._controller.engine.hops()
-
-    def findings(self) -> list[Finding]:
-        return self._controller.findings()
-
-    def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
-        book, store = self._controller.book, self._controller.engine.store
-        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
-        documents = (book.document(key) for kind in kinds for key in store.keys(kind))
-        return [document for document in documents if document]
-
-    def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
-        return tree(self._controller.engine.graph, key, self._source.locate, reads=reads)
-
-    def counts(self) -> Mapping[str, int]:
-        store = self._controller.engine.store
-        return {kind: len(store.keys(kind)) for kind in KINDS}
 
 
 @click.command("run")
@@ -112,7 +65,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
     run_dir = places.private(places.of_folder(places.runtime_root(), folder))
     state = places.private(places.of_folder(places.state_root(), folder))
     source = FilesSource(folder, state)
-    controller = Controller(
+    controller = HostController(
         source,
         envoy,
         run_dir,
@@ -125,7 +78,9 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
         loop.add_signal_handler(number, controller.stop)
     # Held first: a second one on the same folder must not take away the sockets of the one that runs.
     with Folder(run_dir).held():
-        async with serving(_View(controller, source), admin, run_dir / places.ADMIN_SOCKET):
+        async with serving(
+            ControllerView(controller, controller.processes.proxies, source.locate), admin, run_dir / places.ADMIN_SOCKET
+        ):
             controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
             await controller.run()
 

@@ -17,6 +17,7 @@ INVALID: Final = "Invalid"
 PENDING: Final = "Pending"
 TARGET_NOT_FOUND: Final = "TargetNotFound"
 
+ADDRESS_NOT_ASSIGNED: Final = "AddressNotAssigned"
 ADDRESS_NOT_USABLE: Final = "AddressNotUsable"
 UNSUPPORTED_ADDRESS: Final = "UnsupportedAddress"
 INVALID_PARAMETERS: Final = "InvalidParameters"

@@ -56,7 +56,7 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
 
 def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
     default = settings(g).default_address
-    found = []
+    found: list[str] = []
     for number, address in enumerate(obj.spec.addresses):
         if address.type != "IPAddress":
             return (), f"addresses[{number}]: type {address.type} is not supported; use IPAddress"
@@ -64,7 +64,8 @@ def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
             found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
         except ValueError:
             return (), f"addresses[{number}]: {address.value} is no IP address"
-    return tuple(dict.fromkeys(found)) or (default,), ""
+    # In a pod the addresses belong to the Service in front of it; the proxy binds whatever the pod has.
+    return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), ""
 
 
 def client_certificate(g: Graph, key: Key) -> Key | Condition | None:

@@ -22,6 +22,7 @@ POLICY: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 """Names and messages of the objects are shown here; whatever they hold, none of it runs."""
+PUBLIC: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -33,7 +34,10 @@ class AdminUnusable(Exception):
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """A page of another site must not read this one through a name that resolves to loopback (DNS rebinding)."""
+    """A page of another site must not read this one through a name that resolves to loopback (DNS rebinding). What a kubelet
+    or Prometheus asks by the pod's address tells nothing about the objects."""
+    if request.path in PUBLIC:
+        return await handler(request)
     name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
     if (name or request.host) not in LOCAL_NAMES and request.transport and request.transport.get_extra_info("peername"):
         raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1\n")

@@ -8,12 +8,14 @@ from lasthop.api.meta import Key
 from lasthop.api.status import GatewayClassStatus, GatewayStatus, ListenerStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
+from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.ports import PortProblem, port_problem
+from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -37,14 +39,33 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
         attached = g.size("attached", key, listener.name)
         listeners.append(ListenerStatus(listener.name, attached, kinds, stated(conditions, obj)))
     conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key))
-    addresses = tuple(GatewayAddress("IPAddress", address) for address in owner.addresses)
+    addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(conditions, obj), tuple(listeners))
+
+
+def _infrastructure(g: Graph, owner: Gateway) -> Infrastructure:
+    return g.input(infrastructure_input(owner.key)) or Infrastructure()
+
+
+def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
+    """Where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
+    if settings(g).host_network:
+        return tuple(("IPAddress", address) for address in owner.addresses)
+    return _infrastructure(g, owner).addresses
 
 
 def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
     """True as soon as the proxy serves at least one listener as it is written now."""
     if not owner.accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the Gateway is not accepted")
+    if not settings(g).host_network:
+        around = _infrastructure(g, owner)
+        if around.missing:
+            message = f"not given: {', '.join(around.missing)}"
+            return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, message)
+        if not around.addresses:
+            message = around.problem or "its Service has no address yet"
+            return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
     served = [listener for listener in owner.listeners if listener.served]
     problems = {listener.port: g(port_problem, owner.key, listener.port) for listener in served}
     blocked = [problem for problem in problems.values() if problem]

@@ -172,7 +172,7 @@ class KubernetesSource:
                 self._start(kind, version, tasks)
             elif version is None and watched is not None:
                 watched.absences += 1
-                if watched.absences >= ABSENCES or watched.unread:
+                if watched.absences >= ABSENCES:
                     self._end(watched)
             elif watched is not None:
                 watched.absences = 0

@@ -61,6 +61,21 @@ async def test_half_a_streaming_list_counts_for_nothing(api: FakeApi) -> None:
         assert memory.log == ["+a"] and reflector.restarts == {"reset": 1}
 
 
+async def test_an_ordinary_bookmark_does_not_complete_a_streaming_list(api: FakeApi) -> None:
+    added = {"type": "ADDED", "object": api.put("httproutes", mk_route("a"))}
+    api._beginning = lambda *_: []  # type: ignore[method-assign]
+    async with reflecting(api, "HTTPRoute") as (_, memory):
+        await until(lambda: api.watching("httproutes"))
+        api.bookmark("httproutes")
+        api.say("httproutes", added)
+        await asyncio.sleep(0.05)
+        assert not memory.wholes and not memory.log
+        meta = {"resourceVersion": str(api.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        api.say("httproutes", {"type": "BOOKMARK", "object": {"metadata": meta}})
+        await until(lambda: memory.wholes)
+        assert memory.names == ["a"]
+
+
 async def test_clean_end_resumes_where_it_was(api: FakeApi) -> None:
     api.put("httproutes", mk_route("a"))
     async with reflecting(api, "HTTPRoute") as (reflector, memory):

@@ -184,6 +184,19 @@ async def test_a_removed_crd_takes_its_objects_along(api: FakeApi) -> None:
         assert "HTTPRoute" not in reader.source.observed.versions
 
 
+async def test_a_kind_that_discovery_misses_once_keeps_its_objects(api: FakeApi) -> None:
+    """A starting server may list its CRDs one after the other."""
+    api.put("backendtlspolicies", mk_policy("p"))
+    async with reading(api, discovery_interval=0.05) as reader:
+        await until(lambda: reader.names("BackendTLSPolicy"))
+        watched = reader.source._watched["BackendTLSPolicy"]
+        api.served.discard(POLICIES)
+        await until(lambda: watched.absences == 1)
+        api.served.add(POLICIES)
+        await until(lambda: watched.absences == 0)
+        assert reader.names("BackendTLSPolicy") == ["p"] and reader.source._watched["BackendTLSPolicy"] is watched
+
+
 async def test_404_of_a_kind_that_discovery_still_shows_keeps_the_last_state(api: FakeApi) -> None:
     api.put("httproutes", mk_route("a"))
     async with reading(api) as reader:

@@ -1,0 +1,54 @@
+"""The running controller as the admin address shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key
+from lasthop.controller import Controller
+from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.explain.tree import tree
+from lasthop.plan.finding import Finding
+from lasthop.proxy.process import Proxy
+from lasthop.xds.server import Traffic
+
+Locate = Callable[..., tuple[str, int] | None]
+
+
+class ControllerView:
+    """The controller as the admin address shows it."""
+
+    def __init__(self, controller: Controller, proxies: Mapping[Key, Proxy], locate: Locate) -> None:
+        self._controller = controller
+        self.proxies = proxies
+        """Those that run on this host."""
+        self._locate = locate
+
+    @property
+    def ready(self) -> bool:
+        return self._controller.ready
+
+    @property
+    def traffic(self) -> Mapping[str, Traffic]:
+        return self._controller.server.traffic
+
+    def hops(self) -> list[HopReport]:
+        return self._controller.engine.hops()
+
+    def findings(self) -> list[Finding]:
+        return self._controller.findings()
+
+    def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
+        book, store = self._controller.book, self._controller.engine.store
+        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
+        documents = (book.document(key) for kind in kinds for key in store.keys(kind))
+        return [document for document in documents if document]
+
+    def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
+        return tree(self._controller.engine.graph, key, self._locate, reads=reads)
+
+    def counts(self) -> Mapping[str, int]:
+        store = self._controller.engine.store
+        return {kind: len(store.keys(kind)) for kind in KINDS}

@@ -1,0 +1,97 @@
+"""A gateway on this host: one Envoy for each Gateway, as a child process that binds the Gateway's own addresses and ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.controller import Controller
+from lasthop.infra.processes import Processes
+from lasthop.infra.system_store import SystemStoreCopies
+from lasthop.plan.listener import Gateway
+from lasthop.plan.reasons import RESOLVED_REFS
+from lasthop.proxy.entry import Entry
+from lasthop.proxy.find import Envoy
+from lasthop.proxy.process import Ended, Event, Started
+from lasthop.resolve.ports import Probe
+from lasthop.resolve.settings import Settings
+from lasthop.sources.source import Source
+
+
+class HostController(Controller):
+    def __init__(
+        self,
+        source: Source,
+        envoy: Envoy,
+        run_dir: Path,
+        *,
+        settings: Settings | None = None,
+        entry: Callable[[Entry], None] = lambda entry: None,
+        concurrency: int | None = None,
+    ) -> None:
+        super().__init__(source, settings or Settings(), SystemStoreCopies(run_dir / "system-ca").current)
+        self.processes = Processes(
+            envoy,
+            run_dir,
+            probed=self._probed,
+            proxy_event=self._proxy_event,
+            entry=lambda failed: entry(self._with_reason(failed)),
+            concurrency=concurrency,
+        )
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+        wanted: dict[Key, set[tuple[str, int]]] = {}
+        for key, found in gateways.items():
+            ports = {listener.port for listener in found.listeners if listener.served and found.accepted.status}
+            wanted[key] = {(address, port) for address in found.addresses for port in ports}
+        self.processes.want(wanted)
+
+    async def run(self) -> None:
+        """Lives until `stop`; then ends the proxies with a drain and returns."""
+        await self.server.start(self.processes.xds_socket)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(self._read())
+                keeping = [tasks.create_task(work()) for work in (self._settle_when_dirty, self._watch_time_and_store)]
+                await self.loaded.wait()
+                self.processes.probe()
+                self._settle()
+                # Only now does anything go out: before every kind has been read once, "no policy" is not known.
+                self.server.open()
+                await self.processes.run()
+                for task in (reading, *keeping):
+                    task.cancel()
+        finally:
+            await self.server.close()
+
+    def stop(self) -> None:
+        self.processes.stop()
+
+    def _probed(self, key: Key, address: str, port: int, probe: Probe | None) -> None:
+        self.engine.set_probe(key, address, port, probe)
+        if probe and probe.problem:
+            self.log.error("port not served", gateway=key.path, problem=probe.problem)
+        self._dirty.set()
+
+    def _proxy_event(self, key: Key, event: Event | str) -> None:
+        match event:
+            case Started():
+                self.log.info("proxy runs", gateway=key.path, pid=event.pid, adopted=event.adopted)
+            case Ended():
+                self.log.error("proxy ended", gateway=key.path, reason=event.reason, last_words=list(event.log))
+            case str():
+                self.log.error("no proxy", gateway=key.path, problem=event)
+                self._proxy_changed(key, problem=event)
+
+    def _with_reason(self, entry: Entry) -> Entry:
+        """Envoy cannot know why there is no cluster; the route's status does."""
+        if "NC" not in (entry.flags or "").split(",") or not entry.route:
+            return entry
+        status = self.book.get(Key("HTTPRoute", *entry.route.split("/", 1)))
+        conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
+        said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
+        return msgspec.structs.replace(entry, why=said)
