@@ -226,7 +226,7 @@ class _Bench:
         self.failed.update(failed)
         if failed:
             time.sleep(0.5)  # the access log is written a moment later
-            self.failures += self._gateway.failures()
+            self.failures += [line for line in self._gateway.failures() if line not in self.failures]
 
     def _until(self, target: PolicySet, shown: Callable[[Answer], bool]) -> Answer:
         return self._probe.until(target.host, shown, target.path)

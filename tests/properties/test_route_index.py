@@ -83,6 +83,20 @@ def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
         assert by_the_tree(listed, request) == by_the_list
 
 
+def test_of_equally_old_routes_the_first_by_namespace_and_name_as_one_text_wins() -> None:
+    """A hyphen sorts before the slash: `a-b/r` before `a/r`."""
+    rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}]}
+    documents = [
+        {
+            "metadata": {"name": "r", "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"hostnames": [HOST], "rules": [{"name": f"of-{namespace}", **rule}]},
+        }
+        for namespace in ("a", "a-b")
+    ]
+    assert [rule_name(route) for route in resolved(documents, HOST)] == ["of-a-b", "of-a"]
+    assert chosen(documents, Request("/")) == "of-a-b"
+
+
 def plain(document: Document) -> Match:
     path = document["path"]
     kind = PathType(path["type"])

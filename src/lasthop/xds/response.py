@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from lasthop.outputs.envoy.encode import varint
 from lasthop.outputs.envoy.resource import Resource
 from lasthop.xds.cache import wire_version
 
@@ -62,11 +63,11 @@ def encode(response: Response) -> bytes:
 
 def _frame(chunks: list[bytes], resource: Resource, now: float) -> None:
     body = resource.body
-    any_head = _text(_ANY_TYPE, resource.type_url) + (_ANY_VALUE + _varint(len(body)) if body else b"")
-    any_length = _varint(len(any_head) + len(body))
+    any_head = _text(_ANY_TYPE, resource.type_url) + (_ANY_VALUE + varint(len(body)) if body else b"")
+    any_length = varint(len(any_head) + len(body))
     head = _text(_RESOURCE_VERSION, wire_version(resource)) + _RESOURCE_ANY + any_length + any_head
     tail = _text(_RESOURCE_NAME, resource.name) + _ttl(resource.expires, now)
-    chunks += (_RESPONSE_RESOURCE + _varint(len(head) + len(body) + len(tail)) + head, body, tail)
+    chunks += (_RESPONSE_RESOURCE + varint(len(head) + len(body) + len(tail)) + head, body, tail)
 
 
 def _ttl(expires: float | None, now: float) -> bytes:
@@ -74,21 +75,12 @@ def _ttl(expires: float | None, now: float) -> bytes:
         return b""
     # Envoy counts in milliseconds; a zero would be no timer at all.
     seconds, milliseconds = divmod(max(1, int((expires - now) * 1000)), 1000)
-    duration = _DURATION_SECONDS + _varint(seconds) if seconds else b""
+    duration = _DURATION_SECONDS + varint(seconds) if seconds else b""
     if milliseconds:
-        duration += _DURATION_NANOS + _varint(milliseconds * 1_000_000)
-    return _RESOURCE_TTL + _varint(len(duration)) + duration
+        duration += _DURATION_NANOS + varint(milliseconds * 1_000_000)
+    return _RESOURCE_TTL + varint(len(duration)) + duration
 
 
 def _text(tag: bytes, text: str) -> bytes:
     data = text.encode()
-    return tag + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return tag + varint(len(data)) + data

@@ -33,3 +33,13 @@ def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.Co
 
 def socket_address(address: str, port: int) -> address_pb2.Address:
     return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port))
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it, for messages that are joined from encoded parts."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -12,7 +12,7 @@ import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode
+from lasthop.outputs.envoy.encode import encode, varint
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
@@ -79,15 +79,6 @@ def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
     head = route_pb2.RouteConfiguration(name=name)
     tail = route_pb2.RouteConfiguration(ignore_port_in_host_matching=True)
     ordered = [hosts[key] for key in sorted(hosts)]
-    parts = [_VIRTUAL_HOSTS_FIELD + _varint(len(h.body)) + h.body for h in ordered]
+    parts = [_VIRTUAL_HOSTS_FIELD + varint(len(h.body)) + h.body for h in ordered]
     body = b"".join([encode(head), *parts, encode(tail)])
     return Resource(ROUTES, name, body, content_hash(body), {f"{name}#{h.name}": h.digest for h in ordered if h.digest})
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
