@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test lint bench
+.PHONY: setup run test lint bench conformance cluster
 
 setup: .venv/.installed
 
@@ -31,3 +31,9 @@ lint: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+conformance: setup
+	@$(BIN)/python -m conformance run --way deployment $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(RUN),--run $(RUN)) $(if $(FEATURES),--features $(FEATURES))
+
+cluster: setup
+	@$(BIN)/python -m conformance up

@@ -21,6 +21,10 @@ def command() -> None:
 
     It is told by its environment which Gateway it serves and where the controller is, and shows the certificate that is
     mounted into it. Ready only with configuration; on SIGTERM it finishes the requests in flight.
+
+    \b
+    Example, as the controller writes it into a Deployment:
+      lasthop proxy         (the container's command; no arguments)
     """
     try:
         sys.exit(asyncio.run(_run()))

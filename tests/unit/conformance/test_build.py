@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from conformance import build, needs
 from conformance.build import MODULES, PROGRAMS, path_of
 

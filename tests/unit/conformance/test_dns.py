@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+
 from conformance.node.dns import answer
 
 SERVICES = {("web", "shop"): ["10.96.1.1"], ("pods", "shop"): ["10.244.1.1", "10.244.1.2"], ("empty", "shop"): []}

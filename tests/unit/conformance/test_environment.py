@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conformance.node.environment import Waiting, command, environment, expand, field
 
+from conformance.node.environment import Waiting, command, environment, expand, field
 from tests.unit.conformance.objects import mk_container, mk_find, mk_pod, mk_secret
 
 

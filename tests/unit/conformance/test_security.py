@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from conformance.node.images import Image, Images
 from conformance.node.security import CAPABILITIES, NotAllowed, security
 from conformance.node.unsupported import unsupported
-
 from tests.unit.conformance.objects import mk_container, mk_pod
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from conformance.node.services import endpoints_of, ruleset
-
 from tests.unit.conformance.objects import mk_service, mk_slice
 
 PORT = {"name": "http", "port": 80, "protocol": "TCP"}

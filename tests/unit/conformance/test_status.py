@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from conformance.node.probes import Verdict, port_of, url_of
 from conformance.node.status import ContainerState, PodState, phase, status
-
 from tests.unit.conformance.objects import mk_container, mk_pod
 
 RUNNING = {"state": "running", "ready": True, "started_at": "2026-01-01T00:00:00Z"}

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from conformance.node import atomic
 from conformance.node.atomic import File
 from conformance.node.environment import Waiting
 from conformance.node.payload import payload, references
-
 from tests.unit.conformance.objects import mk_container, mk_find, mk_pod, mk_secret
 
 
