@@ -8,6 +8,7 @@ source ──batch──> engine ──update──> xDS server ──> Envoy
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
 
 SYSTEM_STORE_INTERVAL: Final = 1.0
+LOOK: Final = 0.002
+LOOKS: Final = 500
 SLICE: Final = 40
 """Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
 does not wait for a CA that thousands share."""
@@ -55,6 +58,8 @@ class Controller:
         self._gateways: set[Key] = set()
         self._told: set[Finding] = set()
         self._dirty = asyncio.Event()
+        self._arrived = asyncio.Event()
+        """A batch has come in."""
         self.loaded = asyncio.Event()
         """The source has been read once."""
 
@@ -78,6 +83,7 @@ class Controller:
         self.engine.apply(batch.changes)
         self.source_findings = batch.findings
         self._tell_findings()
+        self._arrived.set()
         if self.loaded.is_set():
             self._dirty.set()
         else:
@@ -95,7 +101,19 @@ class Controller:
             self._settle(SLICE)
             if self.engine.unsettled:
                 self._dirty.set()
-                await asyncio.sleep(0)  # whatever has come in meanwhile goes first
+                await self._until_sent()
+
+    async def _until_sent(self) -> None:
+        """Before more is worked out, what there is goes out: the latest goes first, so a backlog built ahead of its sending
+        would only push an urgent edit back. A new batch ends the wait, and so does time, for a proxy that does not answer."""
+        self._arrived.clear()
+        await asyncio.sleep(0)
+        for _ in range(LOOKS):
+            if not self.server.behind or self._arrived.is_set():
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._arrived.wait()
 
     async def _watch_time_and_store(self) -> None:
         while True:
@@ -203,6 +221,8 @@ class Controller:
         ports -= {int(name.split("/")[2]) for name in tables if (ROUTES, name) not in acked}
         old = self._proxies.get(key, ProxyState())
         state = ProxyState(changes.get("connected", old.connected), frozenset(ports), changes.get("problem", old.problem))
+        if state == old and key in self._proxies:
+            return
         self._proxies[key] = state
         self.engine.set_proxy(key, state)
         self._dirty.set()

@@ -185,6 +185,11 @@ class Server:
         known = self._gateways.get(gateway)
         return known.cache if known else None
 
+    @property
+    def behind(self) -> bool:
+        """Whether clusters wait to be sent to some proxy."""
+        return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
+
     def state(self, gateway: str) -> State:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []

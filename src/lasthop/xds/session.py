@@ -27,6 +27,9 @@ from lasthop.xds.subscription import Subscription
 PACE: Final = 0.1
 """Per type one response is unconfirmed, but for no longer than this: a cluster that warms withholds the confirmation of
 itself and of all later ones, by up to 15 s (facts/xds.md 5)."""
+LONGEST_PACE: Final = 1.0
+"""Each further response waits twice as long as the one before it, up to this: a client that is merely slow must not find a
+long queue in front of an urgent edit."""
 CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
 """Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
@@ -54,6 +57,12 @@ class Session:
             and {CLUSTER, LISTENER} <= self._types.keys()
             and all(sub.settled and not sub.removals for sub in self._types.values())
         )
+
+    @property
+    def behind(self) -> bool:
+        """Clusters wait to be sent."""
+        clusters = self._types.get(CLUSTER)
+        return clusters is not None and (bool(clusters.updates) or self._seen != self._cache.generation)
 
     def receive(self, request: Any, now: float) -> list[Event]:
         """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once."""
@@ -96,6 +105,7 @@ class Session:
             moments.append(self._cache.next_expiry)
         if any(sub.updates or sub.removals for sub in self._types.values()):
             moments += [r.sent_at + PACE for sub in self._types.values() for r in sub.in_flight.values()]
+            moments += [_free_at(sub) for sub in self._types.values() if sub.in_flight]
         return min((moment for moment in moments if moment > self._polled_at), default=None)
 
     def _catch_up(self, now: float) -> None:
@@ -153,7 +163,10 @@ class Session:
         return response
 
     def _paced(self, sub: Subscription, now: float) -> bool:
-        return any(_recent(response.sent_at, now) for response in sub.in_flight.values())
+        if not sub.in_flight:
+            return False
+        # A clock that is set back does not stop the stream.
+        return max(response.sent_at for response in sub.in_flight.values()) <= now < _free_at(sub)
 
     def _clusters_in_place(self, now: float) -> bool:
         """Names are stable, so only a cluster *new* to the client can be missing behind a route. It is in place when it is
@@ -193,6 +206,13 @@ class Session:
 def _recent(moment: float, now: float) -> bool:
     """The same sum as in `deadline`, or rounding would make the two disagree. A clock set back does not stop the stream."""
     return moment <= now < moment + PACE
+
+
+def _free_at(sub: Subscription) -> float:
+    """When the next response may go although the last ones are not confirmed."""
+    pause = min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
+    last: float = max(response.sent_at for response in sub.in_flight.values())
+    return last + pause
 
 
 def _cluster_of(endpoints: str) -> str:

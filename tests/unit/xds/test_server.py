@@ -81,8 +81,11 @@ async def test_updates_reach_the_proxy_and_its_confirmations_the_controller(sock
         assert server.state(GATEWAY) == State(proxies=1, synced=False)
         await envoy.ask(CLUSTER, nonce=first.nonce)
         await envoy.ask(LISTENER)
+        none = await envoy.hear()
+        assert (none.type_url, list(none.resources)) == (LISTENER, [])
+        await envoy.ask(LISTENER, nonce=none.nonce)
         await until(lambda: server.state(GATEWAY).synced)
-        assert [set(event.resources) for event in heard.acks] == [{"a"}]
+        assert [set(event.resources) for event in heard.acks] == [{"a"}, set()]
 
         assert server.update(GATEWAY, clusters("a=2"))
         second = await envoy.hear()

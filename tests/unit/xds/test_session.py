@@ -232,6 +232,8 @@ def test_synced_means_that_the_client_has_confirmed_everything() -> None:
     play >> subscribe(CLUSTER) << sends(CLUSTER, "a=1") >> ack(CLUSTER)
     assert not play.session.synced  # it has not asked for listeners yet
     play >> subscribe(LISTENER)
+    assert not play.session.synced  # it has not been told that there are none
+    play << sends(LISTENER) >> ack(LISTENER)
     assert play.session.synced
     play >> update(clusters("a=2"))
     assert not play.session.synced

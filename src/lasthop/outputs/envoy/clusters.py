@@ -32,7 +32,9 @@ BUFFER_LIMIT: Final = 65536
 """A slow client then costs 130 KiB instead of 905, at the same speed (facts/envoy.md 2.4)."""
 NO_LIMIT: Final = 1_000_000
 """Envoy's breakers default to 1,024 requests and 3 retries, which users meet as 503 without a reason."""
-ENDPOINTS_TIMEOUT: Final = 1.0
+ENDPOINTS_TIMEOUT: Final = 5.0
+"""After this Envoy puts a new version of a cluster into service without endpoints: 503 for all. Long enough for a control
+plane that is busy with thousands of clusters, and no longer, because until then the old version serves."""
 HEAVY: Final = 65536
 """Bundles above this many bytes take Envoy milliseconds each."""
 METADATA: Final = "lasthop"
