@@ -189,8 +189,8 @@ def main(count: int, requests: int, rounds: int, as_json: bool) -> None:
             f = figures[name]
             within = f"95 % interval {f.low:.3f} to {f.high:.3f}"
             print(f"{count:,} routes, {title:28} {f.cpu * 1e6:6.1f} us: {f.ratio:.3f} times as much ({within})")
-        print(f"goal for the same request: {GOAL}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} CPUs")
-    sys.exit(figures["same"].ratio > GOAL)
+        print(f"goal for both: {GOAL}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} CPUs")
+    sys.exit(any(figure.ratio > GOAL for figure in figures.values()))
 
 
 if __name__ == "__main__":

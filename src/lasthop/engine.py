@@ -140,8 +140,10 @@ class Engine:
         return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
-        known = isinstance(entry, ClusterEntry)
-        (self._plaintext.add if known and entry.plaintext else self._plaintext.discard)(hop)  # type: ignore[union-attr]
+        if isinstance(entry, ClusterEntry) and entry.plaintext:
+            self._plaintext.add(hop)
+        else:
+            self._plaintext.discard(hop)
         # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
         xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
 

@@ -1,0 +1,65 @@
+"""A policy's status holds 16 entries, and other controllers' count: who finds no room is not served as if all were well."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
+from lasthop.engine import Engine
+from tests.snapshot import Snapshot, settle
+from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+
+
+def world(foreign: int) -> tuple[Engine, Snapshot]:
+    """Two Gateways, the older one first, reach a policy in whose status others have left so many entries."""
+    policy = mk_policy("a/p", "api", "api.example", ["ca"])
+    assert isinstance(policy, BackendTLSPolicy)
+    entries = tuple(PolicyAncestorStatus(AncestorReference(f"other-{n}"), "foreign.example/x") for n in range(foreign))
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.apply(
+        keyed(
+            mk_class(),
+            mk_gateway("a/first"),
+            mk_gateway("b/second"),
+            mk_service("a/api"),
+            mk_config_map("a/ca", ca_pem("good")),
+            msgspec.structs.replace(policy, status=PolicyStatus(entries)),
+            mk_route("a/one", "a/first", [{"name": "api", "port": 443}]),
+            mk_route("a/two", "b/second", [{"name": "api", "port": 443}]),
+        )
+    )
+    settle(engine, snapshot)
+    return engine, snapshot
+
+
+def hops(snapshot: Snapshot) -> set[str]:
+    return {name for _, name in snapshot.clusters() if name.endswith("/auto")}
+
+
+def entries_of(snapshot: Snapshot) -> list[str]:
+    status = snapshot.status.get(Key("BackendTLSPolicy", "a", "p"))
+    return [entry.ancestor_ref.name for entry in status.ancestors] if status else []  # type: ignore[union-attr]
+
+
+def test_with_room_for_both_both_are_served_and_have_an_entry() -> None:
+    _, snapshot = world(foreign=14)
+    assert hops(snapshot) == {"a/first/a/api/443/auto", "b/second/a/api/443/auto"}
+    assert entries_of(snapshot) == ["first", "second"]
+
+
+def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() -> None:
+    engine, snapshot = world(foreign=15)
+    assert hops(snapshot) == {"a/first/a/api/443/auto"}
+    assert entries_of(snapshot) == ["first"]
+    status = snapshot.status[Key("HTTPRoute", "a", "two")]
+    resolved = next(c for c in status.parents[0].conditions if c.type == "ResolvedRefs")  # type: ignore[union-attr]
+    assert (resolved.status, resolved.reason) == ("False", "InvalidBackendTLS")
+    assert "no room in its status" in resolved.message
+    assert any("no room for Gateway b/second" in finding.message for finding in engine.findings())
+
+
+def test_a_list_that_is_full_of_others_serves_nobody() -> None:
+    _, snapshot = world(foreign=16)
+    assert hops(snapshot) == set()
+    assert entries_of(snapshot) == []
