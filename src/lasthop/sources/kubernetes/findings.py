@@ -49,11 +49,14 @@ def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
 
 def _refused(verb: str, resource: str, error: ApiError, then: str, access: str, *, warning: bool = False) -> Finding:
     message = f"cannot {verb} {resource}{', ' + then if then else ''}: {error}."
-    if error.status == 401:
-        remedy = f"Check the credentials of {access}."
-    elif error.status == 403:
-        remedy = f"Grant get, list and watch on {resource} to this user (RBAC)."
-    else:
-        remedy = ""
-    reason = {401: "Unauthorized", 403: "Forbidden", 404: "NotServed"}.get(error.status, "Unreadable")
-    return Finding(None, reason, message, remedy, severity=Severity.WARNING if warning else Severity.ERROR)
+    severity = Severity.WARNING if warning else Severity.ERROR
+    match error.status:
+        case 401:
+            return Finding(None, "Unauthorized", message, f"Check the credentials of {access}.", severity=severity)
+        case 403:
+            remedy = f"Grant get, list and watch on {resource} to this user (RBAC)."
+            return Finding(None, "Forbidden", message, remedy, severity=severity)
+        case 404:
+            return Finding(None, "NotServed", message, severity=severity)
+        case _:
+            return Finding(None, "Unreadable", message, severity=severity)

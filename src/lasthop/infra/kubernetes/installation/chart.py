@@ -29,7 +29,8 @@ def files() -> dict[str, str]:
         "chart/Chart.yaml": "apiVersion: v2\nname: lasthop\n"
         "description: A Gateway API implementation that takes the last hop seriously.\n"
         f"type: application\nversion: {release}\nappVersion: {release}\n",
-        "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\nreplicas: 2\n"
+        "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\n"
+        f"replicas: {Options(image).replicas}\n"
         "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n",
     }
     found |= {f"chart/crds/{name}": text for name, text in crds().items()}
