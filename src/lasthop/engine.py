@@ -39,13 +39,13 @@ from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, S
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, *ROUTE_STATUS, POLICY_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH),
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, *ATTACHMENTS, REACH),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, LISTENERS),
     *STATUS,

@@ -143,14 +143,20 @@ class SessionPersistence(Struct, frozen=True):
     absolute_timeout: str = ""
 
 
-class HTTPRouteRule(Struct, frozen=True):
+class CommonRouteRule(Struct, frozen=True):
+    """What rules of HTTPRoutes and GRPCRoutes have in common: all but how they match."""
+
     name: str = ""
-    matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     filters: tuple[HTTPRouteFilter, ...] = ()
+    """Of a GRPCRoute's too: it may use some of them, and writes them alike."""
     backend_refs: tuple[HTTPBackendRef, ...] = ()
+    session_persistence: SessionPersistence | None = None
+
+
+class HTTPRouteRule(CommonRouteRule, frozen=True):
+    matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
     retry: HTTPRouteRetry | None = None
-    session_persistence: SessionPersistence | None = None
 
 
 class HTTPRouteSpec(Struct, frozen=True):
@@ -161,6 +167,38 @@ class HTTPRouteSpec(Struct, frozen=True):
 
 class HTTPRoute(Object, frozen=True):
     spec: HTTPRouteSpec = HTTPRouteSpec()
+
+
+class GRPCMethodMatch(Struct, frozen=True):
+    """An empty service or method means any."""
+
+    type: str = "Exact"
+    service: str = ""
+    method: str = ""
+
+
+class GRPCRouteMatch(Struct, frozen=True):
+    method: GRPCMethodMatch = GRPCMethodMatch()
+    headers: tuple[HTTPValueMatch, ...] = ()
+
+
+class GRPCRouteRule(CommonRouteRule, frozen=True):
+    matches: tuple[GRPCRouteMatch, ...] = (GRPCRouteMatch(),)
+
+
+class GRPCRouteSpec(Struct, frozen=True):
+    parent_refs: tuple[ParentReference, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rules: tuple[GRPCRouteRule, ...] = ()
+
+
+class GRPCRoute(Object, frozen=True):
+    spec: GRPCRouteSpec = GRPCRouteSpec()
+
+
+RequestRoute = HTTPRoute | GRPCRoute
+"""Routes of single requests, which share one table for each hostname."""
+RequestRouteRule = HTTPRouteRule | GRPCRouteRule
 
 
 class UnservedSpec(Struct, frozen=True):

@@ -42,7 +42,7 @@ class ControllerView:
 
     def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         book, store = self._controller.book, self._controller.engine.store
-        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
+        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "GRPCRoute", "BackendTLSPolicy"]
         documents = (book.document(key) for kind in kinds for key in store.keys(kind))
         return [document for document in documents if document]
 

@@ -13,24 +13,22 @@ from typing import Any
 from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.routes import ParentReference, RequestRoute
 from lasthop.plan import reasons
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.routing import Parent, RouteProblem
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Hop
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific
 from lasthop.resolve.listeners import allows_namespace
-from lasthop.resolve.routes import all_refused, targets
+from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
-
-HTTP_PROTOCOLS = (Protocol.AUTO, Protocol.H1_UPGRADE)
 
 
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     """What became of each parentRef that names a Gateway of ours. Others, and Services (mesh), get no word from us."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     if obj is None:
         return ()
     found = []
@@ -44,7 +42,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: Gateway) -> Parent:
+def _attach(g: Graph, route: Key, obj: RequestRoute, ref: ParentReference, owner: Gateway) -> Parent:
     def refused(reason: str, message: str) -> Parent:
         return Parent(owner.key, ref.section_name, ref.port, problem=RouteProblem(reason, message))
 
@@ -95,7 +93,7 @@ def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
     return most_specific(own, hostname) or ""
 
@@ -110,12 +108,12 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             emitted[("vhost", parent.gateway, table, hostname)] = True
         if parent.problem is None:
             for found in g(targets, route):
-                for protocol in HTTP_PROTOCOLS:
+                for protocol in PROTOCOLS[route.kind]:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
 
-ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
+ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in PROTOCOLS)
 
 
 OWN = "own"

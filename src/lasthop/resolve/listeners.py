@@ -16,7 +16,7 @@ from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
-ROUTE_KINDS = {"HTTP": ("HTTPRoute",), "HTTPS": ("HTTPRoute",)}
+ROUTE_KINDS = {"HTTP": ("HTTPRoute", "GRPCRoute"), "HTTPS": ("HTTPRoute", "GRPCRoute")}
 """Which routes each protocol that we serve takes."""
 
 

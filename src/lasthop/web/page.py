@@ -13,7 +13,11 @@ from lasthop.web.view import View
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
+SECTIONS = (
+    ("Gateways", ("Gateway",)),
+    ("Routes", ("HTTPRoute", "GRPCRoute")),
+    ("Policies", ("BackendTLSPolicy",)),
+)
 _MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
 
 
@@ -43,7 +47,7 @@ def _live(view: View) -> str:
 
 
 def _values(view: View) -> dict[str, Any]:
-    sections = [(title, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    sections = [(title, [_row(document) for kind in kinds for document in view.objects(kind)]) for title, kinds in SECTIONS]
     return {
         "ready": view.ready,
         "sections": sections,
@@ -60,7 +64,8 @@ def _digest(text: str) -> str:
 def _row(document: dict[str, Any]) -> tuple[str, str, str]:
     metadata = document["metadata"]
     path = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
-    return (path, *summary(document))
+    several = any(document["kind"] in kinds for _, kinds in SECTIONS if len(kinds) > 1)
+    return (f"{document['kind']} {path}" if several else path, *summary(document))
 
 
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Hop
 from lasthop.resolve.policies.backend_tls import hop_tls
 from lasthop.store.graph import Graph
 
@@ -30,8 +30,8 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
 
 def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
     """One line for each Gateway and port; the protocols of a hop share its fate."""
-    wanted = {hop for hop in hops if hop.protocol is Protocol.AUTO}
-    return sorted(_report(hop.gateway, hop.service, hop.port, g.value(hop_tls, *hop[:3])) for hop in wanted)
+    wanted = {(hop.gateway, hop.service, hop.port) for hop in hops}
+    return sorted(_report(*spoken, g.value(hop_tls, *spoken)) for spoken in wanted)
 
 
 def _report(gateway: Key, service: Key, port: int, tls: HopTLS) -> HopReport:

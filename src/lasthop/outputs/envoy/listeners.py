@@ -16,12 +16,13 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import access_log
+from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, status_is
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
 from lasthop.outputs.envoy.route_filters import optional_filters
+from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import Gateway, Listener
@@ -30,8 +31,11 @@ from lasthop.resolve.ports import port_problem
 from lasthop.store.graph import Graph, Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
-BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend.\n"
+BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
 """All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
+NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
+UNAVAILABLE: Final = 503
+"""What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
 HEADERS_TIMEOUT: Final = 10.0
 MAX_STREAMS: Final = 100
 
@@ -135,14 +139,27 @@ def _connection_manager(key: Key, table: str) -> Any:
 
 
 def _local_replies() -> Any:
+    """The first that fits. A gRPC client gets UNAVAILABLE wherever others get 500, whatever kind of route it came by."""
     # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid.
     failed = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF", "NC"]))
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
     return hcm_pb2.LocalReplyConfig(
-        mappers=[hcm_pb2.ResponseMapper(filter=failed, body=base_pb2.DataSource(inline_string=BACKEND_FAILURE))],
+        mappers=[
+            _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
+            _reply(all_of(GRPC_CALL, status_is("EQ", INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
+            _reply(failed, f"{BACKEND_FAILURE}\n"),
+        ],
         body_format=text,
+    )
+
+
+def _reply(when: Any, body: str, status: int | None = None) -> Any:
+    return hcm_pb2.ResponseMapper(
+        filter=when,
+        body=base_pb2.DataSource(inline_string=body),
+        status_code={"value": status} if status else None,
     )
 
 

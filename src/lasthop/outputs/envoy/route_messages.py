@@ -43,6 +43,8 @@ _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
 LONGEST_PAUSE: Final = 60.0
 IDLE: Final = 300.0
 """After so many seconds without a byte Envoy ends a request by itself."""
+GRPC_IDLE: Final = 3600.0
+"""A stream that waits for news is silent for long, and a GRPCRoute has no field to say so."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -66,6 +68,8 @@ def envoy_routes(route: Route, listening: Listening) -> list[Any]:
             return [found]
         case Redirect() as redirect:
             return _redirects(route, redirect, listening)
+        case Forward() as forward if route.match.grpc:
+            return _forwards(_route(route), forward, Protocol.H2, route)
         case Forward() as forward:
             upgrade = _route(route)
             upgrade.match.headers.append(rc.HeaderMatcher(name="upgrade", present_match=True))
@@ -98,6 +102,8 @@ def route_match(match: Match) -> Any:
             message.prefix = "/"
         case PathType.PREFIX:
             message.path_separated_prefix = match.path
+    if match.grpc:
+        message.grpc.SetInParent()
     for header in match.headers:
         message.headers.append(rc.HeaderMatcher(name=header.name, string_match=_string(header.value, header.regex)))
     if match.method:
@@ -240,6 +246,8 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
     )
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
         action.idle_timeout.CopyFrom(seconds(forward.timeout))
+    elif protocol is Protocol.H2:
+        action.idle_timeout.CopyFrom(seconds(GRPC_IDLE))
     if forward.retry and forward.retry.attempts:
         action.retry_policy.CopyFrom(_retry(forward.retry, forward.try_timeout))
     if rewrite:

@@ -19,6 +19,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "GatewayClass": explain_class,
     "Gateway": explain_gateway,
     "HTTPRoute": explain_route,
+    "GRPCRoute": explain_route,
     "BackendTLSPolicy": explain_policy,
     "Service": explain_service,
     "ReferenceGrant": explain_grant,

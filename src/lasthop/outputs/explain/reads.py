@@ -17,6 +17,7 @@ STATUS_OF: Final = {
     "GatewayClass": class_status,
     "Gateway": gateway_status,
     "HTTPRoute": route_status,
+    "GRPCRoute": route_status,
     "BackendTLSPolicy": policy_status,
 }
 """The query that ends in an object's status."""

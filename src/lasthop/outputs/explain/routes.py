@@ -1,4 +1,5 @@
-"""An HTTPRoute in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
+"""HTTPRoutes and GRPCRoutes in words: for each Gateway they name, whether and under which names they are served there, and
+what each rule does."""
 
 from __future__ import annotations
 
@@ -8,20 +9,28 @@ from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.routes import BackendObjectReference, HTTPRoute, HTTPRouteMatch, HTTPRouteRule, ParentReference
+from lasthop.api.routes import (
+    BackendObjectReference,
+    GRPCRouteMatch,
+    HTTPRouteMatch,
+    ParentReference,
+    RequestRoute,
+    RequestRouteRule,
+)
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.routes import refusals
+from lasthop.resolve.routes import read_route, refusals, rules_of
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 
 def explain_route(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, HTTPRoute)
+    obj = read_route(g, key)
     if obj is None:
         return bad(f"{key} does not exist")
     attached = g(parents, key)
@@ -64,13 +73,13 @@ def not_ours(g: Graph, key: Key) -> str:
     return f"its GatewayClass {name} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
 
 
-def _at(g: Graph, key: Key, obj: HTTPRoute, owner: Key, attached: list[Parent]) -> Fact:
+def _at(g: Graph, key: Key, obj: RequestRoute, owner: Key, attached: list[Parent]) -> Fact:
     accepted = [parent for parent in attached if parent.problem is None]
     refused = [_refused(parent) for parent in attached if parent.problem]
     if not accepted:
         return bad(f"{owner}: not accepted", *refused, object=owner)
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
-    rules = [_rule(g, key, owner, number, rule) for number, rule in enumerate(obj.spec.rules)]
+    rules = [_rule(g, key, owner, number, rule) for number, rule in enumerate(rules_of(obj))]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -90,11 +99,11 @@ def _served(g: Graph, parent: Parent) -> Fact:
     return good(f"served by listener {listeners} for {', '.join(names)}")
 
 
-def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule) -> Fact:
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
     if wrong:
-        return bad(f"{said} answers 500", *wrong)
+        return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule)]
     total = sum(ref.weight for ref in rule.backend_refs)
     for ref in rule.backend_refs:
@@ -102,11 +111,11 @@ def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule) -> F
         facts.append(_backend(g, key, owner, ref, share))
     redirected = any(filter.request_redirect for filter in rule.filters)
     if not total and not redirected:
-        facts.append(bad("no backend, so every request gets 500"))
+        facts.append(bad(f"no backend, so every request gets {REFUSAL[key.kind]}"))
     return Fact(said, worst(facts), tuple(facts))
 
 
-def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fact]:
+def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule) -> Iterator[Fact]:
     for filter in rule.filters:
         if filter.request_mirror:
             yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ")
@@ -124,11 +133,18 @@ def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share:
     return hop(g, owner, found, prefix=share)
 
 
-def matched(match: HTTPRouteMatch) -> str:
+def matched(match: HTTPRouteMatch | GRPCRouteMatch) -> str:
     """A match as a person would say it: `GET /path... with header x: y`."""
+    if isinstance(match, GRPCRouteMatch):
+        called = "/".join(part or "*" for part in (match.method.service, match.method.method))
+        called = f"~{called}" if match.method.type != "Exact" else called
+        return _with(called, [f"header {header.name}: {header.value}" for header in match.headers])
     path = {"Exact": match.path.value, "RegularExpression": f"~{match.path.value}"}.get(match.path.type)
     path = path or f"{match.path.value.rstrip('/')}/*"
-    parts = [f"{match.method} {path}" if match.method else path]
-    parts += [f"header {header.name}: {header.value}" for header in match.headers]
-    parts += [f"query {query.name}={query.value}" for query in match.query_params]
-    return " with ".join((parts[0], " and ".join(parts[1:]))) if len(parts) > 1 else parts[0]
+    asked = [f"header {header.name}: {header.value}" for header in match.headers]
+    asked += [f"query {query.name}={query.value}" for query in match.query_params]
+    return _with(f"{match.method} {path}" if match.method else path, asked)
+
+
+def _with(said: str, asked: list[str]) -> str:
+    return f"{said} with {' and '.join(asked)}" if asked else said

@@ -20,7 +20,7 @@ from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.standing import target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
-from lasthop.resolve.routes import verdict
+from lasthop.resolve.routes import PROTOCOLS, verdict
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -122,7 +122,7 @@ UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Un
 FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),
     Output("findings-gateways", "Gateway", gateway_findings),
-    Output("findings-routes", "HTTPRoute", route_findings),
+    *(Output(f"findings-{kind}", kind, route_findings) for kind in PROTOCOLS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-hops", "hop", hop_findings),
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
