@@ -98,7 +98,8 @@ def mk_route(
     namespace, _, name = gateway.rpartition("/")
     parent = {"name": name, **({"namespace": namespace} if namespace else {})}
     rules = more.pop("rules", [{"backendRefs": backends}])
-    return mk("HTTPRoute", path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
+    kind = more.pop("kind", "HTTPRoute")
+    return mk(kind, path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
 
 
 def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
@@ -198,8 +199,13 @@ def gateways(draw: st.DrawFn) -> Object:
     return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
 
 
+_CALLS = st.sampled_from(
+    [{}, {"method": {"service": "a.B"}}, {"method": {"service": "a.B", "method": "C"}}, {"method": {"method": "C"}}]
+)
+
+
 @st.composite
-def http_routes(draw: st.DrawFn) -> Object:
+def routes(draw: st.DrawFn) -> Object:
     backend = st.fixed_dictionaries(
         {
             "name": SERVICES,
@@ -210,11 +216,16 @@ def http_routes(draw: st.DrawFn) -> Object:
         }
     )
     path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
-    rule = {"matches": [{"path": path}], "backendRefs": draw(st.lists(backend, max_size=2))}
+    kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
+    match = {"path": path} if kind == "HTTPRoute" else draw(_CALLS)
+    rule: dict[str, Any] = {"matches": [match], "backendRefs": draw(st.lists(backend, max_size=2))}
+    if draw(st.booleans()):
+        mirrored = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": 443}
+        rule["filters"] = [{"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}]
     gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
-    return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES))
+    return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES), kind=kind)
 
 
 @st.composite
@@ -253,8 +264,9 @@ def secrets(draw: st.DrawFn) -> Object:
 
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
-    http_routes(),
-    http_routes(),
+    routes(),
+    routes(),
+    routes(),
     policies(),
     policies(),
     rejected_policies(),
@@ -268,7 +280,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("Gateway", "Secret")]),
+        st.sampled_from([("HTTPRoute", "Service"), ("GRPCRoute", "Service"), ("Gateway", "Secret")]),
     ),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),

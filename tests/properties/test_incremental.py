@@ -44,6 +44,7 @@ BASE = keyed(
     *(mk_config_map(f"{ns}/{name}", ca_pem("good")) for ns in "ab" for name in ("c0", "c1")),
     mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}]),
     mk_route("b/r0", "b/g1", [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}]),
+    mk_route("b/calls", "b/g1", [{"name": "s1", "port": 443}], kind="GRPCRoute"),
     mk_grant("a/grant", "b"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),

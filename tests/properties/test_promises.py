@@ -200,7 +200,7 @@ def test_the_world_is_rich_enough_to_mean_something() -> None:
             ("b/g1/b/s1/443", True),
         )
         for protocol in ("auto", "h1-upgrade")
-    }
+    } | {"b/g1/b/s1/443/h2": True}
     engine.apply(keyed(mk_config_map("a/c0", "")))
     settle(engine, snapshot)
     left = {name for _, name in snapshot.clusters()}
