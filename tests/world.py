@@ -138,6 +138,8 @@ CAS = st.sampled_from(["good", "other", "expired", "garbage", "empty", "absent"]
 HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
+CLIENTS = "f0"
+"""The ConfigMap with the CA of clients, which no policy names."""
 SERVICES = st.sampled_from(["s0", "s1"])
 
 
@@ -183,6 +185,30 @@ _OPTIONS = st.sampled_from(
 )
 
 
+_CLIENT_CAS = st.sampled_from(
+    [
+        {"group": "", "kind": "ConfigMap", "name": CLIENTS},
+        {"group": "", "kind": "ConfigMap", "name": CLIENTS, "namespace": "a"},
+        {"group": "", "kind": "ConfigMap", "name": "missing"},
+        {"group": "", "kind": "Secret", "name": "k0"},
+        {"group": "lasthop.dev", "kind": "PinSet", "name": "p"},
+    ]
+)
+_FRONTENDS = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "validation": st.fixed_dictionaries(
+                {
+                    "caCertificateRefs": st.lists(_CLIENT_CAS, min_size=1, max_size=2),
+                    "mode": st.sampled_from(["AllowValidOnly", "AllowValidOnly", "AllowInsecureFallback"]),
+                }
+            )
+        }
+    ),
+)
+
+
 @st.composite
 def gateways(draw: st.DrawFn) -> Object:
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
@@ -196,6 +222,11 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         ref = {"name": "k0", "namespace": draw(NAMESPACES)}
         spec["tls"] = {"backend": {"clientCertificateRef": ref}}
+    if draw(st.booleans()):
+        frontend: dict[str, Any] = {"default": draw(_FRONTENDS)}
+        if draw(st.booleans()):
+            frontend["perPort"] = [{"port": 443, "tls": draw(_FRONTENDS)}]
+        spec["tls"] = {**spec.get("tls", {}), "frontend": frontend}
     return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
 
 
@@ -275,12 +306,14 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
     ),
     st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
-    st.builds(lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1"]), CAS),
+    st.builds(
+        lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
+    ),
     st.builds(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("GRPCRoute", "Service"), ("Gateway", "Secret")]),
+        st.sampled_from([("HTTPRoute", "Service"), ("GRPCRoute", "Service"), ("Gateway", "Secret"), ("Gateway", "ConfigMap")]),
     ),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),

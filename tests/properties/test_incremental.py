@@ -34,10 +34,12 @@ DELETE = st.sampled_from([False, False, False, True])
 EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size=20)
 """(object, whether it is deleted, whether anybody looks before the next edit)."""
 
+FRONTEND = {"default": {"validation": {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "f0"}]}}}
 BASE = keyed(
     mk_class(),
     mk_gateway("a/g0"),
-    mk_gateway("b/g1", [*HTTP_AND_HTTPS], tls={"backend": {"clientCertificateRef": {"name": "k0"}}}),
+    mk_gateway("b/g1", [*HTTP_AND_HTTPS], tls={"backend": {"clientCertificateRef": {"name": "k0"}}, "frontend": FRONTEND}),
+    mk_config_map("b/f0", ca_pem("clients")),
     mk_secret("b/k0", *key_pair("k0")),
     *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
     *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for ns in "ab" for name in ("s0", "s1")),

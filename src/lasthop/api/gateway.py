@@ -82,8 +82,37 @@ class GatewayBackendTLS(Struct, frozen=True):
     client_certificate_ref: SecretObjectReference | None = None
 
 
+class ObjectReference(Struct, frozen=True):
+    group: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class FrontendTLSValidation(Struct, frozen=True):
+    ca_certificate_refs: tuple[ObjectReference, ...] = ()
+    mode: str = "AllowValidOnly"
+
+
+class FrontendTLS(Struct, frozen=True):
+    """`TLSConfig` in the spec."""
+
+    validation: FrontendTLSValidation | None = None
+
+
+class TLSPortConfig(Struct, frozen=True):
+    port: int
+    tls: FrontendTLS = FrontendTLS()
+
+
+class FrontendTLSConfig(Struct, frozen=True):
+    default: FrontendTLS = FrontendTLS()
+    per_port: tuple[TLSPortConfig, ...] = ()
+
+
 class GatewayTLSConfig(Struct, frozen=True):
     backend: GatewayBackendTLS | None = None
+    frontend: FrontendTLSConfig | None = None
 
 
 class GatewayInfrastructure(Struct, frozen=True):

@@ -11,7 +11,7 @@ from lasthop.plan.listener import Gateway
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
-from lasthop.resolve.grants import permitted
+from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.listeners import listeners
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
@@ -85,13 +85,6 @@ def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
     if isinstance(pair, str):
         return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, pair)
     return secret
-
-
-def no_grant(source: Key, target: Key) -> str:
-    return (
-        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
-        f"{source.namespace} refer to it; create one in {target.namespace}"
-    )
 
 
 def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str], tuple[str, ...]]], ...]:

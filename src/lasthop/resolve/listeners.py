@@ -12,7 +12,9 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.frontend import FrontendVerdict, frontend
 from lasthop.resolve.grants import permitted
+from lasthop.resolve.hostnames import intersection
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -31,7 +33,7 @@ def listeners(g: Graph, key: Key) -> tuple[Listener, ...]:
     resolved = []
     for listener in obj.spec.listeners:
         conflict = _conflict(listener, protocols[listener.port], names[(listener.port, listener.hostname)])
-        resolved.append(_listener(g, key, listener, conflict))
+        resolved.append(_listener(g, key, listener, conflict, _overlapping(listener, obj.spec.listeners)))
     return tuple(resolved)
 
 
@@ -52,14 +54,37 @@ def _conflict(listener: api.Listener, protocols: set[str], same_name: int) -> Co
     return None
 
 
-def _listener(g: Graph, key: Key, listener: api.Listener, conflict: Condition | None) -> Listener:
+def _overlapping(listener: api.Listener, others: tuple[api.Listener, ...]) -> Condition | None:
+    """Names that two HTTPS listeners of a port stand for. A client may use one connection for both, where only one's TLS
+    settings hold; such requests are answered with 421."""
+    if listener.protocol != "HTTPS":
+        return None
+    names = [
+        other.name
+        for other in others
+        if (other.protocol, other.port) == ("HTTPS", listener.port)
+        and other is not listener
+        and intersection(other.hostname.lower(), listener.hostname.lower()) is not None
+    ]
+    if not names:
+        return None
+    message = f"listener {', '.join(names)} of port {listener.port} has names in common with this one"
+    return true(reasons.OVERLAPPING_TLS_CONFIG, message, reasons.OVERLAPPING_HOSTNAMES)
+
+
+def _listener(
+    g: Graph, key: Key, listener: api.Listener, conflict: Condition | None, overlapping: Condition | None
+) -> Listener:
     kinds = ROUTE_KINDS.get(listener.protocol, ())
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
+    asked = g(frontend, key, listener.port) if listener.protocol == "HTTPS" else FrontendVerdict()
     accepted = _accepted(listener, conflict)
-    resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS)
+    if accepted.status and asked.accepted:
+        accepted = asked.accepted
+    resolved = certificate_problem or asked.resolved or kinds_problem or true(reasons.RESOLVED_REFS)
     served = accepted.status and not (listener.protocol == "HTTPS" and not certificates)
-    conditions = (accepted, resolved, *((conflict,) if conflict else ()))
+    conditions = (accepted, resolved, *(found for found in (conflict, overlapping) if found))
     return Listener(
         name=listener.name,
         port=listener.port,
@@ -67,6 +92,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener, conflict: Condition | 
         hostname=listener.hostname.lower(),
         table=str(listener.port) if listener.protocol == "HTTP" else f"{listener.port}/{listener.name}",
         certificates=certificates,
+        clients=asked.clients,
         conditions=conditions,
         supported_kinds=allowed,
         served=served,

@@ -71,6 +71,9 @@ def _row(document: dict[str, Any]) -> tuple[str, str, str]:
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
 """Conditions that are bad news when true."""
 
+DEGRADED = frozenset({"InsecureFrontendValidationMode"})
+"""Conditions that say of what works that it is weaker than it should be."""
+
 
 def summary(document: dict[str, Any]) -> tuple[str, str]:
     """(ready, why): True if nothing in the status is bad news, with the first bad news otherwise."""
@@ -86,4 +89,5 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
             if (condition["status"] == "True") == (condition["type"] in NEGATIVE):
                 where = f"{name}: " if name else ""
                 return "False", f"{where}{condition['reason']}: {condition['message']}"
-    return "True", ""
+    warned = (c for c in status.get("conditions", ()) if c["type"] in DEGRADED)
+    return "True", next((f"{c['type']}: {c['message']}" for c in warned), "")

@@ -25,9 +25,10 @@ from lasthop.outputs.envoy.route_filters import optional_filters
 from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
-from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
+from lasthop.resolve.trust import BadRef, bundle
 from lasthop.store.graph import Graph, Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
@@ -61,7 +62,7 @@ def _port(g: Graph, owner: Gateway, port: int, listeners: list[Listener]) -> Res
     name = listener_name(owner.key, port)
     chains: dict[str, Any] = {}
     for listener in listeners:
-        chain = _chain(owner, listener)
+        chain = _chain(g, owner, listener)
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
         if not part_quarantined(g, LISTENER, part, digest):
@@ -86,7 +87,7 @@ def _port(g: Graph, owner: Gateway, port: int, listeners: list[Listener]) -> Res
     return Resource(LISTENER, name, body, content_hash(body), parts)
 
 
-def _chain(owner: Gateway, listener: Listener) -> Any:
+def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
     manager = _connection_manager(owner.key, listener.table)
@@ -94,11 +95,11 @@ def _chain(owner: Gateway, listener: Listener) -> Any:
     if listener.protocol == "HTTPS":
         if listener.hostname:
             chain.filter_chain_match.server_names.append(listener.hostname)
-        chain.transport_socket.CopyFrom(_downstream_tls(listener))
+        chain.transport_socket.CopyFrom(_downstream_tls(g, listener))
     return chain
 
 
-def _downstream_tls(listener: Listener) -> Any:
+def _downstream_tls(g: Graph, listener: Listener) -> Any:
     context = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=["h2", "http/1.1"],
@@ -109,7 +110,20 @@ def _downstream_tls(listener: Listener) -> Any:
             tls_certificate_sds_secret_configs=[secret_config(secret) for secret in listener.certificates],
         )
     )
+    if listener.clients:
+        _ask_clients(g, listener.clients, context)
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
+
+
+def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
+    """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
+    bundles = (g(bundle, namespace, ref) for namespace, ref in clients.cas)
+    pem = b"".join(dict.fromkeys(found.pem for found in bundles if not isinstance(found, BadRef)))
+    validation = context.common_tls_context.validation_context
+    validation.trusted_ca.inline_bytes = pem
+    context.require_client_certificate.value = clients.required
+    if not clients.required:
+        validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
 
 
 def _connection_manager(key: Key, table: str) -> Any:

@@ -27,6 +27,9 @@ from lasthop.store.store import read
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 """Conditions that are bad news when true."""
 
+SAID_ELSEWHERE = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
+"""Of a listener: another of its conditions says what is wrong."""
+
 
 def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
     for condition in conditions:
@@ -42,7 +45,11 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
-        yield from (f for f in found if f.reason != reasons.INVALID)
+        yield from (f for f in found if f.reason not in SAID_ELSEWHERE)
+    for condition in status.conditions:
+        if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
+            field = "spec.tls.frontend"
+            yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
     yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
 
 

@@ -13,6 +13,7 @@ from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.ports import PortProblem, port_problem
 from lasthop.resolve.settings import settings
@@ -38,7 +39,8 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
         kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
         attached = g.size("attached", key, listener.name)
         listeners.append(ListenerStatus(listener.name, attached, kinds, stated(conditions, obj)))
-    conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key))
+    insecure = insecure_mode(g, key)
+    conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key), *((insecure,) if insecure else ()))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(conditions, obj), tuple(listeners))
 

@@ -15,7 +15,7 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.tls import Anchors, BackendTLS, San, SanType, Trust
 from lasthop.resolve.policies import options
-from lasthop.resolve.trust import CA_KINDS, SYSTEM_REF, BadRef, bundle, ref_state, system_store
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, SYSTEM_REF, BadRef, bundle, ref_state, system_store
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -87,8 +87,7 @@ def _trust(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> 
     for number, ref in enumerate(refs):
         field = f"caCertificateRefs[{number}]"
         if (ref.group, ref.kind) not in CA_KINDS:
-            known = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
-            unknown.append(f"{field}: kind {ref.kind} of group {ref.group!r} is not supported; use a {known}")
+            unknown.append(f"{field}: kind {ref.kind} of group {ref.group!r} is not supported; use a {KNOWN_CA_KINDS}")
             fields.append(f"spec.validation.{field}")
             continue
         state = g(ref_state, namespace, ref)
