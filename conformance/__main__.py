@@ -24,8 +24,10 @@ def main() -> int:
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
     run.add_argument("--features", type=_list, default=[], metavar="A,B", help="those of the GatewayClass unless said")
-    up.add_argument("--way", choices=WAYS, help="put Lasthop on it too, in this way")
-    run.add_argument("--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)")
+    for command in (up, run):
+        command.add_argument(
+            "--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)"
+        )
     down = commands.add_parser("down", help="stop a cluster")
     down.add_argument("name", nargs="?", help="which, if there are several")
     execute = commands.add_parser("exec", help="run a command in the network of the newest cluster")

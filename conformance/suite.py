@@ -14,15 +14,26 @@ from conformance.cluster import Cluster
 from conformance.network import UNUSABLE_ADDRESS, USABLE_ADDRESS
 from conformance.results import Output, Result
 
-PROFILES = ("GATEWAY-HTTP", "GATEWAY-TLS", "GATEWAY-GRPC", "GATEWAY-TCP", "GATEWAY-UDP")
+PROFILES = {
+    # profile: the feature without which nothing of it can pass
+    "GATEWAY-HTTP": "HTTPRoute",
+    "GATEWAY-TLS": "TLSRoute",
+    "GATEWAY-GRPC": "GRPCRoute",
+    "GATEWAY-TCP": "TCPRoute",
+    "GATEWAY-UDP": "UDPRoute",
+}
 LONGEST_LINE = 4 << 20  # the suite prints whole objects
+
+
+def profiles_of(features: Sequence[str]) -> list[str]:
+    return [profile for profile, feature in PROFILES.items() if feature in features]
 
 
 @dataclass(frozen=True)
 class Suite:
     cluster: Cluster
     gateway_class: str
-    profiles: Sequence[str] = PROFILES
+    profiles: Sequence[str]
     features: Sequence[str] = ()  # empty: those of GatewayClass.status.supportedFeatures
 
     async def all(self, report: Path, ended: Callable[[Result], None]) -> tuple[Output, int]:
@@ -45,7 +56,7 @@ class Suite:
             "--organization=lasthop",
             "--project=lasthop",
             "--url=https://lasthop.dev",
-            f"--version={version('lasthop')}",
+            f"--version=v{version('lasthop')}",
             "--contact=https://lasthop.dev",
             *flags,
         ]
