@@ -6,10 +6,9 @@ import argparse
 import os
 import sys
 
-from conformance import sandbox
+from conformance import needs, sandbox
 from conformance.build import build
 from conformance.lasthop import WAYS
-from conformance.needs import Missing
 
 
 def main() -> int:
@@ -35,7 +34,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return _COMMANDS[arguments.command](arguments)
-    except Missing as missing:
+    except needs.Missing as missing:
         print(missing, file=sys.stderr)
         return 2
 
@@ -46,21 +45,26 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _up(arguments: argparse.Namespace) -> int:
+def _prepare() -> None:
+    needs.check()  # before minutes of building
     build()
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    _prepare()
     code = sandbox.run("conformance.play:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
     return 0 if code == sandbox.STOPPED else code  # to be stopped is how it ends well
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    build()
+    _prepare()
     order = {"cluster": {"channel": arguments.channel}}
     order |= {name: getattr(arguments, name) for name in ("run", "profiles", "features", "way")}
     return sandbox.run("conformance.run:suite", order)
 
 
 def _proof(arguments: argparse.Namespace) -> int:
-    build()
+    _prepare()
     return sandbox.run("conformance.proof:prove", {"cluster": {"channel": arguments.channel}})
 
 

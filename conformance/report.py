@@ -21,7 +21,7 @@ A Gateway API implementation that drives Envoy and takes the last hop, from the 
 
 ## Reproduce
 
-On a Linux machine with root, Python 3.11 or newer and Go 1.21 or newer, in a checkout of the version:
+On a Linux machine with root and Python 3.11 or newer, in a checkout of the version:
 
 ```sh
 make conformance                     # the experimental channel

@@ -40,8 +40,8 @@ class Suite:
         return await self._run([f"--report-output={report}"], ended)
 
     async def one(self, test: str, ended: Callable[[Result], None]) -> tuple[Output, int]:
-        """One test alone. The base resources stay, which makes the next one quick."""
-        return await self._run([f"--run-test={test}", "--cleanup-base-resources=false"], ended)
+        """One test alone."""
+        return await self._run([f"--run-test={test}"], ended)
 
     async def _run(self, flags: Sequence[str], ended: Callable[[Result], None]) -> tuple[Output, int]:
         command = [
@@ -51,6 +51,7 @@ class Suite:
             "-test.timeout=2h",
             f"--gateway-class={self.gateway_class}",
             f"--conformance-profiles={','.join(self.profiles)}",
+            "--cleanup-base-resources=false",  # the next run is quicker; and the cluster ends with us
             f"--usable-address={USABLE_ADDRESS}",
             f"--unusable-address={UNUSABLE_ADDRESS}",
             "--organization=lasthop",
