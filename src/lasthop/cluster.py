@@ -12,7 +12,6 @@ from typing import Final
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
-from lasthop.api.profiles import ProxySettings
 from lasthop.api.status import Status
 from lasthop.controller import Controller
 from lasthop.infra.kubernetes.deployments import Deployments
@@ -21,6 +20,7 @@ from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
+from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import Settings
 from lasthop.sources.kubernetes.client import Client
 from lasthop.sources.kubernetes.lease import LeaderElector
@@ -72,7 +72,7 @@ class ClusterController(Controller):
         for key, plan in gateways.items():
             obj = self.engine.store.get(key)
             if isinstance(obj, api.Gateway):
-                found[key] = wanted(obj, plan, ProxySettings())
+                found[key] = wanted(obj, plan, self.engine.graph.value(proxy_settings, key))
         self._uids = {gateway.uid: key.path for key, gateway in found.items()}
         self._deployments.want(found)
 
