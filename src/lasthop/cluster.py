@@ -21,7 +21,7 @@ from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.sources.kubernetes.client import Client
 from lasthop.sources.kubernetes.lease import LeaderElector
 from lasthop.sources.kubernetes.source import KubernetesSource
@@ -29,7 +29,6 @@ from lasthop.sources.kubernetes.writer import StatusWriter
 
 LEASE: Final = "lasthop"
 """RBAC names it."""
-SETTINGS: Final = Settings(host_network=False, external_names=False)
 
 
 class ClusterController(Controller):
@@ -45,7 +44,7 @@ class ClusterController(Controller):
     ) -> None:
         """`identity` is this replica, `namespace` where it keeps its Lease and its CA."""
         source = KubernetesSource(client, namespaces=namespaces)
-        super().__init__(source, SETTINGS, host_store)
+        super().__init__(source, IN_CLUSTER, host_store)
         self._elector = LeaderElector(client, namespace, LEASE, identity, on_started=self._lead, on_stopped=self._follow)
         self._writer = StatusWriter(client, source.observed, may_write=lambda: self._elector.certain)
         self._identity = Identity(
