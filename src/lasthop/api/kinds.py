@@ -29,6 +29,11 @@ class Kind(Struct, frozen=True):
         return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
 
 
+def has_status(kind: Kind) -> bool:
+    """Whether we may have something to say in its status."""
+    return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
+
+
 KINDS: Final[dict[str, Kind]] = {
     k.kind: k
     for k in (
