@@ -15,6 +15,7 @@ OVERLAPPING_TLS_CONFIG: Final = "OverlappingTLSConfig"
 INSECURE_FRONTEND_VALIDATION_MODE: Final = "InsecureFrontendValidationMode"
 SUPPORTED_VERSION: Final = "SupportedVersion"
 
+UNSUPPORTED_VERSION: Final = "UnsupportedVersion"
 INVALID: Final = "Invalid"
 PENDING: Final = "Pending"
 TARGET_NOT_FOUND: Final = "TargetNotFound"
