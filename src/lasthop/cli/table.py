@@ -11,7 +11,7 @@ import click
 from lasthop.cli.terminal import width
 from lasthop.web.page import summary
 
-STATUS_KINDS = frozenset({"GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"})
+STATUS_KINDS = frozenset({"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 NARROWEST = 30
 """Columns that WHY has at least; a narrower terminal breaks the lines itself."""
