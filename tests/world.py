@@ -77,6 +77,11 @@ def mk_gateway(path: str, listeners: list[dict[str, Any]] | None = None, gateway
     return mk("Gateway", path, spec={"gatewayClassName": gateway_class, "listeners": listeners, **spec})
 
 
+def mk_listener_set(path: str, gateway: str, listeners: list[dict[str, Any]], **more: Any) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    return mk("ListenerSet", path, spec={"parentRef": {"name": name, "namespace": namespace}, "listeners": listeners}, **more)
+
+
 def mk_service(path: str, ports: list[dict[str, Any]] | None = None, **spec: Any) -> Object:
     return mk("Service", path, spec={"ports": ports or [{"name": "https", "port": 443}], **spec})
 
@@ -98,8 +103,9 @@ def mk_route(
     namespace, _, name = gateway.rpartition("/")
     parent = {"name": name, **({"namespace": namespace} if namespace else {})}
     rules = more.pop("rules", [{"backendRefs": backends}])
+    parents = more.pop("parents", [parent])
     kind = more.pop("kind", "HTTPRoute")
-    return mk(kind, path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
+    return mk(kind, path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
 
 
 def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
@@ -207,6 +213,9 @@ _FRONTENDS = st.one_of(
         }
     ),
 )
+_ALLOWED_LISTENERS = st.sampled_from(
+    [None, {"from": "Same"}, {"from": "All"}, {"from": "All"}, {"from": "Selector", "selector": {"matchLabels": {"x": "1"}}}]
+)
 
 
 @st.composite
@@ -227,11 +236,42 @@ def gateways(draw: st.DrawFn) -> Object:
         if draw(st.booleans()):
             frontend["perPort"] = [{"port": 443, "tls": draw(_FRONTENDS)}]
         spec["tls"] = {**spec.get("tls", {}), "frontend": frontend}
+    if allowed := draw(_ALLOWED_LISTENERS):
+        spec["allowedListeners"] = {"namespaces": allowed}
     return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
 
 
 _CALLS = st.sampled_from(
     [{}, {"method": {"service": "a.B"}}, {"method": {"service": "a.B", "method": "C"}}, {"method": {"method": "C"}}]
+)
+
+
+@st.composite
+def listener_sets(draw: st.DrawFn) -> Object:
+    found = []
+    for name in ("one", "two")[: draw(st.integers(1, 2))]:
+        protocol = draw(st.sampled_from(["HTTP", "HTTP", "HTTPS", "HTTPS", "TCP"]))
+        listener: dict[str, Any] = {"name": name, "port": draw(st.sampled_from([80, 443, 8080])), "protocol": protocol}
+        listener["hostname"] = "" if protocol == "TCP" else draw(st.sampled_from(["", "x.example", "y.example", "*.example"]))
+        listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
+        if protocol == "HTTPS":
+            ref = {"name": draw(st.sampled_from(["k0", "k1"])), "namespace": draw(NAMESPACES)}
+            listener["tls"] = {"certificateRefs": [ref]}
+        found.append(listener)
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['l0', 'l1']))}"
+    gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    return mk_listener_set(path, gateway, found, created=draw(TIMES))
+
+
+_PARENTS = st.fixed_dictionaries(
+    {"kind": st.just("Gateway"), "name": st.sampled_from(["g0", "g1"]), "namespace": NAMESPACES}
+) | st.fixed_dictionaries(
+    {
+        "kind": st.just("ListenerSet"),
+        "name": st.sampled_from(["l0", "l1"]),
+        "namespace": NAMESPACES,
+        "sectionName": st.sampled_from(["", "one"]),
+    }
 )
 
 
@@ -253,10 +293,10 @@ def routes(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         mirrored = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": 443}
         rule["filters"] = [{"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}]
-    gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
-    return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES), kind=kind)
+    return mk_route(route, "", [], hostnames, parents=parents, rules=[rule], created=draw(TIMES), kind=kind)
 
 
 @st.composite
@@ -295,6 +335,7 @@ def secrets(draw: st.DrawFn) -> Object:
 
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
+    listener_sets(),
     routes(),
     routes(),
     routes(),
@@ -313,8 +354,14 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("GRPCRoute", "Service"), ("Gateway", "Secret"), ("Gateway", "ConfigMap")]),
+        st.sampled_from(
+            [
+                *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute")],
+                *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
+            ]
+        ),
     ),
+    st.builds(lambda ns, x: mk("Namespace", ns, labels={"x": x}), NAMESPACES, st.sampled_from(["1", "2"])),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),
 )

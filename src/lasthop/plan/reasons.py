@@ -29,12 +29,17 @@ INVALID_CLIENT_CERTIFICATE_REF: Final = "InvalidClientCertificateRef"
 
 HOSTNAME_CONFLICT: Final = "HostnameConflict"
 PROTOCOL_CONFLICT: Final = "ProtocolConflict"
+PORT_UNAVAILABLE: Final = "PortUnavailable"
 UNSUPPORTED_PROTOCOL: Final = "UnsupportedProtocol"
 INVALID_CERTIFICATE_REF: Final = "InvalidCertificateRef"
 INVALID_CA_CERTIFICATE_KIND: Final = "InvalidCACertificateKind"
 OVERLAPPING_HOSTNAMES: Final = "OverlappingHostnames"
 CONFIGURATION_CHANGED: Final = "ConfigurationChanged"
 INVALID_ROUTE_KINDS: Final = "InvalidRouteKinds"
+
+NOT_ALLOWED: Final = "NotAllowed"
+PARENT_NOT_ACCEPTED: Final = "ParentNotAccepted"
+PARENT_NOT_PROGRAMMED: Final = "ParentNotProgrammed"
 
 NO_MATCHING_PARENT: Final = "NoMatchingParent"
 NO_MATCHING_LISTENER_HOSTNAME: Final = "NoMatchingListenerHostname"

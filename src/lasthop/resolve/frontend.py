@@ -33,7 +33,7 @@ class FrontendVerdict(msgspec.Struct, frozen=True):
 
 
 def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
-    """What holds for the HTTPS listeners of a port."""
+    """What holds for the HTTPS listeners of a port, those of ListenerSets included."""
     obj = read(g, key, api.Gateway)
     wanted, field = validation_of(obj, port) if obj else (None, "")
     if wanted is None:
@@ -69,8 +69,8 @@ def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | 
         return None, ""
     for number, of_port in enumerate(found.per_port):
         if of_port.port == port:
-            return of_port.tls.validation, f"tls.frontend.perPort[{number}].tls.validation"
-    return found.default.validation, "tls.frontend.default.validation"
+            return of_port.tls.validation, f"the Gateway's tls.frontend.perPort[{number}].tls.validation"
+    return found.default.validation, "the Gateway's tls.frontend.default.validation"
 
 
 def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> BadRef | None:

@@ -6,6 +6,8 @@ for exactly one: that is in outputs/envoy/tls.py.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 def covers(pattern: str, hostname: str) -> bool:
     """Whether everything that `hostname` stands for falls under `pattern`."""
@@ -14,6 +16,17 @@ def covers(pattern: str, hostname: str) -> bool:
     if not pattern.startswith("*."):
         return False
     return hostname.removeprefix("*").endswith(pattern[1:]) and hostname != pattern[2:]
+
+
+def wider(hostname: str) -> Iterator[str]:
+    """All other patterns under which a hostname falls, the nearest first."""
+    labels = hostname.split(".") if hostname else []
+    for number in range(1, len(labels)):
+        pattern = f"*.{'.'.join(labels[number:])}"
+        if pattern != hostname:
+            yield pattern
+    if hostname:
+        yield ""
 
 
 def intersection(a: str, b: str) -> str | None:

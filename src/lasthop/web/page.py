@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     ("Gateways", ("Gateway",)),
+    ("Listener sets", ("ListenerSet",)),
     ("Routes", ("HTTPRoute", "GRPCRoute")),
     ("Policies", ("BackendTLSPolicy",)),
 )

@@ -20,7 +20,7 @@ from lasthop.resolve.backends import Target, endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.listeners import listeners
+from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.trust import bundle, day
@@ -83,8 +83,8 @@ def explain_content(g: Graph, key: Key) -> Fact:
             uses[args[0]] = f"gives {args[0]} its CAs"
         elif query is frontend:
             uses[args[0]] = f"gives {args[0]} the CAs of its clients"
-        elif query is listeners and key.kind == "Secret":
-            uses.setdefault(args[0], f"holds a certificate for listeners of {args[0]}")
+        elif query is own_listeners and key.kind == "Secret":
+            uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
         elif query is client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
         elif query is endpoints:
