@@ -57,7 +57,7 @@ class ClusterController(Controller):
             self._kubernetes.observed,
             identity=identity,
             namespace=namespace,
-            uid_of=self._uid_of,
+            uid_of=self.uid_of,
             annotations={ADDRESS: own_address},
             leads=self._lead,
             follows=self._follow,
@@ -173,10 +173,6 @@ class ClusterController(Controller):
 
     def _gateway_of(self, uid: str) -> str | None:
         return self._uids.get(uid)
-
-    def _uid_of(self, key: Key) -> str:
-        obj = self.engine.store.get(key)
-        return obj.metadata.uid if obj is not None else ""
 
     async def _deploy(self) -> None:
         """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""
