@@ -83,6 +83,7 @@ class ClusterController(Controller):
             site,
             authority=lambda: self._identity.authority,
             changed=self._infrastructure_changed,
+            may_write=lambda: self.scribe.elector.certain,
             namespaces=namespaces,
         )
         self._xds_listen = xds_listen

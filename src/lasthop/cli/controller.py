@@ -70,7 +70,8 @@ def command(
     holds the Lease writes.
 
     With --infrastructure=process every Gateway is an Envoy on this host, which binds the Gateway's own addresses and ports:
-    for a cluster of one machine, and for trying things. Pods must be reachable from here. Failed requests go to standard output.
+    for a cluster of one machine, and for trying things. Pods must be reachable from here. Failed requests are written to
+    standard output as JSON.
 
     \b
     Examples, from outside, for a try:

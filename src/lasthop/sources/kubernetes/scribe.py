@@ -54,7 +54,7 @@ class Scribe:
         self.writer = StatusWriter(
             client, observed, may_write=lambda: self.elector.certain, premature=self._premature, written=self._written
         )
-        self.events = EventRecorder(client, identity)
+        self.events = EventRecorder(client, identity, may_write=lambda: self.elector.certain)
         self._uid_of, self._leads, self._follows, self._clock = uid_of, leads, follows, clock
         self._since = 0.0
         self._recent: dict[Finding, asyncio.TimerHandle] = {}
