@@ -14,7 +14,6 @@ from typing import Final
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
-from lasthop.api.profiles import ProxySettings
 from lasthop.api.status import Status
 from lasthop.controller import Controller, gateway_key
 from lasthop.infra.kubernetes.deployments import Deployments
@@ -24,7 +23,8 @@ from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.profiles import proxy_settings
+from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.sources.kubernetes.client import Client
 from lasthop.sources.kubernetes.scribe import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
@@ -34,7 +34,6 @@ from lasthop.xds.replicas import Reporter
 
 ADDRESS: Final = "lasthop.dev/xds-address"
 """Annotation of the Lease: where its holder takes the other replicas' reports."""
-SETTINGS: Final = Settings(host_network=False, external_names=False)
 
 
 class ClusterController(Controller):
@@ -51,7 +50,7 @@ class ClusterController(Controller):
     ) -> None:
         """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept."""
         self._kubernetes = KubernetesSource(client, namespaces=namespaces)
-        super().__init__(self._kubernetes, SETTINGS, host_store)
+        super().__init__(self._kubernetes, IN_CLUSTER, host_store)
         self.scribe = Scribe(
             client,
             self._kubernetes.observed,
@@ -96,7 +95,7 @@ class ClusterController(Controller):
         for key, plan in gateways.items():
             obj = self.engine.store.get(key)
             if isinstance(obj, api.Gateway):
-                found[key] = wanted(obj, plan, ProxySettings())
+                found[key] = wanted(obj, plan, self.engine.graph.value(proxy_settings, key))
         self._uids = {gateway.uid: key.path for key, gateway in found.items()}
         self._deployments.want(found)
 

@@ -96,6 +96,7 @@ class Controller:
 
     def take(self, batch: Batch) -> None:
         self.engine.set_policies_known(batch.policies_known)
+        self.engine.set_crd_versions(batch.crd_versions)
         self.engine.apply(batch.changes)
         self.source_findings = batch.findings
         self._tell_findings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lasthop.api.kinds import KINDS
+from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
 from lasthop.outputs.audit.hops import HopReport
@@ -42,10 +42,8 @@ class ControllerView:
         return self._controller.findings()
 
     def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
-        book, store = self._controller.book, self._controller.engine.store
-        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
-        documents = (book.document(key) for kind in kinds for key in store.keys(kind))
-        return [document for document in documents if document]
+        kinds = [kind] if kind in KINDS else [each.kind for each in KINDS.values() if has_status(each)]
+        return [document for each in kinds for document in self._controller.book.documents(each)]
 
     def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
         return tree(self._controller.engine.graph, key, self._locate, reads=reads)

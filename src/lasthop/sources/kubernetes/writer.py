@@ -23,6 +23,7 @@ from lasthop.api.status import Status
 from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.errors import ApiError
 from lasthop.sources.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sources.kubernetes.objects import on_objects
 from lasthop.sources.kubernetes.observed import Held, Observed
 from lasthop.sources.kubernetes.pace import Backoff, TokenBucket
 
@@ -89,7 +90,7 @@ class StatusWriter:
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
         """The newest word on these objects. Cheap, never waits."""
-        for key, status in changes.items():
+        for key, status in on_objects(changes).items():
             self._wanted[key] = status
             self._backoffs.pop(key, None)
             self._enqueue(key)
