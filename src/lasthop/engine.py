@@ -21,7 +21,7 @@ from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
@@ -39,7 +39,7 @@ from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, S
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.

@@ -8,6 +8,7 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key, StringMap
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.profiles import BadParameters, class_profile
 from lasthop.resolve.settings import CRD_VERSIONS
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -18,10 +19,9 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
     obj = read(g, key, GatewayClass)
     if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return None
-    ref = obj.spec.parameters_ref
-    if ref is not None:
-        message = f"parametersRef {ref.kind}.{ref.group} {ref.name} is of a kind that is not supported; remove it"
-        return false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, message)
+    profile = g(class_profile, key)
+    if isinstance(profile, BadParameters):
+        return false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
     return true(reasons.ACCEPTED)
 
 

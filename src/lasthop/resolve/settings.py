@@ -24,5 +24,8 @@ class Settings(msgspec.Struct, frozen=True):
     anything (CVE-2021-25740)."""
 
 
+IN_CLUSTER: Final = Settings(host_network=False, external_names=False)
+
+
 def settings(g: Graph) -> Settings:
     return cast(Settings, g.input(SETTINGS) or Settings())
