@@ -53,8 +53,8 @@ def verdict(output: Output, flaky: Sequence[str], code: int) -> tuple[list[str],
     lines += [f"FLAKY  {test}: failed, then passed alone" for test in flaky]
     lost = [test for test in output.failed() if test not in flaky]
     lines += [f"FAILED {test}" for test in lost]
-    if code and not output.failed():
-        lines.append(f"The suite ended with {code} without a failed test: its Setup failed")
+    if code not in (0, 1) or (code and not output.failed()):  # 1: tests have failed; 2: it broke off
+        lines.append(f"The suite ended with {code}: not all was run")
         return lines, 1
     return lines, 1 if lost or not output.results else 0
 

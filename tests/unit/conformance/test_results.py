@@ -74,7 +74,8 @@ def test_what_failed_twice_is_fatal() -> None:
     assert code == 1 and lines[1:] == ["FLAKY  Beta: failed, then passed alone", "FAILED Alpha"]
 
 
-def test_a_suite_that_fails_without_a_failed_test_has_not_passed() -> None:
-    assert verdict(mk_output(Alpha="PASS"), [], 2)[1] == 1
+def test_a_suite_that_did_not_run_to_its_end_has_not_passed() -> None:
+    assert verdict(mk_output(Alpha="PASS"), [], 1)[1] == 1
+    assert verdict(mk_output(Alpha="FAIL"), ["Alpha"], 2)[1] == 1, "it broke off"
     assert verdict(mk_output(), [], 0)[1] == 1, "nothing was run"
     assert verdict(mk_output(Alpha="PASS"), [], 0)[1] == 0
