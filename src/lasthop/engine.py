@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
@@ -22,7 +22,7 @@ from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
@@ -38,11 +38,11 @@ from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import served_plaintext
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
-from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, ROUTE_STATUS, POLICY_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
@@ -91,6 +91,9 @@ class Engine:
         for hop in self._plaintext:
             self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
         self.graph.set(POLICIES_UNKNOWN, None if known else True)
+
+    def set_crd_versions(self, versions: StringMap) -> None:
+        self.graph.set(CRD_VERSIONS, versions)
 
     def set_system_store(self, store: SystemStore | None) -> None:
         self.graph.set(SYSTEM_STORE, store)

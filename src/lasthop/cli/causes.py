@@ -1,19 +1,20 @@
 """Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
 
-There are seven cases of a finding that follows from another:
+There are eight cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
 4. a backend is refused because its policy is invalid, or the Gateway's client certificate is;
 5. a Gateway is not programmed because it is not accepted;
 6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
-7. a route has no parent because its ListenerSet is not let in.
+7. something is missing in a cluster because the user may not see it;
+8. a route has no parent because its ListenerSet is not let in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -38,18 +39,25 @@ class Mistake(msgspec.Struct, frozen=True):
     """What would be right if this were."""
 
 
-def mistakes(findings: Iterable[Finding], broken: Mapping[Key, str]) -> list[Mistake]:
-    """`findings` with their places; `broken`: the objects that seem to stand in files which are not applied."""
+def mistakes(
+    findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
+) -> list[Mistake]:
+    """`findings` with their places; `broken`: the objects that seem to stand in files which are not applied; `unseen`: what
+    of a cluster could not be read, if a finding may be due to that."""
     found = list(dict.fromkeys(findings))
     known = _Known(found, broken)
-    causes = {finding: cause for finding in found if (cause := known.cause(finding)) and cause != finding}
+    causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
     for finding, cause in causes.items():
         for _ in range(3):  # a local file, the policy that needs it, the route that needs the policy
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
-    ordered = sorted(roots.items(), key=lambda item: (item[0].file, item[0].line, item[0].message))
+    ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
     return [Mistake(finding, tuple(follows)) for finding, follows in ordered]
+
+
+def _place(finding: Finding) -> tuple[str, int, str, str]:
+    return (finding.file, finding.line, "" if finding.file else str(finding.object or ""), finding.message)
 
 
 class _Known:

@@ -11,7 +11,7 @@ from lasthop.outputs.explain.contents import explain_content, explain_service
 from lasthop.outputs.explain.fact import Fact, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.outputs.explain.grants import explain_grant
-from lasthop.outputs.explain.policies import explain_policy
+from lasthop.outputs.explain.policies import explain_policy, explain_rejected
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.store.graph import Graph
 
@@ -21,6 +21,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "ListenerSet": explain_listener_set,
     "HTTPRoute": explain_route,
     "BackendTLSPolicy": explain_policy,
+    "RejectedPolicy": explain_rejected,
     "Service": explain_service,
     "ReferenceGrant": explain_grant,
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lasthop.api import gateway as api
+from lasthop.api.bundle import SUPPORTED_FEATURES
 from lasthop.api.gateway import GatewayAddress
 from lasthop.api.meta import Key
-from lasthop.api.status import GatewayClassStatus, GatewayStatus
+from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
@@ -13,7 +14,7 @@ from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
-from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
@@ -25,7 +26,8 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     obj, accepted = read(g, key, api.GatewayClass), g(gateway_class, key)
     if obj is None or accepted is None:
         return None
-    return GatewayClassStatus(stated((accepted, true(reasons.SUPPORTED_VERSION)), obj))
+    features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
+    return GatewayClassStatus(stated((accepted, supported_version(g)), obj), features)
 
 
 def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
