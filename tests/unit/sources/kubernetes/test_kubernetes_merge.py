@@ -138,14 +138,15 @@ def test_listeners_are_a_map_by_name_and_keep_foreign_conditions() -> None:
     listeners = tuple(
         ListenerStatus(name, 3, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),)) for name in ("https", "http")
     )
-    current = {"listeners": [standing, gone], "newField": 2}
-    result = merge(current, GatewayStatus((GatewayAddress("IPAddress", "10.0.0.1"),), (), listeners), "Gateway")
+    current = {"listeners": [standing, gone], "attachedListenerSets": 2}
+    addresses = (GatewayAddress("IPAddress", "10.0.0.1"),)
+    result = merge(current, GatewayStatus(addresses, (), listeners, attached_listener_sets=1), "Gateway")
     assert [listener["name"] for listener in result["listeners"]] == ["http", "https"]
     [http, https] = result["listeners"]
     assert http["newField"] == 7 and http["attachedRoutes"] == 3 and http["conditions"][0] == theirs
     assert https["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
     assert result["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
-    assert result["newField"] == 2
+    assert result["attachedListenerSets"] == 1
 
 
 def test_a_count_of_zero_is_written_only_over_another() -> None:
