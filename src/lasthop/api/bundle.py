@@ -49,6 +49,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryCodes",
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
+            "ListenerSet",
         )
     )
 )
