@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from conformance import lasthop
 from conformance.children import say
-from conformance.cluster import Cluster
+from conformance.cluster import REPOSITORY, Cluster
+from conformance.report import publish
 from conformance.results import Result, summary
-from conformance.suite import PROFILES, Suite
+from conformance.suite import Suite, profiles_of
 
-REPORTS = Path(__file__).parent / "reports"
 MOST_RETRIED = 15  # more failures than that are not flakes, and each retry may take minutes
 
 
@@ -24,9 +22,12 @@ async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
     if not await lasthop.accepted(cluster):
         say(f"The controller has not accepted GatewayClass {lasthop.GATEWAY_CLASS} within 60 s; see {cluster.logs}")
         return 1
-    judge = Suite(cluster, lasthop.GATEWAY_CLASS, arguments["profiles"] or PROFILES, arguments["features"])
+    features = arguments["features"] or await lasthop.supported_features(cluster)
+    profiles = arguments["profiles"] or profiles_of(features)
+    judge = Suite(cluster, lasthop.GATEWAY_CLASS, profiles, arguments["features"])
     if arguments["run"]:
         return await _some(judge, arguments["run"])
+    say(f"Running {', '.join(profiles)} with {len(features)} features: about 3 minutes. Each test is told as it ends")
     return await _all(judge, cluster)
 
 
@@ -46,7 +47,8 @@ async def _all(judge: Suite, cluster: Cluster) -> int:
     output, code = await judge.all(report, _show)
     failed = output.failed()
     flaky = await _retry(judge, failed) if len(failed) <= MOST_RETRIED else []
-    _publish(cluster, report)
+    if report.exists():
+        _tell(report.read_bytes())
     outcomes = [result.outcome for result in output.results.values()]
     counts = ", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())
     say(f"{counts} in {time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
@@ -75,18 +77,13 @@ async def _retry(judge: Suite, failed: list[str]) -> list[str]:
     return flaky
 
 
-def _publish(cluster: Cluster, report: Path) -> None:
-    if not report.exists():
-        return
-    content = yaml.safe_load(report.read_text())
-    if not content.get("profiles"):  # a failed Setup writes a report too
-        return
-    for line in summary(content):
+def _tell(report: bytes) -> None:
+    for line in summary(yaml.safe_load(report)):
         say(line)
-    REPORTS.mkdir(exist_ok=True)
-    name = f"{cluster.channel}-{content['implementation']['version']}-default-report.yaml"  # upstream's naming
-    (REPORTS / name).write_bytes(report.read_bytes())
-    say(f"Report: {os.path.relpath(REPORTS / name)}")
+    if path := publish(report):
+        say(f"Report: {path.relative_to(REPOSITORY)}")
+    else:
+        say("Not a report for publication: it tells of failures (of the first try)")
 
 
 def _show(result: Result) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
@@ -35,7 +35,7 @@ from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.policies.backend_tls import served_plaintext
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
-from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
@@ -88,6 +88,9 @@ class Engine:
         for hop in self._plaintext:
             self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
         self.graph.set(POLICIES_UNKNOWN, None if known else True)
+
+    def set_crd_versions(self, versions: StringMap) -> None:
+        self.graph.set(CRD_VERSIONS, versions)
 
     def set_system_store(self, store: SystemStore | None) -> None:
         self.graph.set(SYSTEM_STORE, store)

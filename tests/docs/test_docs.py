@@ -47,6 +47,11 @@ def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:
     assert explained == code.condition_reasons()
 
 
+def test_every_type_of_a_condition_is_explained_and_no_other() -> None:
+    explained = {row[1].strip("`") for row in table_under(REFERENCE, "## Conditions")}
+    assert explained == code.condition_types()
+
+
 def test_every_reason_of_a_finding_is_explained() -> None:
     explained = {row[0].strip("`") for row in table_under(REFERENCE, "## Findings")}
     assert code.finding_reasons() <= explained

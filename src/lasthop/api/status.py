@@ -41,8 +41,13 @@ class GatewayStatus(Struct, frozen=True, omit_defaults=False):
     listeners: tuple[ListenerStatus, ...] = ()
 
 
+class SupportedFeature(Struct, frozen=True, omit_defaults=False):
+    name: str
+
+
 class GatewayClassStatus(Struct, frozen=True, omit_defaults=False):
     conditions: tuple[ConditionStatus, ...] = ()
+    supported_features: tuple[SupportedFeature, ...] = ()
 
 
 class AncestorStatus(Struct, frozen=True, omit_defaults=False):

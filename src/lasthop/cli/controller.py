@@ -87,6 +87,7 @@ async def _run(
             identity=os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
             namespace=namespace,
             xds_listen=xds_listen,
+            own_address=_own_address(site, xds_listen),
             namespaces=namespaces,
         )
         loop = asyncio.get_running_loop()
@@ -96,3 +97,11 @@ async def _run(
         async with serving(view, admin, run_dir / places.ADMIN_SOCKET):
             controller.log.info("running", cluster=access.name, admin=admin)
             await controller.run()
+
+
+def _own_address(site: Site, xds_listen: str) -> str:
+    """Where the other replicas reach this one: in a pod its own address, and elsewhere there is only one."""
+    ip = os.environ.get("POD_IP")
+    if not ip:
+        return site.xds_address
+    return f"[{ip}]:{xds_listen.rpartition(':')[2]}" if ":" in ip else f"{ip}:{xds_listen.rpartition(':')[2]}"

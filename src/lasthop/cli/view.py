@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lasthop.api.kinds import KINDS, has_status
@@ -12,6 +12,7 @@ from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.proxy.process import Proxy
+from lasthop.web.measures import Durations, Measure
 from lasthop.xds.server import Traffic
 
 Locate = Callable[..., tuple[str, int] | None]
@@ -50,3 +51,10 @@ class ControllerView:
     def counts(self) -> Mapping[str, int]:
         store = self._controller.engine.store
         return {kind: len(store.keys(kind)) for kind in KINDS}
+
+    def measures(self) -> Iterable[Measure]:
+        return self._controller.measures()
+
+    @property
+    def time_to_programmed(self) -> Durations:
+        return self._controller.time_to_programmed

@@ -13,6 +13,7 @@ CONFLICTED: Final = "Conflicted"
 PARTIALLY_INVALID: Final = "PartiallyInvalid"
 SUPPORTED_VERSION: Final = "SupportedVersion"
 
+UNSUPPORTED_VERSION: Final = "UnsupportedVersion"
 INVALID: Final = "Invalid"
 PENDING: Final = "Pending"
 TARGET_NOT_FOUND: Final = "TargetNotFound"

@@ -18,6 +18,7 @@ from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Upstr
 from lasthop.resolve.gateways import no_grant
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -59,7 +60,7 @@ def problem(g: Graph, gateway: Key, found: Target) -> RouteProblem | None:
 
 
 def _refusal(g: Graph, gateway: Key, found: Target, service: Service, port: ServicePort) -> Refused | None:
-    if service.spec.type == "ExternalName" and not settings(g).external_names:
+    if service.spec.type == "ExternalName" and not _external_names(g, gateway):
         message = f"Service {found.service.path} is of type ExternalName, which could point anywhere; use EndpointSlices"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
     tls = g(hop_tls, gateway, found.service, found.port)
@@ -69,6 +70,11 @@ def _refusal(g: Graph, gateway: Key, found: Target, service: Service, port: Serv
         message = f"Service {found.service.path} port {found.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
         return Refused(reasons.UNSUPPORTED_PROTOCOL, message)
     return None
+
+
+def _external_names(g: Graph, gateway: Key) -> bool:
+    said = g(backend_rules, gateway).external_names
+    return settings(g).external_names if said is None else said
 
 
 def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int) -> Upstream | None:

@@ -13,6 +13,7 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.listeners import listeners
+from lasthop.resolve.profiles import BadParameters, own_profile
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -35,13 +36,11 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
         return None
     own = g(listeners, key)
     addresses, bad_address = _addresses(g, obj)
-    infrastructure = obj.spec.infrastructure
+    profile = g(own_profile, key)
     if not of_class.status:
         accepted = false(reasons.ACCEPTED, of_class.reason, f"its GatewayClass is not accepted: {of_class.message}")
-    elif infrastructure and infrastructure.parameters_ref:
-        ref = infrastructure.parameters_ref
-        message = f"infrastructure.parametersRef: kind {ref.kind}.{ref.group} is not supported; remove it"
-        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, message)
+    elif isinstance(profile, BadParameters):
+        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
     elif bad_address:
         accepted = false(reasons.ACCEPTED, reasons.UNSUPPORTED_ADDRESS, bad_address)
     else:

@@ -11,6 +11,7 @@ from lasthop.store.graph import Graph
 SETTINGS: Final = "settings"
 POLICIES_UNKNOWN: Final = "policies-unknown"
 SYSTEM_STORE: Final = "system-store"
+CRD_VERSIONS: Final = "crd-versions"
 
 
 class Settings(msgspec.Struct, frozen=True):

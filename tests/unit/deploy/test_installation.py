@@ -142,7 +142,7 @@ def test_each_document_knows_its_place() -> None:
 
 
 def test_the_profile_has_a_structural_schema() -> None:
-    (text,) = crds().values()
+    text = crds()["gatewayprofiles.yaml"]
     proxy = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "proxy"
     ]

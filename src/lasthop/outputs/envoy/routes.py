@@ -64,7 +64,7 @@ def _virtual_host(name: str, host: VirtualHost, listening: Listening) -> Any:
     routes = [(route.match, envoy_routes(route, listening)) for route in host.routes]
     tree = indexed(routes)
     if tree is None:
-        message.routes.extend(found for _, built in routes for found in built)
+        message.routes.extend(found for _, messages in routes for found in messages.listed())
     else:
         message.matcher.CopyFrom(tree)
     return message

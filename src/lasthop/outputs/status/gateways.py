@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from lasthop.api import gateway as api
+from lasthop.api.bundle import SUPPORTED_FEATURES
 from lasthop.api.gateway import GatewayAddress, RouteGroupKind
 from lasthop.api.meta import Key
-from lasthop.api.status import GatewayClassStatus, GatewayStatus, ListenerStatus
+from lasthop.api.status import GatewayClassStatus, GatewayStatus, ListenerStatus, SupportedFeature
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
-from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.ports import PortProblem, port_problem
 from lasthop.resolve.settings import settings
@@ -24,7 +25,8 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     obj, accepted = read(g, key, api.GatewayClass), g(gateway_class, key)
     if obj is None or accepted is None:
         return None
-    return GatewayClassStatus(stated((accepted, true(reasons.SUPPORTED_VERSION)), obj))
+    features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
+    return GatewayClassStatus(stated((accepted, supported_version(g)), obj), features)
 
 
 def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:

@@ -43,7 +43,7 @@ def rendered(status: Status | None, kind: str) -> Json:
     if status is None:
         field = "ancestors" if kind == "BackendTLSPolicy" else "parents" if kind.endswith("Route") else ""
         return {field: []} if field else {}
-    stated: Json = msgspec.to_builtins(status)
+    stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):
         entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
     for listener in stated.get("listeners", ()):

@@ -21,8 +21,10 @@ from lasthop.api.status import (
     PolicyStatus,
     RouteStatus,
     Status,
+    SupportedFeature,
 )
-from lasthop.sources.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sources.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from tests.docs.code import condition_types
 
 Json = dict[str, Any]
 NOW, BEFORE = "2026-11-16T00:00:00Z", "2026-01-01T00:00:00Z"
@@ -181,3 +183,16 @@ def test_unknown_fields_of_our_own_entries_are_preserved() -> None:
 def test_generation_is_the_newest_that_we_speak_of() -> None:
     status = RouteStatus((mk_parent("a", mk_condition(generation=4)), mk_parent("b", mk_condition(generation=5))))
     assert generation(rendered(status, "HTTPRoute")) == 5 and generation(rendered(None, "HTTPRoute")) == 0
+
+
+def test_all_conditions_that_are_made_are_known_to_be_ours() -> None:
+    """One that is not would stay for ever once it stands."""
+    made = condition_types()
+    assert {"Accepted", "Programmed"} <= made <= OWN_CONDITIONS
+
+
+def test_features_of_a_class_are_replaced_as_a_whole() -> None:
+    current = {"conditions": [], "supportedFeatures": [{"name": "Gateway"}, {"name": "Mesh"}]}
+    status = GatewayClassStatus((mk_condition(),), (SupportedFeature("Gateway"), SupportedFeature("HTTPRoute")))
+    result = merge(current, status, "GatewayClass")
+    assert result["supportedFeatures"] == [{"name": "Gateway"}, {"name": "HTTPRoute"}]
