@@ -28,7 +28,7 @@ def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str
 
 def _status(status: Any) -> Any:
     if hasattr(status, "parents"):
-        return {p.parent_ref.name: _conditions(p.conditions) for p in status.parents}
+        return {_parent(p.parent_ref): _conditions(p.conditions) for p in status.parents}
     if hasattr(status, "ancestors"):
         return {a.ancestor_ref.name: _conditions(a.conditions) for a in status.ancestors}
     found: dict[str, Any] = {"conditions": _conditions(status.conditions)}
@@ -37,7 +37,14 @@ def _status(status: Any) -> Any:
             "routes": listener.attached_routes,
             "conditions": _conditions(listener.conditions),
         }
+    if sets := getattr(status, "attached_listener_sets", 0):
+        found["ListenerSets"] = sets
     return found
+
+
+def _parent(ref: Any) -> str:
+    kind = "" if ref.kind == "Gateway" else f"{ref.kind} "
+    return f"{kind}{ref.name}{f' {ref.section_name}' if ref.section_name else ''}"
 
 
 def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:

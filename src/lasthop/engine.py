@@ -21,6 +21,7 @@ from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
+from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
@@ -28,10 +29,12 @@ from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
+from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHMENTS, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
+from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import served_plaintext
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
@@ -39,13 +42,13 @@ from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, S
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
+    *(GRANTS, SLICES, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH),
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, ATTACHMENTS, REACH),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, LISTENERS),
     *STATUS,

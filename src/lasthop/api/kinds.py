@@ -56,7 +56,7 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
         Kind("BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy),
         Kind("GatewayProfile", LASTHOP_API, ("v1alpha1",), "gatewayprofiles", profiles.GatewayProfile),
-        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", routes.Unserved),
+        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", gateway.ListenerSet),
         Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.Unserved),
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.Unserved),

@@ -1,13 +1,14 @@
 """Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
 
-There are seven cases of a finding that follows from another:
+There are eight cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
 4. a backend is refused because its policy is invalid, or the Gateway's client certificate is;
 5. a Gateway is not programmed because it is not accepted;
 6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
-7. something is missing in a cluster because the user may not see it.
+7. something is missing in a cluster because the user may not see it;
+8. a route has no parent because its ListenerSet is not let in.
 """
 
 from __future__ import annotations
@@ -93,7 +94,10 @@ class _Known:
                 own_target = self._mistargeted.get(finding.object) if finding.object else None
                 return own_target or self._unserved or self._first_broken(("HTTPRoute", "Gateway", "GatewayClass"))
             case reasons.NO_MATCHING_PARENT if finding.severity is Severity.WARNING:
-                return self._unserved or self._first_broken(("Gateway", "GatewayClass"))
+                return self._unserved or self._first_broken(("ListenerSet", "Gateway", "GatewayClass"))
+            case reasons.NO_MATCHING_PARENT if finding.field == "spec.parentRefs":
+                sets = (name for name in _named(finding) if name.startswith("ListenerSet "))
+                return next((cause for name in sets if (cause := self._of_object.get(name))), None)
             case _ if _of_no_own(finding):
                 return self._of_object.get(str(finding.object))
             case _:

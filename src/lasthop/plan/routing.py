@@ -153,7 +153,10 @@ class RouteProblem(msgspec.Struct, frozen=True):
 class Parent(msgspec.Struct, frozen=True):
     """What became of one parentRef."""
 
+    owner: Key
+    """The Gateway or ListenerSet that it names."""
     gateway: Key
+    """The Gateway whose proxy serves it: the same, or the set's."""
     section_name: str
     port: int
     listeners: tuple[str, ...] = ()

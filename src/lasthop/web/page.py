@@ -14,7 +14,12 @@ from lasthop.web.view import View
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
+SECTIONS = (
+    ("Gateways", "Gateway"),
+    ("Listener sets", "ListenerSet"),
+    ("Routes", "HTTPRoute"),
+    ("Policies", "BackendTLSPolicy"),
+)
 _MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
 
 

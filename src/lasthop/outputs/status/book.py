@@ -11,7 +11,16 @@ import msgspec
 from lasthop.api.kinds import document
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.api.status import AncestorStatus, GatewayStatus, ListenerStatus, ParentStatus, PolicyStatus, RouteStatus, Status
+from lasthop.api.status import (
+    AncestorStatus,
+    GatewayStatus,
+    ListenerSetStatus,
+    ListenerStatus,
+    ParentStatus,
+    PolicyStatus,
+    RouteStatus,
+    Status,
+)
 from lasthop.outputs.status.conditions import timed
 from lasthop.store.store import Store
 
@@ -81,7 +90,7 @@ def merged(new: Status, old: Status | None, now: str) -> Status:
         case PolicyStatus(), PolicyStatus() | None:
             ancestors = {a.ancestor_ref: a.conditions for a in old.ancestors} if old else {}
             return PolicyStatus(tuple(_at(a, ancestors.get(a.ancestor_ref, ()), now) for a in new.ancestors))
-        case GatewayStatus(), GatewayStatus() | None:
+        case GatewayStatus() | ListenerSetStatus(), GatewayStatus() | ListenerSetStatus() | None:
             listeners = {x.name: x.conditions for x in old.listeners} if old else {}
             at = tuple(_at(x, listeners.get(x.name, ()), now) for x in new.listeners)
             conditions = timed(new.conditions, old.conditions if old else (), now)

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 OWN_CONDITIONS: Final = frozenset(
     (
         *("Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "SupportedVersion"),
-        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned", "AttachedListenerSets"),
+        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned"),
         *("VerificationDegraded", "InsecureBackendVerification"),
     )
 )
@@ -150,5 +150,5 @@ def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
 
 
 def _empty_like(value: Any) -> Any:
-    """What an absent field stands for: an empty list is no news."""
-    return [] if isinstance(value, list) else None
+    """What an absent field stands for: an empty list is no news, nor is a count of zero."""
+    return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

@@ -31,7 +31,7 @@ class Programmed(NamedTuple):
 
 def programmed(status: Json) -> Programmed:
     """What a Gateway's status says of itself as a whole."""
-    found = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
+    found: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
     return Programmed(found.get("status", ""), found.get("reason", ""))
 
 

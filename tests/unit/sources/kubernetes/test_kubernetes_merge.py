@@ -138,13 +138,14 @@ def test_listeners_are_a_map_by_name_and_keep_foreign_conditions() -> None:
         ListenerStatus(name, 3, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),)) for name in ("https", "http")
     )
     current = {"listeners": [standing, gone], "attachedListenerSets": 2}
-    result = merge(current, GatewayStatus((GatewayAddress("IPAddress", "10.0.0.1"),), (), listeners), "Gateway")
+    addresses = (GatewayAddress("IPAddress", "10.0.0.1"),)
+    result = merge(current, GatewayStatus(addresses, (), listeners, attached_listener_sets=1), "Gateway")
     assert [listener["name"] for listener in result["listeners"]] == ["http", "https"]
     [http, https] = result["listeners"]
     assert http["newField"] == 7 and http["attachedRoutes"] == 3 and http["conditions"][0] == theirs
     assert https["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
     assert result["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
-    assert result["attachedListenerSets"] == 2
+    assert result["attachedListenerSets"] == 1
 
 
 def test_empty_lists_are_no_reason_to_write() -> None:
