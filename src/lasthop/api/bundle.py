@@ -21,6 +21,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "GatewayFrontendClientCertificateValidationInsecureFallback",
             "GatewayHTTPListenerIsolation",
             "GatewayHTTPSListenerDetectMisdirectedRequests",
+            "GatewayInfrastructure",
             "GatewayPort8080",
             "GatewayRouteHostnameIntersectionPrecedence",
             "GatewayStaticAddresses",
@@ -52,6 +53,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryCodes",
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
+            "ListenerSet",
         )
     )
 )

@@ -16,7 +16,7 @@ from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
-from lasthop.resolve.hostnames import wider
+from lasthop.resolve.hostnames import fitting
 from lasthop.store.graph import Graph
 
 ROUTE_KINDS = {"HTTP": ("HTTPRoute", "GRPCRoute"), "HTTPS": ("HTTPRoute", "GRPCRoute")}
@@ -135,8 +135,8 @@ def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
     names = Counter((listener.port, listener.hostname) for listener in found if listener.protocol == "HTTPS")
     shared = {name for name, times in names.items() if times > 1}
     for port, hostname in names:
-        for pattern in wider(hostname):
-            if (port, pattern) in names:
+        for pattern in fitting(hostname):
+            if pattern != hostname and (port, pattern) in names:
                 shared |= {(port, hostname), (port, pattern)}
     return frozenset(shared)
 
