@@ -72,6 +72,16 @@ class ListenerTLSConfig(Struct, frozen=True):
     options: StringMap = StringMap()
 
 
+class ListenerFilter(Struct, frozen=True):
+    """Only its type is read: none is served yet, and a listener that has one is closed."""
+
+    type: str
+
+
+class ListenerFilters(Struct, frozen=True):
+    requests: tuple[ListenerFilter, ...] = ()
+
+
 class Listener(Struct, frozen=True):
     name: str
     port: int
@@ -79,11 +89,13 @@ class Listener(Struct, frozen=True):
     hostname: str = ""
     tls: ListenerTLSConfig | None = None
     allowed_routes: AllowedRoutes = AllowedRoutes()
+    filters: ListenerFilters = ListenerFilters()
 
 
 class GatewayAddress(Struct, frozen=True):
     type: str = "IPAddress"
     value: str = ""
+    routability: str = ""
 
 
 class GatewayBackendTLS(Struct, frozen=True):
@@ -136,6 +148,7 @@ class GatewaySpec(Struct, frozen=True):
     tls: GatewayTLSConfig | None = None
     infrastructure: GatewayInfrastructure | None = None
     allowed_listeners: AllowedListeners = AllowedListeners()
+    default_scope: str = ""
 
 
 class Gateway(Object, frozen=True):

@@ -163,6 +163,7 @@ class HTTPRouteSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
     rules: tuple[HTTPRouteRule, ...] = ()
+    use_default_gateways: str = ""
 
 
 class HTTPRoute(Object, frozen=True):
@@ -190,6 +191,7 @@ class GRPCRouteSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
     rules: tuple[GRPCRouteRule, ...] = ()
+    use_default_gateways: str = ""
 
 
 class GRPCRoute(Object, frozen=True):

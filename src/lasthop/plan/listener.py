@@ -36,6 +36,8 @@ class Listener(msgspec.Struct, frozen=True):
     supported_kinds: tuple[str, ...] = ()
     served: bool = True
     """Whether traffic is accepted for it at all."""
+    shut: bool = False
+    """Not served, and its names are nobody else's: a wider listener would answer without what this one asks for."""
 
 
 class Gateway(msgspec.Struct, frozen=True):

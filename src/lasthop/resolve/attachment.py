@@ -95,7 +95,8 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
 
 def served_hostnames(g: Graph, gateway: Key, port: int) -> frozenset[str]:
     """All that routes have to know of the listeners that they are not attached to."""
-    return frozenset(listener.hostname for listener in g(listeners, gateway) if listener.port == port and listener.served)
+    found = (listener for listener in g(listeners, gateway) if listener.port == port)
+    return frozenset(listener.hostname for listener in found if listener.served or listener.shut)
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
@@ -141,6 +142,9 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
             emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port)
+    for listener in owner.listeners:
+        if listener.shut and listener.hostname and ("table", key, listener.table) in emitted:
+            emitted[("vhost", key, listener.table, listener.hostname)] = OWN
     return tuple(emitted.items())
 
 

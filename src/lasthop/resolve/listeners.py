@@ -17,6 +17,7 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
+from lasthop.resolve.policies import options
 from lasthop.store.graph import Graph
 
 ROUTE_KINDS = {"HTTP": ("HTTPRoute", "GRPCRoute"), "HTTPS": ("HTTPRoute", "GRPCRoute")}
@@ -169,6 +170,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
+        shut=bool(listener.filters.requests),
     )
 
 
@@ -184,6 +186,14 @@ def _accepted(listener: api.Listener) -> Condition:
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+    if listener.filters.requests:
+        kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
+        message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed; remove them"
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+    own = [key for key, _ in listener.tls.options if key.startswith(options.PREFIX)] if listener.tls else []
+    if own:
+        message = f"tls.options: {', '.join(own)} is not an option of listeners; remove it"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
     return true(reasons.ACCEPTED)
 
