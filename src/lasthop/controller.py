@@ -18,6 +18,7 @@ from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.listeners import listener_port
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
@@ -216,11 +217,16 @@ class Controller:
             return
         acked = self._acked.get(key, {})
         listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
-        ports = {int(name.rpartition("/")[2]) for name, r in listeners.items() if acked.get((LISTENER, name)) == r.version}
+        ports = {listener_port(name) for name, r in listeners.items() if acked.get((LISTENER, name)) == r.version}
         # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
-        ports -= {int(name.split("/")[2]) for name in tables if (ROUTES, name) not in acked}
+        ports -= {(int(name.split("/")[2]), "TCP") for name in tables if (ROUTES, name) not in acked}
         old = self._proxies.get(key, ProxyState())
-        state = ProxyState(changes.get("connected", old.connected), frozenset(ports), changes.get("problem", old.problem))
+        state = ProxyState(
+            connected=changes.get("connected", old.connected),
+            ports=frozenset(port for port, transport in ports if transport == "TCP"),
+            udp_ports=frozenset(port for port, transport in ports if transport == "UDP"),
+            problem=changes.get("problem", old.problem),
+        )
         if state == old and key in self._proxies:
             return
         self._proxies[key] = state

@@ -51,11 +51,10 @@ class Folder:
             found = self.engine.graph.value(gateway, key)
             if found is None:
                 continue
-            ports = frozenset(listener.port for listener in found.listeners)
             for address in found.addresses:
-                for port in ports:
-                    self.engine.set_probe(key, address, port, Probe())
-            self.engine.set_proxy(key, ProxyState(connected=True, ports=ports))
+                for listener in found.listeners:
+                    self.engine.set_probe(key, address, listener.port, Probe(), listener.transport)
+            self.engine.set_proxy(key, ProxyState.serving(found.listeners))
 
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         return self._source.locate(key, field)

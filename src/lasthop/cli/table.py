@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import click
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.cli.terminal import width
 from lasthop.web.page import summary
 
-STATUS_KINDS = frozenset({"GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"})
+STATUS_KINDS = frozenset({"GatewayClass", "Gateway", *ROUTE_KINDS, "BackendTLSPolicy"})
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 NARROWEST = 30
 """Columns that WHY has at least; a narrower terminal breaks the lines itself."""

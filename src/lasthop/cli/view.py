@@ -7,6 +7,7 @@ from typing import Any
 
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.controller import Controller
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.explain.tree import tree
@@ -42,7 +43,7 @@ class ControllerView:
 
     def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         book, store = self._controller.book, self._controller.engine.store
-        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
+        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", *ROUTE_KINDS, "BackendTLSPolicy"]
         documents = (book.document(key) for kind in kinds for key in store.keys(kind))
         return [document for document in documents if document]
 

@@ -1,6 +1,6 @@
 """Attachment: which listeners a route is served by, and under which hostnames.
 
-route ──> (route table, hostname) buckets ──> virtual hosts
+route ──> (route table, hostname) buckets ──> virtual hosts, streams
       ──> listener counters               ──> attachedRoutes
       ──> hops                            ──> clusters, and the reach of policies
 """
@@ -13,24 +13,23 @@ from typing import Any
 from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hostnames import intersection, most_specific
+from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.listeners import allows_namespace
-from lasthop.resolve.routes import all_refused, targets
+from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
-
-HTTP_PROTOCOLS = (Protocol.AUTO, Protocol.H1_UPGRADE)
 
 
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     """What became of each parentRef that names a Gateway of ours. Others, and Services (mesh), get no word from us."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     if obj is None:
         return ()
     found = []
@@ -44,9 +43,10 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: Gateway) -> Parent:
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Gateway) -> Parent:
     def refused(reason: str, message: str) -> Parent:
-        return Parent(owner.key, ref.section_name, ref.port, problem=RouteProblem(reason, message))
+        problem = RouteProblem(reason, message)
+        return Parent(owner.key, ref.section_name, ref.port, problem=problem, protocols=protocols(route, ()))
 
     named = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
@@ -71,7 +71,24 @@ def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: G
         )
     hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(owner, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
-    return Parent(owner.key, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)))
+    spoken = protocols(route, tuple(listener for listener, _ in pairs))
+    return Parent(owner.key, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
+
+
+def stream_protocol(listener: Listener) -> Protocol:
+    """What is spoken to the backends of a route of connections or datagrams: the listener decides it."""
+    if listener.transport == "UDP":
+        return Protocol.UDP
+    return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
+
+
+def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+    """What is spoken to a route's backends where it is attached to these listeners. While there are none, what its backends
+    would have to bear at most."""
+    if route.kind in PROTOCOLS:
+        return PROTOCOLS[route.kind]
+    found = {stream_protocol(listener) for listener in listeners}
+    return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
 def _allows(g: Graph, owner: Gateway, listener: Listener, route: Key) -> bool:
@@ -88,14 +105,15 @@ def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    rivals = tuple(x.hostname for x in owner.listeners if x.port == listener.port and x.served)
+    place = (listener.port, listener.transport)
+    rivals = tuple(x.hostname for x in owner.listeners if (x.port, x.transport) == place and x.served)
     if most_specific(rivals, hostname) == listener.hostname:
         yield hostname
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
-    obj = read(g, route, HTTPRoute)
+    """Which of its own hostnames a route owes a virtual host or a stream to: the most specific one that has all of it."""
+    obj = read_route(g, route)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
     return most_specific(own, hostname) or ""
 
@@ -107,15 +125,24 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         for listener in parent.listeners if accepted else ():
             emitted[("attached", parent.gateway, listener)] = True
         for table, hostname in parent.hosts:
-            emitted[("vhost", parent.gateway, table, hostname)] = True
+            if route.kind in PROTOCOLS:
+                emitted[("vhost", parent.gateway, table, hostname)] = True
+            else:
+                emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
             for found in g(targets, route):
-                for protocol in HTTP_PROTOCOLS:
+                for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
 
-ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
+def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
+    """The first of several routes that compete for connections has them."""
+    obj = read_route(g, route)
+    return specificity(g(route_hostname, route, hostname)), obj.age if obj else ("", "")
+
+
+ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in ROUTE_KINDS)
 
 
 OWN = "own"
@@ -127,14 +154,18 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served}
+    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served if listener.http}
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+        # The same goes for connections, which are closed then.
+        if not listener.http:
+            emitted[("stream", key, listener.table, listener.hostname)] = OWN
+            continue
         if listener.hostname:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         for other in served:
-            if other.port == listener.port and other.table != listener.table:
+            if (other.port, other.transport) == (listener.port, "TCP") and other.table != listener.table:
                 emitted[("vhost", key, listener.table, other.hostname)] = MISDIRECTED
     return tuple(emitted.items())
 

@@ -16,23 +16,45 @@ from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
-ROUTE_KINDS = {"HTTP": ("HTTPRoute",), "HTTPS": ("HTTPRoute",)}
+ROUTE_KINDS = {
+    "HTTP": ("HTTPRoute",),
+    "HTTPS": ("HTTPRoute",),
+    "TLS": ("TLSRoute", "TCPRoute"),
+    "TCP": ("TCPRoute",),
+    "UDP": ("UDPRoute",),
+}
 """Which routes each protocol that we serve takes."""
+
+SNI = "HTTPS or TLS"
+"""What shares a port because the client names what it wants before anything else."""
+
+
+def _shared(protocol: str) -> str:
+    return SNI if protocol in ("HTTPS", "TLS") else protocol
+
+
+def _transport(protocol: str) -> str:
+    return "UDP" if protocol == "UDP" else "TCP"
 
 
 def listeners(g: Graph, key: Key) -> tuple[Listener, ...]:
     obj = read(g, key, api.Gateway)
     if obj is None:
         return ()
-    protocols: dict[int, set[str]] = {}
+    protocols: dict[tuple[int, str], set[str]] = {}
     for listener in obj.spec.listeners:
-        protocols.setdefault(listener.port, set()).add(listener.protocol)
-    names = Counter((listener.port, listener.hostname) for listener in obj.spec.listeners)
+        protocols.setdefault(_socket(listener), set()).add(listener.protocol)
+    names = Counter((*_socket(listener), listener.hostname) for listener in obj.spec.listeners)
     resolved = []
     for listener in obj.spec.listeners:
-        conflict = _conflict(listener, protocols[listener.port], names[(listener.port, listener.hostname)])
+        socket = _socket(listener)
+        conflict = _conflict(listener, protocols[socket], names[*socket, listener.hostname])
         resolved.append(_listener(g, key, listener, conflict))
     return tuple(resolved)
+
+
+def _socket(listener: api.Listener) -> tuple[int, str]:
+    return listener.port, _transport(listener.protocol)
 
 
 def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
@@ -42,7 +64,7 @@ def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
 
 def _conflict(listener: api.Listener, protocols: set[str], same_name: int) -> Condition | None:
     # Inside one Gateway there is no winner: every listener of a conflict is refused.
-    if len(protocols) > 1:
+    if len({_shared(protocol) for protocol in protocols}) > 1:
         message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
         return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
     if same_name > 1:
@@ -53,31 +75,43 @@ def _conflict(listener: api.Listener, protocols: set[str], same_name: int) -> Co
 
 
 def _listener(g: Graph, key: Key, listener: api.Listener, conflict: Condition | None) -> Listener:
-    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
     accepted = _accepted(listener, conflict)
     resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS)
-    served = accepted.status and not (listener.protocol == "HTTPS" and not certificates)
+    served = accepted.status and not (_terminates(listener) and not certificates)
     conditions = (accepted, resolved, *((conflict,) if conflict else ()))
     return Listener(
         name=listener.name,
         port=listener.port,
         protocol=listener.protocol,
-        hostname=listener.hostname.lower(),
+        hostname=listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else "",
         table=str(listener.port) if listener.protocol == "HTTP" else f"{listener.port}/{listener.name}",
         certificates=certificates,
         conditions=conditions,
         supported_kinds=allowed,
         served=served,
+        passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
+
+
+def _terminates(listener: api.Listener) -> bool:
+    """Whether it ends the client's TLS, for which it needs a certificate."""
+    return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
+
+
+def _kinds(listener: api.Listener) -> tuple[str, ...]:
+    """What is encrypted for the backend can be told apart by its SNI alone, which a TCPRoute does not have."""
+    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
 
 
 def _accepted(listener: api.Listener, conflict: Condition | None) -> Condition:
     if conflict:
         return false(reasons.ACCEPTED, conflict.reason, conflict.message)
     if listener.protocol not in ROUTE_KINDS:
-        message = f"protocol {listener.protocol} is not supported; use {' or '.join(ROUTE_KINDS)}"
+        message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
@@ -98,11 +132,11 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
 
 
 def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Condition | None]:
-    if listener.protocol != "HTTPS":
+    if not _terminates(listener):
         return (), None
     refs = listener.tls.certificate_refs if listener.tls else ()
     if not refs:
-        message = "tls.certificateRefs is empty; an HTTPS listener needs a certificate"
+        message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
         return (), false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
     good, problem = [], None
     for number, ref in enumerate(refs):

@@ -8,12 +8,20 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.web.view import View
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
+SECTIONS = (
+    ("Gateways", "Gateway"),
+    ("Routes", "HTTPRoute"),
+    *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
+    ("Policies", "BackendTLSPolicy"),
+)
+ALWAYS = frozenset({"Gateway", "HTTPRoute", "BackendTLSPolicy"})
+"""Sections that are shown even if they are empty."""
 _MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
 
 
@@ -43,7 +51,8 @@ def _live(view: View) -> str:
 
 
 def _values(view: View) -> dict[str, Any]:
-    sections = [(title, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    found = [(title, kind, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
     return {
         "ready": view.ready,
         "sections": sections,

@@ -67,13 +67,14 @@ def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
             message = around.problem or "its Service has no address yet"
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
     served = [listener for listener in owner.listeners if listener.served]
-    problems = {listener.port: g(port_problem, owner.key, listener.port) for listener in served}
+    ports = {(listener.port, listener.transport) for listener in served}
+    problems = {port: g(port_problem, owner.key, *port) for port in ports}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
         return _blocked(blocked)
     if not proxy.connected:
         return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "no proxy is connected")
-    if any(port in proxy.ports for port in problems) or not served:
+    if any(proxy.serves(*port) for port in problems) or not served:
         return true(reasons.PROGRAMMED, "; ".join(problem.message for problem in blocked))
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged the configuration yet")
 
@@ -81,10 +82,10 @@ def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
 def _listener_programmed(g: Graph, owner: Gateway, listener: Listener, proxy: ProxyState) -> Condition:
     if not listener.served or not owner.accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
-    problem = g(port_problem, owner.key, listener.port)
+    problem = g(port_problem, owner.key, listener.port, listener.transport)
     if problem:
         return _blocked([problem])
-    if listener.port in proxy.ports:
+    if proxy.serves(listener.port, listener.transport):
         return true(reasons.PROGRAMMED)
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged it yet")
 
