@@ -127,7 +127,8 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
     bad = [f"{k.group}/{k.kind}" for k in wanted if k.group != GROUP or k.kind not in kinds]
     if not bad:
         return good, None
-    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}"
+    mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
+    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
     return good, false(reasons.RESOLVED_REFS, reasons.INVALID_ROUTE_KINDS, message)
 
 
