@@ -63,10 +63,12 @@ def listener(name: str, protocol: str, port: int, hostname: str = "", secret: st
     return found
 
 
-def stream_route(kind: str, path: str, *backends: Document, listener: str = "", hosts: tuple[str, ...] = ()) -> Document:
+def stream_route(
+    kind: str, path: str, *backends: Document, listener: str = "", hosts: tuple[str, ...] = (), created: str = ""
+) -> Document:
     parent = {"name": "web", **({"sectionName": listener} if listener else {})}
     spec: Document = {"parentRefs": [parent], "rules": [{"backendRefs": list(backends)}]}
-    return obj(GATEWAY_API, kind, path, spec={**spec, "hostnames": list(hosts)} if hosts else spec)
+    return obj(GATEWAY_API, kind, path, created=created, spec={**spec, "hostnames": list(hosts)} if hosts else spec)
 
 
 def service(path: str, *ports: Document) -> Document:
