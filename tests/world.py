@@ -72,6 +72,14 @@ HTTP_AND_HTTPS: list[dict[str, Any]] = [
 ]
 
 
+STREAMS: list[dict[str, Any]] = [
+    {"name": "pass", "port": 8443, "protocol": "TLS", "hostname": "*.p.example", "tls": {"mode": "Passthrough"}},
+    {"name": "ends", "port": 8443, "protocol": "TLS", "tls": {"certificateRefs": [{"name": "k0"}]}},
+    {"name": "tcp", "port": 53, "protocol": "TCP"},
+    {"name": "udp", "port": 53, "protocol": "UDP"},
+]
+
+
 def mk_gateway(path: str, listeners: list[dict[str, Any]] | None = None, gateway_class: str = CLASS, **spec: Any) -> Object:
     listeners = listeners or HTTP_AND_HTTPS[:1]
     return mk("Gateway", path, spec={"gatewayClassName": gateway_class, "listeners": listeners, **spec})
@@ -99,6 +107,22 @@ def mk_route(
     parent = {"name": name, **({"namespace": namespace} if namespace else {})}
     rules = more.pop("rules", [{"backendRefs": backends}])
     return mk("HTTPRoute", path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
+
+
+def mk_stream_route(
+    kind: str,
+    path: str,
+    gateway: str,
+    backends: list[dict[str, Any]],
+    hostnames: list[str] | None = None,
+    section: str = "",
+    **more: Any,
+) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    parent = {"name": name, "namespace": namespace, "sectionName": section}
+    return mk(
+        kind, path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": [{"backendRefs": backends}]}, **more
+    )
 
 
 def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
@@ -182,6 +206,14 @@ _OPTIONS = st.sampled_from(
 )
 
 
+_STREAM_LISTENERS = [
+    *STREAMS,
+    {"name": "wide", "port": 8443, "protocol": "TLS", "hostname": "*.example", "tls": {"mode": "Passthrough"}},
+    {"name": "narrow", "port": 443, "protocol": "TLS", "hostname": "x.example", "tls": {"certificateRefs": [{"name": "k1"}]}},
+    {"name": "clash", "port": 53, "protocol": "TCP"},
+]
+
+
 @st.composite
 def gateways(draw: st.DrawFn) -> Object:
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
@@ -189,6 +221,8 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})  # type: ignore[dict-item]
+    listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda each: each["name"]))
+    listeners = [dict(listener) for listener in listeners]
     for listener in listeners:
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
     spec: dict[str, Any] = {}
@@ -215,6 +249,30 @@ def http_routes(draw: st.DrawFn) -> Object:
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
     return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES))
+
+
+@st.composite
+def stream_routes(draw: st.DrawFn) -> Object:
+    kind = draw(st.sampled_from(["TLSRoute", "TCPRoute", "UDPRoute"]))
+    backend = st.fixed_dictionaries(
+        {
+            "name": SERVICES,
+            "namespace": NAMESPACES,
+            "port": st.sampled_from([443, 80, 53, 9]),
+            "weight": st.sampled_from([0, 1, 3]),
+            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
+        }
+    )
+    hosts = draw(st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)) if kind == "TLSRoute" else []
+    return mk_stream_route(
+        kind,
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}",
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}",
+        draw(st.lists(backend, min_size=1, max_size=3)),
+        hosts,
+        draw(st.sampled_from(["", "", "pass", "ends", "tcp", "udp", "http"])),
+        created=draw(TIMES),
+    )
 
 
 @st.composite
@@ -255,6 +313,8 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
     http_routes(),
     http_routes(),
+    stream_routes(),
+    stream_routes(),
     policies(),
     policies(),
     rejected_policies(),
@@ -268,7 +328,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("Gateway", "Secret")]),
+        st.sampled_from([("HTTPRoute", "Service"), ("TCPRoute", "Service"), ("TLSRoute", "Service"), ("Gateway", "Secret")]),
     ),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),

@@ -15,6 +15,7 @@ from tests.world import (
     NOW,
     OBJECTS,
     PORTS,
+    STREAMS,
     ca_pem,
     key_pair,
     keyed,
@@ -27,6 +28,7 @@ from tests.world import (
     mk_secret,
     mk_service,
     mk_slice,
+    mk_stream_route,
 )
 
 STORE = SystemStore("/system.pem", "digest")
@@ -37,13 +39,16 @@ EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size
 BASE = keyed(
     mk_class(),
     mk_gateway("a/g0"),
-    mk_gateway("b/g1", [*HTTP_AND_HTTPS], tls={"backend": {"clientCertificateRef": {"name": "k0"}}}),
+    mk_gateway("b/g1", [*HTTP_AND_HTTPS, *STREAMS], tls={"backend": {"clientCertificateRef": {"name": "k0"}}}),
     mk_secret("b/k0", *key_pair("k0")),
     *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
     *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for ns in "ab" for name in ("s0", "s1")),
     *(mk_config_map(f"{ns}/{name}", ca_pem("good")) for ns in "ab" for name in ("c0", "c1")),
     mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}]),
     mk_route("b/r0", "b/g1", [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}]),
+    mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),
+    mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),
+    mk_stream_route("UDPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 53}, {"name": "s0", "port": 53}]),
     mk_grant("a/grant", "b"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
