@@ -33,7 +33,7 @@ bench: setup
 	@$(BIN)/python -m bench
 
 conformance: setup
-	@$(BIN)/python -m conformance run --way deployment $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(RUN),--run $(RUN)) $(if $(FEATURES),--features $(FEATURES))
+	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup
-	@$(BIN)/python -m conformance up
+	@$(BIN)/python -m conformance up $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))

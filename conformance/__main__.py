@@ -6,10 +6,9 @@ import argparse
 import os
 import sys
 
-from conformance import sandbox
+from conformance import needs, sandbox
 from conformance.build import build
 from conformance.lasthop import WAYS
-from conformance.needs import Missing
 
 
 def main() -> int:
@@ -24,8 +23,10 @@ def main() -> int:
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
     run.add_argument("--features", type=_list, default=[], metavar="A,B", help="those of the GatewayClass unless said")
-    up.add_argument("--way", choices=WAYS, help="put Lasthop on it too, in this way")
-    run.add_argument("--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)")
+    for command in (up, run):
+        command.add_argument(
+            "--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)"
+        )
     down = commands.add_parser("down", help="stop a cluster")
     down.add_argument("name", nargs="?", help="which, if there are several")
     execute = commands.add_parser("exec", help="run a command in the network of the newest cluster")
@@ -33,7 +34,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return _COMMANDS[arguments.command](arguments)
-    except Missing as missing:
+    except needs.Missing as missing:
         print(missing, file=sys.stderr)
         return 2
 
@@ -44,21 +45,26 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _up(arguments: argparse.Namespace) -> int:
+def _prepare() -> None:
+    needs.check()  # before minutes of building
     build()
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    _prepare()
     code = sandbox.run("conformance.play:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
     return 0 if code == sandbox.STOPPED else code  # to be stopped is how it ends well
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    build()
+    _prepare()
     order = {"cluster": {"channel": arguments.channel}}
     order |= {name: getattr(arguments, name) for name in ("run", "profiles", "features", "way")}
     return sandbox.run("conformance.run:suite", order)
 
 
 def _proof(arguments: argparse.Namespace) -> int:
-    build()
+    _prepare()
     return sandbox.run("conformance.proof:prove", {"cluster": {"channel": arguments.channel}})
 
 

@@ -29,7 +29,7 @@ def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str
 
 def _status(status: Any) -> Any:
     if hasattr(status, "parents"):
-        return {p.parent_ref.name: _conditions(p.conditions) for p in status.parents}
+        return {_parent(p.parent_ref): _conditions(p.conditions) for p in status.parents}
     if hasattr(status, "ancestors"):
         return {a.ancestor_ref.name: _conditions(a.conditions) for a in status.ancestors}
     found: dict[str, Any] = {"conditions": _conditions(status.conditions)}
@@ -38,7 +38,14 @@ def _status(status: Any) -> Any:
             "routes": listener.attached_routes,
             "conditions": _conditions(listener.conditions),
         }
+    if sets := getattr(status, "attached_listener_sets", 0):
+        found["ListenerSets"] = sets
     return found
+
+
+def _parent(ref: Any) -> str:
+    kind = "" if ref.kind == "Gateway" else f"{ref.kind} "
+    return f"{kind}{ref.name}{f' {ref.section_name}' if ref.section_name else ''}"
 
 
 def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:
@@ -62,7 +69,7 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("hops", {})[name] = {**_tls(cluster), "endpoints": _endpoints(assignment)}
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
-            section.setdefault("routes", {})[name] = {h.name: host_lines(h) for h in table.virtual_hosts}
+            section.setdefault("routes", {})[name] = {", ".join(h.domains): host_lines(h) for h in table.virtual_hosts}
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
@@ -22,31 +22,34 @@ from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS
+from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
+from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHMENTS, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
+from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import served_plaintext
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
-from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, *ROUTE_STATUS, POLICY_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
+    *(GRANTS, SLICES, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, *ATTACHMENTS, REACH),
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
@@ -77,6 +80,8 @@ class Engine:
         self._streams: dict[str, dict[Any, EncodedStream]] = {}
         """By listener."""
         self._stream_listeners: dict[Any, str] = {}
+        self._changed_listeners: dict[str, Key] = {}
+        """Those that are still to be sent, each with its Gateway."""
         self._hosts: dict[str, dict[str, EncodedHost]] = {}
         self._tables: set[tuple[Key, str]] = set()
         self._plaintext: set[Hop] = set()
@@ -94,6 +99,9 @@ class Engine:
         for hop in self._plaintext:
             self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
         self.graph.set(POLICIES_UNKNOWN, None if known else True)
+
+    def set_crd_versions(self, versions: StringMap) -> None:
+        self.graph.set(CRD_VERSIONS, versions)
 
     def set_system_store(self, store: SystemStore | None) -> None:
         self.graph.set(SYSTEM_STORE, store)
@@ -183,11 +191,11 @@ class Engine:
                     self._hosts.pop(name, None)
 
     def _join_listeners(self, xds: _Changes, listeners: Mapping[Any, Any], streams: Mapping[Any, Any]) -> None:
-        changed: dict[str, Key] = {}
+        changed = self._changed_listeners
         for (gateway,), resources in listeners.items():
             new = {resource.name: resource for resource in (() if resources in (GONE, None) else resources)}
             old = self._listener_names.pop(gateway, set())
-            changed |= dict.fromkeys((*old, *new), gateway)
+            changed.update(dict.fromkeys((*old, *new), gateway))
             for name in old - new.keys():
                 del self._listeners[name]
             self._listeners |= new
@@ -203,11 +211,13 @@ class Engine:
                     self._stream_listeners[key] = name
                 if not known:
                     del self._streams[name]
+        # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
+        if self.graph.waiting(STREAMS.name, LISTENERS.name):
+            return
+        self._changed_listeners = {}
         for name, gateway in sorted(changed.items()):
-            base = self._listeners.get(name)
-            xds.put(
-                gateway, LISTENER, name, with_streams(base, self._streams.get(name, {}).values()) or GONE if base else GONE
-            )
+            base, own = self._listeners.get(name), self._streams.get(name, {})
+            xds.put(gateway, LISTENER, name, (with_streams(base, own.values()) if base else None) or GONE)
 
     def _collect_findings(self, outputs: Mapping[str, Mapping[Any, Any]]) -> bool:
         changed = False

@@ -18,6 +18,7 @@ from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.process import Ended, Event, Started
 from lasthop.resolve.ports import Probe
+from lasthop.resolve.profiles import proxy_profile
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Source
 
@@ -48,7 +49,8 @@ class HostController(Controller):
         for key, found in gateways.items():
             served = [listener for listener in found.listeners if listener.served and found.accepted.status]
             wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
-        self.processes.want(wanted)
+        drains = {key: self.engine.graph.value(proxy_profile, key).drain_seconds for key in gateways}
+        self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:
         """Lives until `stop`; then ends the proxies with a drain and returns."""

@@ -22,6 +22,7 @@ from tests.world import (
     mk_class,
     mk_config_map,
     mk_gateway,
+    mk_listener_set,
     mk_policy,
     mk_route,
     mk_secret,
@@ -135,6 +136,29 @@ def test_an_edit_of_a_stream_costs_the_same_in_a_world_ten_times_as_large(edit: 
     """But for the last join of its listener's bytes."""
     change = STREAM_EDITS[edit]
     assert cost(SMALL, change, stream_world)[:2] == cost(LARGE, change, stream_world)[:2]
+
+
+def test_a_route_on_a_listener_set_costs_the_same_among_ten_times_as_many_sets() -> None:
+    def cost_among(size: int) -> tuple[int, int]:
+        engine = Engine(now=NOW.timestamp())
+        engine.apply(
+            keyed(mk_class(), mk_gateway("a/gw", allowedListeners={"namespaces": {"from": "All"}}), mk_service("a/s"))
+        )
+        for number in range(size):
+            listener = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": f"h{number}.example"}
+            engine.apply(keyed(mk_listener_set(f"a/l{number}", "a/gw", [listener]), of_set(number)))
+        settle(engine, Snapshot())
+        engine.graph.reads = engine.graph.recomputed = 0
+        engine.apply(keyed(of_set(7, path="/new")))
+        engine.settle()
+        return engine.graph.reads, engine.graph.recomputed
+
+    assert cost_among(SMALL) == cost_among(LARGE)
+
+
+def of_set(number: int, path: str = "/") -> Object:
+    rule = {"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "s", "port": 443}]}
+    return mk_route(f"a/r{number}", "", [], parents=[{"kind": "ListenerSet", "name": f"l{number}"}], rules=[rule])
 
 
 def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> None:

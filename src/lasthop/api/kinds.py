@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import core, gateway, policies, routes
+from lasthop.api import core, gateway, policies, profiles, routes
 from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
 EXPERIMENTAL_API: Final = "gateway.networking.x-k8s.io"
+LASTHOP_API: Final = profiles.GROUP
 
 
 class Kind(Struct, frozen=True):
@@ -26,6 +27,11 @@ class Kind(Struct, frozen=True):
     @property
     def api_versions(self) -> tuple[str, ...]:
         return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
+
+
+def has_status(kind: Kind) -> bool:
+    """Whether we may have something to say in its status."""
+    return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -49,7 +55,8 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("ReferenceGrant", GATEWAY_API, ("v1", "v1beta1"), "referencegrants", gateway.ReferenceGrant),
         Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
         Kind("BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy),
-        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", routes.Unserved),
+        Kind("GatewayProfile", LASTHOP_API, ("v1alpha1",), "gatewayprofiles", profiles.GatewayProfile),
+        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", gateway.ListenerSet),
         Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),

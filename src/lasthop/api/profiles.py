@@ -1,10 +1,18 @@
-"""GatewayProfile: the operator's say about a Gateway, referred to by its class or by its own `infrastructure`."""
+"""GatewayProfile: the operator's say about a Gateway, referred to by its class or by its own `infrastructure`.
+
+A field that is left out says nothing: what a class's profile and a Gateway's own come to together is worked out in
+`resolve/profiles.py`.
+"""
 
 from __future__ import annotations
+
+import msgspec
 
 from lasthop.api.meta import Object, StringMap, Struct
 
 GROUP = "lasthop.dev"
+ALLOW = "Allow"
+DENY = "Deny"
 
 
 class Resources(Struct, frozen=True):
@@ -18,8 +26,18 @@ class ServiceSettings(Struct, frozen=True):
     load_balancer_class: str = ""
 
 
+class ProxyProfile(Struct, frozen=True):
+    """The `proxy` part as it is written."""
+
+    replicas: int | None = None
+    resources: Resources | None = None
+    service: ServiceSettings | None = None
+    drain_seconds: int | None = None
+    image: str = ""
+
+
 class ProxySettings(Struct, frozen=True):
-    """How a Gateway's proxies run."""
+    """How a Gateway's proxies run: a `ProxyProfile` with what it leaves out."""
 
     replicas: int | None = None
     """None leaves the number to whoever scales the Deployment; it starts with one."""
@@ -31,8 +49,19 @@ class ProxySettings(Struct, frozen=True):
     """Empty: the controller's own."""
 
 
+class BackendTLSProfile(Struct, frozen=True):
+    """What is permitted on the way to backends. An empty text says nothing."""
+
+    waivers: str = ""
+    max_waiver_days: int | None = None
+    plaintext_backends: str = ""
+    min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
+
+
 class GatewayProfileSpec(Struct, frozen=True):
-    proxy: ProxySettings = ProxySettings()
+    backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
+    external_name_services: str = ""
+    proxy: ProxyProfile = ProxyProfile()
 
 
 class GatewayProfile(Object, frozen=True):

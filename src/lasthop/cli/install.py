@@ -15,7 +15,7 @@ from lasthop.sources.kubernetes.errors import ApiError, ConfigError
 @click.command("install")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
 @click.option("--image", default=default_image, show_default=default_image(), help="Of the controller and the proxies.")
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Of the controller.")
+@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Of the controller.")
 @click.option(
     "--watch", "watched", multiple=True, metavar="NAMESPACE", help="Only this namespace; may be repeated.  [default: all]"
 )

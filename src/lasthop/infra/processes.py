@@ -14,7 +14,7 @@ from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import FolderUnusable
 from lasthop.proxy.orphans import end_orphans
-from lasthop.proxy.process import Event, Proxy
+from lasthop.proxy.process import GRACE_SECONDS, Event, Proxy
 from lasthop.proxy.running import find_running
 from lasthop.resolve.ports import Probe
 
@@ -54,8 +54,9 @@ class Processes:
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._proxies
 
-    def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]]) -> None:
-        """The Gateways that are to have a proxy, each with the addresses and ports (of TCP or UDP) that it binds."""
+    def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
+        """The Gateways that are to have a proxy, each with the addresses and ports (of TCP or UDP) that it binds; and how long
+        those of some may finish their requests when they are to end."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,
@@ -65,6 +66,8 @@ class Processes:
                 report=lambda event, key=key: self._proxy_event(key, event),  # type: ignore[misc]
                 concurrency=self._concurrency,
             )
+        for key in gateways:
+            self._proxies[key].grace = (graces or {}).get(key, GRACE_SECONDS)
         for key in self._proxies.keys() - gateways.keys():
             proxy = self._proxies.pop(key)
             proxy.stop()

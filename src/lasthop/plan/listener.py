@@ -1,4 +1,4 @@
-"""Gateways and listeners as they will be served."""
+"""Gateways, ListenerSets and their listeners as they will be served."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from lasthop.plan.reasons import Condition
 
 
 class Listener(msgspec.Struct, frozen=True):
+    owner: Key
+    """The Gateway or ListenerSet that has it in its spec; names are unique only there."""
     name: str
     port: int
     protocol: str
@@ -40,7 +42,24 @@ class Gateway(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...]
     """What its proxy binds."""
     listeners: tuple[Listener, ...]
+    """Its own and those of its ListenerSets, in the order of precedence."""
     accepted: Condition
 
-    def listener(self, name: str) -> Listener | None:
-        return next((listener for listener in self.listeners if listener.name == name), None)
+
+class ListenerSet(msgspec.Struct, frozen=True):
+    key: Key
+    gateway: Key
+    """Whose proxy serves it."""
+    listeners: tuple[Listener, ...]
+    """Empty unless the Gateway allows the set."""
+    accepted: Condition
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What a route's parentRef can name: a Gateway or a ListenerSet, with its own listeners only."""
+
+    key: Key
+    gateway: Key
+    listeners: tuple[Listener, ...]
+    problem: str = ""
+    """Why it takes no routes at all."""

@@ -14,19 +14,20 @@ class ProxyState(msgspec.Struct, frozen=True):
     connected: bool = False
     ports: frozenset[int] = frozenset()
     """TCP ports whose current listener the proxy has acknowledged."""
-    udp_ports: frozenset[int] = frozenset()
     problem: str = ""
     """Why there is no proxy, or what it refused."""
+    udp_ports: frozenset[int] = frozenset()
+
+    @classmethod
+    def at(cls, ports: Iterable[tuple[int, str]], connected: bool = True, problem: str = "") -> ProxyState:
+        """Of a proxy that has acknowledged these ports of TCP and UDP."""
+        tcp, udp = (frozenset(port for port, found in ports if found == transport) for transport in ("TCP", "UDP"))
+        return cls(connected, tcp, problem, udp)
 
     @classmethod
     def serving(cls, listeners: Iterable[Listener]) -> ProxyState:
         """Of a proxy that has acknowledged them all."""
-        ports = {(listener.port, listener.transport) for listener in listeners}
-        return cls(
-            connected=True,
-            ports=frozenset(port for port, transport in ports if transport == "TCP"),
-            udp_ports=frozenset(port for port, transport in ports if transport == "UDP"),
-        )
+        return cls.at({(listener.port, listener.transport) for listener in listeners})
 
     def serves(self, port: int, transport: str) -> bool:
         return port in (self.udp_ports if transport == "UDP" else self.ports)

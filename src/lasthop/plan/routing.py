@@ -137,8 +137,6 @@ class VirtualHost(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: any."""
     routes: tuple[Route, ...]
-    misdirected: bool = False
-    """The name belongs to another listener of the port: 421, so that the client asks again on a connection of its own."""
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -163,7 +161,10 @@ class RouteProblem(msgspec.Struct, frozen=True):
 class Parent(msgspec.Struct, frozen=True):
     """What became of one parentRef."""
 
+    owner: Key
+    """The Gateway or ListenerSet that it names."""
     gateway: Key
+    """The Gateway whose proxy serves it: the same, or the set's."""
     section_name: str
     port: int
     listeners: tuple[str, ...] = ()

@@ -79,7 +79,8 @@ class Proxy:
         self._report = report
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
         self._current: Running | None = None
-        self._grace = GRACE_SECONDS
+        self.grace = GRACE_SECONDS
+        """Seconds that an Envoy which is to end may finish its requests."""
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -90,11 +91,11 @@ class Proxy:
     def pid(self) -> int | None:
         return self._current.pid if self._current and self._current.alive else None
 
-    def stop(self, grace: float = GRACE_SECONDS) -> None:
+    def stop(self, grace: float | None = None) -> None:
         """Ask `run` to drain and end Envoy and to return. Asked again, or without grace: at once."""
-        if self._stopping.is_set() or grace <= 0:
+        self.grace = self.grace if grace is None else grace
+        if self._stopping.is_set() or self.grace <= 0:
             self._at_once.set()
-        self._grace = grace
         self._stopping.set()
 
     async def run(self) -> None:
@@ -158,7 +159,7 @@ class Proxy:
             self._report(Ended(self.gateway, reason, self.folder.last_log_lines(words), pause))
             await self._pause(pause)
         if self._current is not None:
-            await end(self._current, self.admin, self._grace, self._at_once)
+            await end(self._current, self.admin, self.grace, self._at_once)
 
     def _start(self, command: list[str]) -> str:
         """Unless one is there. The answer is why it could not."""
@@ -185,7 +186,7 @@ class Proxy:
         socket = self.folder.admin_socket_set_aside(old.pid)
         while old.alive and not self._stopping.is_set() and not await self.admin.ready():
             await self._pause(0.1)
-        await end(old, Admin(socket), self._grace, self._at_once)
+        await end(old, Admin(socket), self.grace, self._at_once)
         socket.unlink(missing_ok=True)
 
     async def _pause(self, seconds: float) -> None:

@@ -10,56 +10,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
-from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific, specificity
-from lasthop.resolve.listeners import allows_namespace
+from lasthop.resolve.listener_sets import holder
+from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
+from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
 from lasthop.store.graph import Emitter, Graph
-from lasthop.store.store import read
+
+PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
 
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
-    """What became of each parentRef that names a Gateway of ours. Others, and Services (mesh), get no word from us."""
+    """What became of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services (mesh), get
+    no word from us."""
     obj = read_route(g, route)
     if obj is None:
         return ()
     found = []
     for ref in obj.spec.parent_refs:
-        if (ref.group, ref.kind) != (GROUP, "Gateway"):
+        if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        key = Key("Gateway", ref.namespace or route.namespace, ref.name)
-        owner = g(gateway, key)
+        owner = g(holder, Key(ref.kind, ref.namespace or route.namespace, ref.name))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found))
 
 
-def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Gateway) -> Parent:
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
     def refused(reason: str, message: str) -> Parent:
-        problem = RouteProblem(reason, message)
-        return Parent(owner.key, ref.section_name, ref.port, problem=problem, protocols=protocols(route, ()))
+        problem, spoken = RouteProblem(reason, message), protocols(route, ())
+        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=spoken)
 
+    if owner.problem:
+        return refused(reasons.NO_MATCHING_PARENT, f"{owner.key} is not attached to its Gateway: {owner.problem}")
     named = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
     ]
     if not named:
         wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
         have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
-        return refused(reasons.NO_MATCHING_PARENT, f"the Gateway has no listener {wanted}; it has {have}")
-    allowed = [listener for listener in named if _allows(g, owner, listener, route)]
+        return refused(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}")
+    allowed = [listener for listener in named if _allows(g, listener, route)]
     if not allowed:
         return refused(
             reasons.NOT_ALLOWED_BY_LISTENERS,
-            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the Gateway",
+            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the {owner.key.kind}",
         )
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
@@ -69,10 +73,10 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Gatew
             reasons.NO_MATCHING_LISTENER_HOSTNAME,
             f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})",
         )
-    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(owner, listener, route_host)}
+    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
     spoken = protocols(route, tuple(listener for listener, _ in pairs))
-    return Parent(owner.key, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
+    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
 
 
 def stream_protocol(listener: Listener) -> Protocol:
@@ -91,24 +95,27 @@ def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ..
     return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
-def _allows(g: Graph, owner: Gateway, listener: Listener, route: Key) -> bool:
-    obj = read(g, owner.key, api.Gateway)
-    spec = next((x for x in obj.spec.listeners if x.name == listener.name), None) if obj else None
+def _allows(g: Graph, listener: Listener, route: Key) -> bool:
+    spec = next((x for x in spec_listeners(g, listener.owner) if x.name == listener.name), None)
     if spec is None or route.kind not in listener.supported_kinds:
         return False
-    return allows_namespace(g, owner.key, spec.allowed_routes.namespaces, route.namespace)
+    return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
 
 
-def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator[str]:
+def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> Iterator[str]:
     """The names under which a route is served by a listener: what both stand for, less what belongs to a more specific
-    listener on the same port (listener isolation)."""
+    listener on the same port (listener isolation), whoever owns that."""
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    place = (listener.port, listener.transport)
-    rivals = tuple(x.hostname for x in owner.listeners if (x.port, x.transport) == place and x.served)
-    if most_specific(rivals, hostname) == listener.hostname:
+    if most_specific(g(served_hostnames, gateway, listener.port, listener.transport), hostname) == listener.hostname:
         yield hostname
+
+
+def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
+    """All that routes have to know of the listeners that they are not attached to."""
+    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and x.served)
+    return frozenset(listener.hostname for listener in there)
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
@@ -123,7 +130,7 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     accepted = not g(all_refused, route)
     for parent in g(parents, route):
         for listener in parent.listeners if accepted else ():
-            emitted[("attached", parent.gateway, listener)] = True
+            emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
             if route.kind in PROTOCOLS:
                 emitted[("vhost", parent.gateway, table, hostname)] = True
@@ -146,15 +153,16 @@ ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in ROUT
 
 
 OWN = "own"
-MISDIRECTED = "misdirected"
+MISDIRECTED = "!misdirected"
+"""In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
 
-def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
+def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served if listener.http}
+    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served if listener.http}
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
         # The same goes for connections, which are closed then.
@@ -164,10 +172,16 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
         if listener.hostname:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
-        for other in served:
-            if (other.port, other.transport) == (listener.port, "TCP") and other.table != listener.table:
-                emitted[("vhost", key, listener.table, other.hostname)] = MISDIRECTED
+        if listener.protocol == "HTTPS":
+            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
     return tuple(emitted.items())
+
+
+def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
+    """The names that belong to other listeners of the port."""
+    listener = g(table_listener, gateway, table)
+    names = g.bucket("vhost", gateway, table, MISDIRECTED)
+    return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
 
 
 TABLES = Emitter("tables", "Gateway", _emit_tables)

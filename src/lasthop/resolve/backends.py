@@ -18,6 +18,7 @@ from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Proto
 from lasthop.resolve.gateways import no_grant
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -61,7 +62,7 @@ def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> RouteP
 
 def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused | None:
     path = hop.service.path
-    if service.spec.type == "ExternalName" and not settings(g).external_names:
+    if service.spec.type == "ExternalName" and not _external_names(g, hop.gateway):
         message = f"Service {path} is of type ExternalName, which could point anywhere; use EndpointSlices"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
     tls = spoken(g, hop)
@@ -71,6 +72,11 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
         message = f"Service {path} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
         return Refused(reasons.UNSUPPORTED_PROTOCOL, message)
     return None
+
+
+def _external_names(g: Graph, gateway: Key) -> bool:
+    said = g(backend_rules, gateway).external_names
+    return settings(g).external_names if said is None else said
 
 
 def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int, protocol: Protocol) -> Upstream | None:

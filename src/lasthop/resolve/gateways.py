@@ -13,6 +13,7 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.listeners import listeners
+from lasthop.resolve.profiles import BadParameters, own_profile
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -33,25 +34,32 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     of_class = g(gateway_class, Key("GatewayClass", "", obj.spec.gateway_class_name))
     if of_class is None:
         return None
-    own = g(listeners, key)
+    merged = g(listeners, key)
     addresses, bad_address = _addresses(g, obj)
-    infrastructure = obj.spec.infrastructure
+    profile = g(own_profile, key)
     if not of_class.status:
         accepted = false(reasons.ACCEPTED, of_class.reason, f"its GatewayClass is not accepted: {of_class.message}")
-    elif infrastructure and infrastructure.parameters_ref:
-        ref = infrastructure.parameters_ref
-        message = f"infrastructure.parametersRef: kind {ref.kind}.{ref.group} is not supported; remove it"
-        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, message)
+    elif isinstance(profile, BadParameters):
+        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
     elif bad_address:
         accepted = false(reasons.ACCEPTED, reasons.UNSUPPORTED_ADDRESS, bad_address)
     else:
+        # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
+        # own listeners cannot is no reason to close theirs.
+        own = (listener for listener in merged if listener.owner == key)
         bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
         message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
-        if own and not any(listener.served for listener in own):
+        if merged and not any(listener.served for listener in merged):
             accepted = false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message)
         else:
             accepted = true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else "")
-    return Gateway(key, addresses, own, accepted)
+    return Gateway(key, addresses, merged, accepted)
+
+
+def gateway_accepted(g: Graph, key: Key) -> Condition | None:
+    """By itself, so that those who ask no more are not asked again whenever a listener changes. None if it is not ours."""
+    found = g(gateway, key)
+    return found.accepted if found else None
 
 
 def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:

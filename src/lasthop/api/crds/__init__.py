@@ -1,4 +1,5 @@
-"""The schemas an API server would admit objects by: upstream's CRDs as shipped, our own for Kubernetes' built-in kinds.
+"""The schemas an API server would admit objects by: upstream's CRDs as shipped, our own CRDs, and what the API
+server itself knows of Kubernetes' built-in kinds.
 
 All CRDs together are 1.5 MB of YAML, a fifth of a second to parse; so each file is read when the first object of its kind
 comes (HTTPRoute 70 ms, most others 10 ms) and kept.
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import yaml
 
-from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, Kind
+from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, LASTHOP_API, Kind
 
 Channel = Literal["standard", "experimental"]
 BUNDLE_VERSION = "v1.7.0"
@@ -20,10 +21,14 @@ BUNDLE_VERSION = "v1.7.0"
 
 def schema(kind: Kind, version: str, channel: Channel = "experimental") -> dict[str, Any]:
     """The OpenAPI v3 schema of one served version. Shared: not to be changed by the caller."""
-    if kind.group not in (GATEWAY_API, EXPERIMENTAL_API):
+    if kind.group in (GATEWAY_API, EXPERIMENTAL_API):
+        crd = _crd(f"gateway-api/{channel}/{kind.group}_{kind.plural}.yaml")
+    elif kind.group == LASTHOP_API:
+        crd = _crd(f"lasthop/{kind.plural}.yaml")
+    else:
         found: dict[str, Any] = _core()[kind.kind]
         return found
-    served = {v["name"]: v for v in _crd(kind.group, kind.plural, channel)["spec"]["versions"] if v["served"]}
+    served = {v["name"]: v for v in crd["spec"]["versions"] if v["served"]}
     found = served[version]["schema"]["openAPIV3Schema"]
     return found
 
@@ -34,8 +39,8 @@ def _core() -> dict[str, Any]:
 
 
 @cache
-def _crd(group: str, plural: str, channel: Channel) -> dict[str, Any]:
-    return _read(f"gateway-api/{channel}/{group}_{plural}.yaml")
+def _crd(name: str) -> dict[str, Any]:
+    return _read(name)
 
 
 def _read(name: str) -> dict[str, Any]:

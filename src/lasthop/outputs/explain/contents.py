@@ -19,7 +19,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.listeners import listeners
+from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.trust import bundle, day
@@ -87,7 +87,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
             bundles[args[1]] = args[0]
         elif query is verdict:
             uses[args[0]] = f"gives {args[0]} its CAs"
-        elif query is listeners and key.kind == "Secret":
+        elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
         elif query is client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")

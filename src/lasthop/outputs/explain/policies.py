@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import checks, trust
 from lasthop.plan.tls import Refused
@@ -29,6 +29,13 @@ def explain_policy(g: Graph, key: Key) -> Fact:
         for gateway in reached.without_room
     ]
     return Fact(str(key), _overall(facts), tuple(facts), key)
+
+
+def explain_rejected(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, RejectedPolicy)
+    assert obj is not None
+    targets = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in obj.targets)
+    return bad(str(obj.policy), bad(f"could not be read whole: {obj.message}"), *targets, object=obj.policy)
 
 
 def _overall(facts: list[Fact]) -> State:

@@ -10,6 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.store.graph import Graph, NodeId, input_node
@@ -17,6 +18,7 @@ from lasthop.store.graph import Graph, NodeId, input_node
 STATUS_OF: Final = {
     "GatewayClass": class_status,
     "Gateway": gateway_status,
+    "ListenerSet": listener_set_status,
     **dict.fromkeys(ROUTE_KINDS, route_status),
     "BackendTLSPolicy": policy_status,
 }

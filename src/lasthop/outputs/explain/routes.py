@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api import gateway as api
-from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.routes import (
@@ -21,9 +20,10 @@ from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import hop
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.attachment import parents
+from lasthop.resolve.allowed_listeners import parent_gateway
+from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
-from lasthop.resolve.gateways import gateway
+from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.routes import read_route, refusals
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
@@ -36,8 +36,8 @@ def explain_route(g: Graph, key: Key) -> Fact:
         return bad(f"{key} does not exist")
     attached = g(parents, key)
     facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not _ours(g, key, ref)]
-    for owner in dict.fromkeys(parent.gateway for parent in attached):
-        facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.gateway == owner]))
+    for owner in dict.fromkeys(parent.owner for parent in attached):
+        facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.owner == owner]))
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -52,18 +52,23 @@ def _parent(key: Key, ref: ParentReference) -> Key:
 
 
 def _ours(g: Graph, key: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) == (GROUP, "Gateway") and g(gateway, _parent(key, ref)) is not None
+    return (ref.group, ref.kind) in PARENT_KINDS and g(holder, _parent(key, ref)) is not None
 
 
 def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
     parent = _parent(key, ref)
-    if (ref.group, ref.kind) != (GROUP, "Gateway"):
-        return plain(f"{parent}: left alone, only Gateways are served")
+    if (ref.group, ref.kind) not in PARENT_KINDS:
+        return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
     return warning(f"{parent}: no effect, {not_ours(g, parent)}", object=parent)
 
 
 def not_ours(g: Graph, key: Key) -> str:
-    """Why a Gateway is not served by this controller."""
+    """Why a Gateway or ListenerSet is not served by this controller."""
+    if key.kind == "ListenerSet":
+        if read(g, key, api.ListenerSet) is None:
+            return "it does not exist"
+        parent = parent_gateway(g, key)
+        return f"of its {parent}: {not_ours(g, parent)}" if parent else "its parentRef does not name a Gateway"
     obj = read(g, key, api.Gateway)
     if obj is None:
         return "it does not exist"
@@ -80,12 +85,13 @@ def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> F
     if not accepted:
         return bad(f"{owner}: not accepted", *refused, object=owner)
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
+    gateway = accepted[0].gateway
     spoken = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
     if isinstance(obj, StreamRoute):
         facts += _rivals(g, key, accepted)
-        rules = [_stream(g, key, owner, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
+        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
     else:
-        rules = [_rule(g, key, owner, number, rule, spoken[0]) for number, rule in enumerate(obj.spec.rules)]
+        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(obj.spec.rules)]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -97,7 +103,7 @@ def _refused(parent: Parent) -> Fact:
 
 def _served(g: Graph, parent: Parent) -> Fact:
     names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
-    owner = g(gateway, parent.gateway)
+    owner = g(holder, parent.owner)
     ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
     listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
     if not names:

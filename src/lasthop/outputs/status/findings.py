@@ -10,8 +10,9 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.routes import Unserved
-from lasthop.api.status import ConditionStatus, GatewayStatus, RouteStatus
+from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus, RouteStatus
 from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
@@ -30,6 +31,8 @@ from lasthop.store.store import read
 
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 """Conditions that are bad news when true."""
+SAID_ELSEWHERE = frozenset({reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED})
+"""Reasons of Gateways and ListenerSets that only point to the listeners or to the Gateway, which speak for themselves."""
 
 
 def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
@@ -40,14 +43,22 @@ def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", fie
 
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     status = g(gateway_status, key)
-    return tuple(dict.fromkeys(_of_gateway(key, status))) if status else ()
+    return tuple(dict.fromkeys(_of_listeners(key, status))) if status else ()
 
 
-def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
+def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    status = g(listener_set_status, key)
+    if status is None:
+        message = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
+        return (Finding(key, reasons.NO_MATCHING_PARENT, message, field="spec.parentRef", severity=Severity.WARNING),)
+    return tuple(dict.fromkeys(_of_listeners(key, status)))
+
+
+def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterator[Finding]:
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
         yield from (f for f in found if f.reason != reasons.INVALID)
-    yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
+    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
 
 
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -58,7 +69,7 @@ def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     status: RouteStatus | None = g(route_status, key)
     if status is None:
-        message = "no parentRef names a Gateway of this controller; the route has no effect"
+        message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
         return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
     found: list[Finding] = []
     for parent in g(parents, key):
@@ -139,6 +150,7 @@ UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Un
 FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),
     Output("findings-gateways", "Gateway", gateway_findings),
+    Output("findings-listener-sets", "ListenerSet", listener_set_findings),
     *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-hops", "hop", hop_findings),

@@ -1,4 +1,4 @@
-"""Status of routes: one entry for each parentRef that names a Gateway of ours."""
+"""Status of routes: one entry for each parentRef that names a Gateway of ours or one of its ListenerSets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         return None
     entries = []
     for parent in g(parents, key):
+        owner = parent.owner
         ref = ParentReference(
-            parent.gateway.name, namespace=parent.gateway.namespace, section_name=parent.section_name, port=parent.port
+            owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
         conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]))
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))

@@ -23,7 +23,7 @@ CRDS: Final = ("gatewayprofiles.yaml",)
 class Options(msgspec.Struct, frozen=True):
     image: str
     namespace: str = NAMESPACE
-    replicas: int = 1
+    replicas: int = 2
     watched: tuple[str, ...] = ()
     """Only these namespaces; none named: all of them."""
 

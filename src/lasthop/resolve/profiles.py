@@ -1,0 +1,114 @@
+"""GatewayProfiles: what the profile of a class and that of a Gateway come to together.
+
+Of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what its class says; of how
+proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no profile".
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from lasthop.api import gateway as api
+from lasthop.api.meta import Key
+from lasthop.api.profiles import (
+    ALLOW,
+    DENY,
+    GROUP,
+    GatewayProfile,
+    GatewayProfileSpec,
+    ProxyProfile,
+    ProxySettings,
+)
+from lasthop.plan.profile import NOTHING, BackendRules
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+KIND: Final = "GatewayProfile"
+T = TypeVar("T")
+
+
+class BadParameters(msgspec.Struct, frozen=True):
+    """A parametersRef that leads to no profile, and what to do about it."""
+
+    message: str
+
+
+Found = tuple[Key, GatewayProfileSpec] | BadParameters | None
+
+
+def class_profile(g: Graph, gateway_class: Key) -> Found:
+    obj = read(g, gateway_class, api.GatewayClass)
+    ref = obj.spec.parameters_ref if obj else None
+    return _find(g, "parametersRef", ref, ref.namespace) if ref else None
+
+
+def own_profile(g: Graph, gateway: Key) -> Found:
+    """Of the Gateway itself, always from its own namespace."""
+    obj = read(g, gateway, api.Gateway)
+    infrastructure = obj.spec.infrastructure if obj else None
+    ref = infrastructure.parameters_ref if infrastructure else None
+    return _find(g, "infrastructure.parametersRef", ref, gateway.namespace) if ref else None
+
+
+def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) -> Found:
+    if (ref.group, ref.kind) != (GROUP, KIND):
+        kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
+        return BadParameters(f"{field}: kind {kind} is not supported; use a {KIND} of group {GROUP}, or remove it")
+    if not namespace:
+        return BadParameters(f"{field}: {KIND} {ref.name} needs its namespace; give one")
+    key = Key(KIND, namespace, ref.name)
+    obj = read(g, key, GatewayProfile)
+    if obj is None:
+        return BadParameters(f"{field}: {key} does not exist; create it, or remove the reference")
+    return key, obj.spec
+
+
+def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
+    obj = read(g, gateway, api.Gateway)
+    of_class = g(class_profile, Key("GatewayClass", "", obj.spec.gateway_class_name)) if obj else None
+    return of_class, g(own_profile, gateway)
+
+
+def backend_rules(g: Graph, gateway: Key) -> BackendRules:
+    """What is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is."""
+    of_class, own = _both(g, gateway)
+    if isinstance(of_class, BadParameters) or isinstance(own, BadParameters):
+        return NOTHING
+    said = [found for found in (of_class, own) if found]
+    tls = [spec.backend_tls for _, spec in said]
+    return BackendRules(
+        waivers=_permitted([t.waivers for t in tls]) or False,
+        max_waiver_days=min((t.max_waiver_days for t in tls if t.max_waiver_days is not None), default=None),
+        plaintext=_permitted([t.plaintext_backends for t in tls]) is not False,
+        min_version=max((t.min_tls_version for t in tls), default=""),
+        external_names=_permitted([spec.external_name_services for _, spec in said]),
+        profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
+    )
+
+
+def _permitted(words: list[str]) -> bool | None:
+    """Deny wherever it is said; None where nobody says anything."""
+    return None if not any(words) else DENY not in words and ALLOW in words
+
+
+def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
+    """How its proxies are to run, as far as anybody says."""
+    of_class, own = (found[1].proxy if isinstance(found, tuple) else ProxyProfile() for found in _both(g, gateway))
+    return ProxyProfile(
+        replicas=_first(own.replicas, of_class.replicas),
+        resources=_first(own.resources, of_class.resources),
+        service=_first(own.service, of_class.service),
+        drain_seconds=_first(own.drain_seconds, of_class.drain_seconds),
+        image=own.image or of_class.image,
+    )
+
+
+def _first(own: T | None, of_class: T | None) -> T | None:
+    return of_class if own is None else own
+
+
+def proxy_settings(g: Graph, gateway: Key) -> ProxySettings:
+    said = g(proxy_profile, gateway)
+    return ProxySettings(**{name: value for name, value in msgspec.structs.asdict(said).items() if value not in (None, "")})
