@@ -175,6 +175,44 @@ class HTTPRoute(Object, frozen=True):
     spec: HTTPRouteSpec = HTTPRouteSpec()
 
 
+class BackendRef(BackendObjectReference, frozen=True):
+    weight: int = 1
+
+
+class StreamRouteRule(Struct, frozen=True):
+    name: str = ""
+    backend_refs: tuple[BackendRef, ...] = ()
+
+
+class StreamRouteSpec(Struct, frozen=True):
+    parent_refs: tuple[ParentReference, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    """Only a TLSRoute has any: the SNI of the connections that it takes."""
+    rules: tuple[StreamRouteRule, ...] = ()
+    """One, but for v1alpha2, which let users write rules that nothing could ever match."""
+
+
+class StreamRoute(Object, frozen=True):
+    """A route of whole connections, or of datagrams."""
+
+    spec: StreamRouteSpec = StreamRouteSpec()
+
+
+class TLSRoute(StreamRoute, frozen=True):
+    pass
+
+
+class TCPRoute(StreamRoute, frozen=True):
+    pass
+
+
+class UDPRoute(StreamRoute, frozen=True):
+    pass
+
+
+Route = HTTPRoute | StreamRoute
+
+
 class UnservedSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
 
