@@ -127,12 +127,12 @@ class ClusterController(Controller):
                     self._read,
                     self._settle_when_dirty,
                     self._watch_time_and_store,
-                    self.scribe.run,
-                    self._identity.run,
                     self._deploy,
                 )
                 running = [tasks.create_task(one()) for one in work]
                 await self.loaded.wait()
+                # One that knows nothing yet is not to lead: it could not write, and others could.
+                running += [tasks.create_task(one()) for one in (self.scribe.run, self._identity.run)]
                 await self._identity.known.wait()
                 await self.server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
