@@ -195,7 +195,8 @@ def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
     yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
     results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
     yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
-    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), writer.pending)])
+    pending = writer.pending if leads else 0  # whoever follows has them all in mind, and nothing to do
+    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
     restarts = sorted(source.restarts.items())
     yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
     told = [((name,), scribe.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
