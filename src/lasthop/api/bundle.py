@@ -23,6 +23,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "GatewayPort8080",
             "GatewayRouteHostnameIntersectionPrecedence",
             "GatewayStaticAddresses",
+            "ListenerSet",
             "HTTPRoute303RedirectStatusCode",
             "HTTPRoute307RedirectStatusCode",
             "HTTPRoute308RedirectStatusCode",
