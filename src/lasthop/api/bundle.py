@@ -50,6 +50,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryCodes",
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
+            "ListenerSet",
         )
     )
 )

@@ -95,6 +95,7 @@ def _of_cluster(reach: choice.Reach) -> Report:
 
     found, namespace = cluster.objects(reach)
     resolved = [*found.source_findings, *found.engine.findings(), *unclassed(found.engine)]
-    listed = mistakes([*found.hidden.findings(), *resolved], {}, found.hidden.cause)
-    report = Report(tuple(listed), f"namespace {namespace}" if namespace else "the cluster", len(found.objects))
+    listed = mistakes(resolved, {}, found.hidden.cause)
+    objects = sum(not namespace or key.namespace in ("", namespace) for key in found.objects)
+    report = Report(tuple(listed), f"namespace {namespace}" if namespace else "the cluster", objects)
     return report.of_namespace(namespace)

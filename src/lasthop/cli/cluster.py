@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from lasthop.api.kinds import GATEWAY_API, KINDS, Kind, decode_json, document, has_status
+from lasthop.api.kinds import GATEWAY_API, KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
 from lasthop.cli.choice import Reach
 from lasthop.cli.folder import let_gateways_run
@@ -62,7 +62,7 @@ def in_words(error: ApiError, cluster: str) -> str:
         case 401:
             return f"the API server refuses the credentials of {cluster}; log in again, or choose another --context"
         case 403:
-            return f"you may not read this in {cluster}: {error.message}; ask for get and list on the kinds of Gateway API"
+            return f"{cluster} does not let you read this: {error.message}; ask for the right to list it (RBAC)"
         case _:
             return f"the API server of {cluster} answers {error}"
 
@@ -100,7 +100,10 @@ def objects(reach: Reach) -> tuple[ClusterObjects, str]:
 
     async def work(client: Client, namespace: str) -> tuple[ClusterObjects, str]:
         own = namespace or client.access.namespace
-        return ClusterObjects(served(await look(client, KINDS.values(), own, beyond=True))), namespace
+        found = ClusterObjects(served(await look(client, KINDS.values(), own, beyond=True)))
+        for line in found.hidden.said():
+            click.echo(line, err=True)
+        return found, namespace
 
     return ask(reach, work)
 
@@ -117,8 +120,8 @@ async def documents(client: Client, kind: str, namespace: str) -> list[Listed]:
         raise next(each.refusal for each in refused if each.refusal and kind in ("", each.kind.kind))
     if kind and kind not in found:
         raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
-    if refused:
-        click.echo(f"You may not list {', '.join(each.kind.plural for each in refused)}, so they are not shown", err=True)
+    for line in Hidden(refused).said():
+        click.echo(line, err=True)
     return list(found.values())
 
 
@@ -126,7 +129,8 @@ def shown(kind: str, item: msgspec.Raw) -> Read:
     """As it stands in the cluster. What has no status may hold secrets, of which only names and sizes are shown."""
     read = read_object(kind, item)
     if not has_status(KINDS[kind]):
-        return read._replace(document=document(kind, decode_json(kind, bytes(item))))
+        obj = read.changes[read.key]
+        return read._replace(document=document(kind, obj) if obj is not None else None)
     found = plain(KINDS[kind], item)
     return read._replace(document={**found, "rejected": read.problem.message} if read.problem else found)
 

@@ -76,10 +76,10 @@ def _of_cluster(reach: choice.Reach, want: Wanted, reads: bool) -> dict[str, Any
     found, namespace = cluster.objects(reach._replace(namespace=want.namespace or None))
     scope = namespace if KINDS[want.kind].namespaced else ""
     key = Key(want.kind, *one_of(names(found.engine, want.kind), want._replace(namespace=scope)))
-    for hidden in found.hidden.findings():
-        click.echo(f"{hidden.message[:1].upper()}{hidden.message[1:]}", err=True)
     explained = tree(found.engine.graph, key, lambda _: None, reads=reads)
     assert explained is not None
+    if unseen := found.hidden.unseen(found.engine.graph, key):
+        click.echo(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}", err=True)
     return found.hidden.veiled(explained)
 
 

@@ -6,19 +6,24 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from lasthop.api.meta import Key
+from lasthop.outputs.explain.explain import explain
+from lasthop.outputs.explain.reads import below
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.findings import optional
 from lasthop.sources.kubernetes.snapshot import Listed
+from lasthop.store.graph import Graph
 
 FORBIDDEN: Final = "Forbidden"
 MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?does not exist|: no effect, it does not exist)")
 """An object that a message calls missing: `Secret shop/web does not exist`."""
 DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
     "NoGatewayClass": ("GatewayClass",),
-    "NotReached": ("HTTPRoute", "Gateway", "GatewayClass", "ReferenceGrant"),
+    "NotReached": ("HTTPRoute", "ListenerSet", "Gateway", "GatewayClass", "ReferenceGrant"),
     "PlaintextBackend": ("BackendTLSPolicy",),
-    reasons.NO_MATCHING_PARENT: ("Gateway", "GatewayClass"),
+    reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
+    reasons.NOT_ALLOWED: ("Namespace",),
     reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),
     reasons.REF_NOT_PERMITTED: ("ReferenceGrant",),
 }
@@ -30,12 +35,20 @@ class Hidden:
         self._refused = {each.kind.kind: each for each in listed if each.refusal is not None}
         self._findings = {kind: _finding(each) for kind, each in self._refused.items()}
 
-    def __bool__(self) -> bool:
-        return bool(self._refused)
+    def said(self) -> list[str]:
+        """What stays out of sight, in a line for all that is hidden in the same way."""
+        lines = []
+        for namespace in sorted({each.namespace for each in self._refused.values()}):
+            names = [
+                each.kind.plural for each in self._refused.values() if each.namespace == namespace and not optional(each.kind)
+            ]
+            where = f" outside namespace {namespace}" if namespace else ""
+            lines += [f"You may not list {', '.join(names)}{where}"] if names else []
+        return lines
 
-    def findings(self) -> list[Finding]:
-        """One for each kind without which much cannot be judged."""
-        return [self._findings[kind] for kind, each in self._refused.items() if not optional(each.kind)]
+    def unseen(self, g: Graph, key: Key) -> list[Key]:
+        """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
+        return [each for each in g.value(_missed, key) if self._hides(each.kind, each.path)]
 
     def cause(self, finding: Finding) -> Finding | None:
         """The refusal to which a finding may be due: then it says nothing about the objects."""
@@ -63,6 +76,13 @@ class Hidden:
             if tree.get("state") == "bad" and not any(each.get("state") == "bad" for each in because):
                 found["state"] = "warning"
         return found
+
+
+def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
+    """A query, so that the reads of the explanation are still there."""
+    g(explain, key)
+    asked = (node[1] for node in below(g, (explain, key)) if node[0] == "input" and isinstance(node[1], Key))
+    return tuple(each for each in asked if g.peek(each) is None)
 
 
 def _finding(each: Listed) -> Finding:
