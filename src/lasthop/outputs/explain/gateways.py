@@ -33,7 +33,8 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
     if owner is None:
         return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
     if not owner.accepted.status:
-        refused = (_listener(g, owner, listener) for listener in owner.listeners if not listener.served)
+        own = (listener for listener in owner.listeners if listener.owner == key and not listener.served)
+        refused = (listener_fact(g, key, listener) for listener in own)
         return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), *refused, object=key)
     facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
     facts += [listener_fact(g, key, listener) for listener in owner.listeners if listener.owner == key]
