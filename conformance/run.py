@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,7 +12,7 @@ from conformance import lasthop
 from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster
 from conformance.report import publish
-from conformance.results import Result, summary
+from conformance.results import Result, summary, verdict
 from conformance.suite import Suite, profiles_of
 
 MOST_RETRIED = 15  # more failures than that are not flakes, and each retry may take minutes
@@ -28,7 +29,7 @@ async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
     if arguments["run"]:
         return await _some(judge, arguments["run"])
     say(f"Running {', '.join(profiles)} with {len(features)} features: about 3 minutes. Each test is told as it ends")
-    return await _all(judge, cluster)
+    return await _all(judge, cluster, file=not (arguments["features"] or arguments["profiles"]))
 
 
 async def _some(judge: Suite, tests: list[str]) -> int:
@@ -41,30 +42,20 @@ async def _some(judge: Suite, tests: list[str]) -> int:
     return 1 if bad else 0
 
 
-async def _all(judge: Suite, cluster: Cluster) -> int:
+async def _all(judge: Suite, cluster: Cluster, file: bool) -> int:
+    """`file`: the report is of everything that is claimed, so it may go among those for publication."""
     begin = time.monotonic()
     report = cluster.folder / "report.yaml"
     output, code = await judge.all(report, _show)
     failed = output.failed()
     flaky = await _retry(judge, failed) if len(failed) <= MOST_RETRIED else []
     if report.exists():
-        _tell(report.read_bytes())
-    outcomes = [result.outcome for result in output.results.values()]
-    counts = ", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())
-    say(f"{counts} in {time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
-    for test in flaky:
-        say(f"FLAKY  {test}: failed, then passed alone")
-    lost = [test for test in failed if test not in flaky]
-    for test in lost:
-        say(f"FAILED {test}")
-    if code and not failed:
-        say(f"The suite ended with {code} without a failed test: its Setup or cleanup failed")
-    if lost or (code and not failed) or not output.results:
-        return 1
-    return 0
-
-
-_WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+        _tell(report, file)
+    lines, result = verdict(output, flaky, code)
+    for line in lines:
+        say(line)
+    say(f"{time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
+    return result
 
 
 async def _retry(judge: Suite, failed: list[str]) -> list[str]:
@@ -77,13 +68,12 @@ async def _retry(judge: Suite, failed: list[str]) -> list[str]:
     return flaky
 
 
-def _tell(report: bytes) -> None:
-    for line in summary(yaml.safe_load(report)):
+def _tell(report: Path, file: bool) -> None:
+    content = report.read_bytes()
+    for line in summary(yaml.safe_load(content)):
         say(line)
-    if path := publish(report):
-        say(f"Report: {path.relative_to(REPOSITORY)}")
-    else:
-        say("Not a report for publication: it tells of failures (of the first try)")
+    filed = publish(content) if file else None
+    say(f"Report: {filed.relative_to(REPOSITORY) if filed else f'{report}, not for publication'}")
 
 
 def _show(result: Result) -> None:

@@ -68,7 +68,7 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("hops", {})[name] = {**_tls(cluster), "endpoints": _endpoints(assignment)}
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
-            section.setdefault("routes", {})[name] = {h.name: host_lines(h) for h in table.virtual_hosts}
+            section.setdefault("routes", {})[name] = {", ".join(h.domains): host_lines(h) for h in table.virtual_hosts}
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address

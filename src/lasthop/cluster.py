@@ -56,7 +56,7 @@ class ClusterController(Controller):
             self._kubernetes.observed,
             identity=identity,
             namespace=namespace,
-            uid_of=self._uid_of,
+            uid_of=self.uid_of,
             annotations={ADDRESS: own_address},
             leads=self._lead,
             follows=self._follow,
@@ -82,6 +82,7 @@ class ClusterController(Controller):
             site,
             authority=lambda: self._identity.authority,
             changed=self._infrastructure_changed,
+            may_write=lambda: self.scribe.elector.certain,
             namespaces=namespaces,
         )
         self._xds_listen = xds_listen
@@ -172,10 +173,6 @@ class ClusterController(Controller):
 
     def _gateway_of(self, uid: str) -> str | None:
         return self._uids.get(uid)
-
-    def _uid_of(self, key: Key) -> str:
-        obj = self.engine.store.get(key)
-        return obj.metadata.uid if obj is not None else ""
 
     async def _deploy(self) -> None:
         """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""

@@ -326,11 +326,19 @@ class Controller:
 
     def measures(self) -> Iterator[Measure]:
         """What is counted besides what every way of running shows."""
-        proxies = [((key.path,), self.server.state(key.path).proxies) for key in sorted(self._gateways)]
-        yield Measure("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), proxies)
+        states = [((key.path,), self.server.state(key.path)) for key in sorted(self._gateways)]
+        clients = [(name, state.proxies) for name, state in states]
+        yield Measure("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
+        synced = [(name, state.synced) for name, state in states]
+        yield Measure("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
         programmed = [((key.path,), float(bool(state.ports))) for key, state in sorted(self._proxies.items())]
         help = "Whether some port of the Gateway is served as it is written now."
         yield Measure("lasthop_gateway_programmed", help, ("gateway",), programmed)
+
+    def uid_of(self, key: Key) -> str:
+        """Empty if there is no such object."""
+        obj = self.engine.store.get(key)
+        return obj.metadata.uid if obj is not None else ""
 
     @property
     def ready(self) -> bool:

@@ -60,3 +60,7 @@ def environment_variables() -> set[str]:
 def own_names() -> set[str]:
     """`lasthop.dev/…` as the code has them; a prefix ends in a slash or a dot."""
     return set(re.findall(r'"(lasthop\.dev/[\w.-]*)"', "\n".join(path.read_text() for path in SOURCES)))
+
+
+def metrics() -> set[str]:
+    return set(re.findall(r'"(lasthop_[a-z_]+)"', "\n".join(path.read_text() for path in SOURCES)))

@@ -69,6 +69,12 @@ def test_every_name_of_ours_is_explained() -> None:
     assert not [name for name in code.own_names() if f"`{name}" not in explained]
 
 
+def test_every_metric_is_explained() -> None:
+    explained = (DOCS / "operations.md").read_text()
+    assert len(code.metrics()) > 10
+    assert not [name for name in code.metrics() if name not in explained]
+
+
 def test_every_field_of_a_failed_request_is_explained() -> None:
     fields = {name.strip(" `") for row in table_under(REFERENCE, "## Failed requests") for name in row[0].split(",")}
     assert fields == {"gateway", "why", *FIELDS}

@@ -13,7 +13,19 @@ from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from tests.snapshot import Snapshot, settle
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
+from tests.world import (
+    NOW,
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_listener_set,
+    mk_policy,
+    mk_route,
+    mk_service,
+    mk_slice,
+)
 
 SMALL, LARGE = 20, 200
 Edit = Callable[[], dict[Key, Object | None]]
@@ -88,6 +100,29 @@ def test_a_route_that_comes_costs_the_same_in_a_world_ten_times_as_large() -> No
         return keyed(mk_route("a/new", "a/gw", [{"name": NAME, "port": 443}], ["new.example"]))
 
     assert cost(SMALL, edit)[:2] == cost(LARGE, edit)[:2]
+
+
+def test_a_route_on_a_listener_set_costs_the_same_among_ten_times_as_many_sets() -> None:
+    def cost_among(size: int) -> tuple[int, int]:
+        engine = Engine(now=NOW.timestamp())
+        engine.apply(
+            keyed(mk_class(), mk_gateway("a/gw", allowedListeners={"namespaces": {"from": "All"}}), mk_service("a/s"))
+        )
+        for number in range(size):
+            listener = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": f"h{number}.example"}
+            engine.apply(keyed(mk_listener_set(f"a/l{number}", "a/gw", [listener]), of_set(number)))
+        settle(engine, Snapshot())
+        engine.graph.reads = engine.graph.recomputed = 0
+        engine.apply(keyed(of_set(7, path="/new")))
+        engine.settle()
+        return engine.graph.reads, engine.graph.recomputed
+
+    assert cost_among(SMALL) == cost_among(LARGE)
+
+
+def of_set(number: int, path: str = "/") -> Object:
+    rule = {"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "s", "port": 443}]}
+    return mk_route(f"a/r{number}", "", [], parents=[{"kind": "ListenerSet", "name": f"l{number}"}], rules=[rule])
 
 
 def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> None:

@@ -19,6 +19,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "GatewayBackendClientCertificate",
             "GatewayHTTPListenerIsolation",
             "GatewayHTTPSListenerDetectMisdirectedRequests",
+            "GatewayInfrastructure",
             "GatewayPort8080",
             "GatewayRouteHostnameIntersectionPrecedence",
             "GatewayStaticAddresses",
@@ -48,6 +49,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryCodes",
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
+            "ListenerSet",
         )
     )
 )

@@ -20,9 +20,10 @@ MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?doe
 """An object that a message calls missing: `Secret shop/web does not exist`."""
 DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
     "NoGatewayClass": ("GatewayClass",),
-    "NotReached": ("HTTPRoute", "Gateway", "GatewayClass", "ReferenceGrant"),
+    "NotReached": ("HTTPRoute", "ListenerSet", "Gateway", "GatewayClass", "ReferenceGrant"),
     "PlaintextBackend": ("BackendTLSPolicy",),
-    reasons.NO_MATCHING_PARENT: ("Gateway", "GatewayClass"),
+    reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
+    reasons.NOT_ALLOWED: ("Namespace",),
     reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),
     reasons.REF_NOT_PERMITTED: ("ReferenceGrant",),
 }

@@ -137,8 +137,6 @@ class VirtualHost(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: any."""
     routes: tuple[Route, ...]
-    misdirected: bool = False
-    """The name belongs to another listener of the port: 421, so that the client asks again on a connection of its own."""
 
 
 class RouteProblem(msgspec.Struct, frozen=True):

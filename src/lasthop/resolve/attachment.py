@@ -20,7 +20,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific
 from lasthop.resolve.listener_sets import holder
-from lasthop.resolve.listeners import listeners, spec_listeners
+from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.routes import all_refused, targets
 from lasthop.store.graph import Emitter, Graph
@@ -95,9 +95,9 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
         yield hostname
 
 
-def served_hostnames(g: Graph, gateway: Key, port: int) -> tuple[str, ...]:
+def served_hostnames(g: Graph, gateway: Key, port: int) -> frozenset[str]:
     """All that routes have to know of the listeners that they are not attached to."""
-    return tuple(listener.hostname for listener in g(listeners, gateway) if listener.port == port and listener.served)
+    return frozenset(listener.hostname for listener in g(listeners, gateway) if listener.port == port and listener.served)
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
@@ -126,24 +126,31 @@ ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
 
 
 OWN = "own"
-MISDIRECTED = "misdirected"
+MISDIRECTED = "!misdirected"
+"""In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
 
-def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
+def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served}
+    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served}
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
         if listener.hostname:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
-        for other in served:
-            if other.port == listener.port and other.table != listener.table:
-                emitted[("vhost", key, listener.table, other.hostname)] = MISDIRECTED
+        if listener.protocol == "HTTPS":
+            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port)
     return tuple(emitted.items())
+
+
+def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
+    """The names that belong to other listeners of the port."""
+    listener = g(table_listener, gateway, table)
+    names = g.bucket("vhost", gateway, table, MISDIRECTED)
+    return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
 
 
 TABLES = Emitter("tables", "Gateway", _emit_tables)

@@ -133,6 +133,27 @@ def test_the_controller_has_as_few_rights_in_its_pod_as_a_proxy() -> None:
     assert deployment["spec"]["replicas"] == 3
 
 
+def test_proxies_and_the_other_replicas_reach_the_xds_port_and_nobody_else_does() -> None:
+    (policy,) = of_kind("NetworkPolicy")
+    xds = [rule for rule in policy["spec"]["ingress"] if {"protocol": "TCP", "port": "xds"} in rule["ports"]]
+    assert [rule["from"] for rule in xds] == [
+        [
+            {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "lasthop-proxy"}}},
+            {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "lasthop-controller"}}},
+        ]
+    ]
+
+
+def test_a_replica_knows_its_own_address() -> None:
+    (deployment,) = of_kind("Deployment")
+    fields = {
+        e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"]
+        for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        if "valueFrom" in e
+    }
+    assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
+
+
 def test_each_document_knows_its_place() -> None:
     paths = [path(document) for document in documents(ALL)]
     assert "/apis/networking.k8s.io/v1/namespaces/gateways/networkpolicies/lasthop-controller" in paths

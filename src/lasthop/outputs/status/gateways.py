@@ -41,15 +41,12 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     return GatewayStatus(addresses, stated(conditions, obj), listeners, g.size("accepted-set", key))
 
 
-def _infrastructure(g: Graph, owner: Gateway) -> Infrastructure:
-    return g.input(infrastructure_input(owner.key)) or Infrastructure()
-
-
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
     """Where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
     if settings(g).host_network:
         return tuple(("IPAddress", address) for address in owner.addresses)
-    return _infrastructure(g, owner).addresses
+    around: Infrastructure = g.input(infrastructure_input(owner.key)) or Infrastructure()
+    return around.addresses
 
 
 def programmed(g: Graph, key: Key) -> Condition:
@@ -59,7 +56,9 @@ def programmed(g: Graph, key: Key) -> Condition:
     if owner is None or not owner.accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the Gateway is not accepted")
     if not settings(g).host_network:
-        around = _infrastructure(g, owner)
+        around = g.input(infrastructure_input(owner.key))
+        if around is None:
+            return false(reasons.PROGRAMMED, reasons.PENDING, "nothing is known of its Service yet")
         if around.missing:
             message = f"not given: {', '.join(around.missing)}"
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, message)

@@ -28,6 +28,8 @@ LEASE: Final = "lasthop"
 SETTLING: Final = 15.0
 """Seconds after the lead has come to us in which proxies connect and other replicas tell of theirs. Until then "no proxy" may
 only mean that we have not heard of it."""
+PATIENCE: Final = 3.0
+"""Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
 UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
 
 
@@ -52,24 +54,37 @@ class Scribe:
         self.writer = StatusWriter(
             client, observed, may_write=lambda: self.elector.certain, premature=self._premature, written=self._written
         )
-        self.events = EventRecorder(client, identity)
+        self.events = EventRecorder(client, identity, may_write=lambda: self.elector.certain)
         self._uid_of, self._leads, self._follows, self._clock = uid_of, leads, follows, clock
         self._since = 0.0
+        self._recent: dict[Finding, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for work in (self.elector.run, self.writer.run, self.events.run):
-                tasks.create_task(work())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for work in (self.elector.run, self.writer.run, self.events.run):
+                    tasks.create_task(work())
+        finally:
+            for timer in self._recent.values():
+                timer.cancel()
 
     def told(self, status: Mapping[Key, Status | None]) -> None:
         self.writer.want(status)
 
     def found(self, new: list[Finding], gone: list[Finding]) -> None:
-        """Findings that have come or gone since the start. What was there at the start is in the statuses."""
+        """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
+        before anybody could have looked is not worth a word."""
         for finding in new:
-            self._emit(finding.object, finding.reason, _note(finding), warning=True)
+            self._recent[finding] = asyncio.get_running_loop().call_later(PATIENCE, self._lasts, finding)
         for finding in gone:
-            self._emit(finding.object, "Resolved", f"no longer: {finding.message}")
+            if timer := self._recent.pop(finding, None):
+                timer.cancel()
+            else:
+                self._emit(finding.object, "Resolved", f"no longer: {finding.message}")
+
+    def _lasts(self, finding: Finding) -> None:
+        del self._recent[finding]
+        self._emit(finding.object, finding.reason, _note(finding), warning=True)
 
     def _emit(self, key: Key | None, reason: str, note: str, *, warning: bool = False) -> None:
         if key is not None and key.kind in KINDS and self.elector.certain and (uid := self._uid_of(key)):

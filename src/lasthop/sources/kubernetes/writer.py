@@ -28,9 +28,9 @@ from lasthop.sources.kubernetes.observed import Held, Observed
 from lasthop.sources.kubernetes.pace import Backoff, TokenBucket
 
 IN_FLIGHT: Final = 8
-RATE: Final = 50.0
+RATE: Final = 100.0
 BURST: Final = 100
-"""5,000 routes after a start are written in 100 s; a small cluster does not notice that there is a limit."""
+"""5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
 CONFLICTS: Final = 5
 """How often to read and merge again at once, before others have their turn."""
 DISPUTE: Final = 1.0

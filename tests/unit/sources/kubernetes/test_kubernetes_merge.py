@@ -16,6 +16,7 @@ from lasthop.api.status import (
     ConditionStatus,
     GatewayClassStatus,
     GatewayStatus,
+    ListenerSetStatus,
     ListenerStatus,
     ParentStatus,
     PolicyStatus,
@@ -34,8 +35,8 @@ def mk_condition(type: str = "Accepted", status: str = "True", generation: int =
     return ConditionStatus(type, status, type, message, generation)
 
 
-def mk_parent(name: str, *conditions: ConditionStatus, section: str = "") -> ParentStatus:
-    ref = ParentReference(name, namespace="shop", section_name=section)
+def mk_parent(name: str, *conditions: ConditionStatus, section: str = "", kind: str = "Gateway") -> ParentStatus:
+    ref = ParentReference(name, kind=kind, namespace="shop", section_name=section)
     return ParentStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
 
 
@@ -146,6 +147,33 @@ def test_listeners_are_a_map_by_name_and_keep_foreign_conditions() -> None:
     assert https["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
     assert result["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
     assert result["attachedListenerSets"] == 1
+
+
+def test_a_count_of_zero_is_written_only_over_another() -> None:
+    """A CRD of an older bundle drops the field: writing it again and again would never end."""
+    current = {"conditions": [stored("Accepted")]}
+    wanted = GatewayStatus(conditions=(mk_condition(),))
+    assert merge(current, wanted, "Gateway") == current
+    assert merge({**current, "attachedListenerSets": 2}, wanted, "Gateway")["attachedListenerSets"] == 0
+    one = GatewayStatus(conditions=(mk_condition(),), attached_listener_sets=1)
+    assert merge(current, one, "Gateway")["attachedListenerSets"] == 1
+
+
+def test_a_listener_set_is_another_parent_than_a_gateway_of_its_name() -> None:
+    gateway, listener_set = mk_parent("web"), mk_parent("web", mk_condition(status="False"), kind="ListenerSet")
+    result = merge({}, RouteStatus((gateway, listener_set)))
+    assert [entry["parentRef"]["kind"] for entry in result["parents"]] == ["Gateway", "ListenerSet"]
+    assert merge(result, RouteStatus((listener_set,)))["parents"] == result["parents"][1:]
+
+
+def test_a_listener_set_has_listeners_as_a_gateway_has() -> None:
+    listener = ListenerStatus("http", 1, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),))
+    result = merge(
+        {"conditions": [stored("example.com/Other")]}, ListenerSetStatus((mk_condition(),), (listener,)), "ListenerSet"
+    )
+    assert [condition["type"] for condition in result["conditions"]] == ["example.com/Other", "Accepted"]
+    assert result["listeners"][0]["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
+    assert merge(result, None, "ListenerSet") == result
 
 
 def test_empty_lists_are_no_reason_to_write() -> None:
