@@ -69,7 +69,7 @@ async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await cluster.apply(each for namespace in ("shop", ELSEWHERE) for each in _gateway(namespace))
     granted = set(_granted(manifests))
     bad = 0
-    for proof in (serves, left_alone, changed_in_place, taken_away, nothing_refused, create_is_needed):
+    for proof in (serves, left_alone, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed):
         begin, name = time.monotonic(), (proof.__doc__ or "").rstrip(".")
         try:
             await proof(cluster)
@@ -78,10 +78,13 @@ async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
             bad += 1
             say(f"FAILED  {name}: {error!r}")
     used = {right for right, code in requests(cluster) if code != 403}
+    idle: dict[str, list[Right]] = {}
     for right in sorted(granted - used):
-        reason = unused(right)
+        idle.setdefault(unused(right), []).append(right)
+    for reason, rights in idle.items():
         bad += not reason
-        say(f"{'unused ' if reason else 'FAILED '} {' '.join(right).strip()}: {reason or 'given and not used; take it away'}")
+        names = ", ".join(f"{verb} {resource}" for _, resource, verb in rights)
+        say(f"{'unused ' if reason else 'FAILED '} {reason or 'given and not used; take it away'}: {names}")
     say(f"{len(granted & used)} of {len(granted)} rights were used")
     return 1 if bad else 0
 
@@ -138,6 +141,17 @@ async def taken_away(cluster: Cluster) -> None:
     await _eventually(gone, 40)
 
 
+async def nothing_told(cluster: Cluster) -> None:
+    """The controller's admin address tells others in the cluster how it is, and nothing about the objects."""
+    (pod,) = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
+    address = f"http://{pod['status']['podIP']}:19000"
+    expected = {"/readyz": 200, "/metrics": 200, "/api/objects": 421, "/": 421}
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+        for path, status in expected.items():
+            async with session.get(address + path, headers={"Host": "localhost"}) as response:
+                assert response.status == status, (path, response.status)
+
+
 async def nothing_refused(cluster: Cluster) -> None:
     """The API server has refused the controller nothing."""
     refused = {right for right, code in requests(cluster) if code == 403}
@@ -145,7 +159,7 @@ async def nothing_refused(cluster: Cluster) -> None:
 
 
 async def create_is_needed(cluster: Cluster) -> None:
-    """Without `create`, which the log never shows because it is part of an apply, a new Gateway gets no PodDisruptionBudget."""
+    """Without `create`, which the log does not show because it is part of an apply, nothing new is made."""
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles/lasthop-gateways"
     rules = (await cluster.api.get(path))["rules"]
     for rule in rules:
