@@ -9,7 +9,6 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
-from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
 from lasthop.api.status import ConditionStatus
 from lasthop.engine import Engine
@@ -17,6 +16,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.resolve.certificates import common_name
 from tests.snapshot import Snapshot, tls_context
 from tests.summary_routes import host_lines
+from tests.summary_streams import listener_lines
 
 
 def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str, Any]:
@@ -73,26 +73,11 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address
-            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}"] = [
-                (", ".join(c.filter_chain_match.server_names) or "any") + _clients(c) for c in listener.filter_chains
-            ]
+            udp = " (UDP)" if address.protocol == address.UDP else ""
+            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
     return found
-
-
-def _clients(chain: Any) -> str:
-    """Whose certificates clients must show."""
-    context = tls_pb2.DownstreamTlsContext()
-    if not chain.transport_socket.typed_config.Unpack(context):
-        return ""
-    validation = context.common_tls_context.validation_context
-    if not validation.trusted_ca.inline_bytes:
-        return ""
-    cas = ", ".join(common_name(c) for c in x509.load_pem_x509_certificates(validation.trusted_ca.inline_bytes))
-    if context.require_client_certificate.value and not validation.trust_chain_verification:
-        return f", clients of {cas}"
-    return f", clients of {cas} or anybody"
 
 
 def _endpoints(assignment: Any) -> list[str]:

@@ -45,10 +45,10 @@ class HostController(Controller):
         )
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
-        wanted: dict[Key, set[tuple[str, int]]] = {}
+        wanted: dict[Key, set[tuple[str, int, str]]] = {}
         for key, found in gateways.items():
-            ports = {listener.port for listener in found.listeners if listener.served and found.accepted.status}
-            wanted[key] = {(address, port) for address in found.addresses for port in ports}
+            served = [listener for listener in found.listeners if listener.served and found.accepted.status]
+            wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
         drains = {key: self.engine.graph.value(proxy_profile, key).drain_seconds for key in gateways}
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
@@ -73,8 +73,8 @@ class HostController(Controller):
     def stop(self) -> None:
         self.processes.stop()
 
-    def _probed(self, key: Key, address: str, port: int, probe: Probe | None) -> None:
-        self.engine.set_probe(key, address, port, probe)
+    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+        self.engine.set_probe(key, address, port, probe, transport)
         if probe and probe.problem:
             self.log.error("port not served", gateway=key.path, problem=probe.problem)
         self._dirty.set()

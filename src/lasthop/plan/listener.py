@@ -27,7 +27,7 @@ class Listener(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: every hostname."""
     table: str
-    """Name of its route table: HTTP listeners of one port share one, each HTTPS listener has its own."""
+    """Name of its route table: HTTP listeners of one port share one, every other listener has its own."""
     certificates: tuple[Key, ...] = ()
     clients: ClientCertificates | None = None
     """None: clients are not asked for a certificate."""
@@ -38,6 +38,17 @@ class Listener(msgspec.Struct, frozen=True):
     """Whether traffic is accepted for it at all."""
     shut: bool = False
     """Not served, and its names are nobody else's: a wider listener would answer without what this one asks for."""
+    passthrough: bool = False
+    """TLS that is left to the backend."""
+
+    @property
+    def transport(self) -> str:
+        return "UDP" if self.protocol == "UDP" else "TCP"
+
+    @property
+    def http(self) -> bool:
+        """Whether it takes requests; otherwise whole connections or datagrams."""
+        return self.protocol in ("HTTP", "HTTPS")
 
 
 class Gateway(msgspec.Struct, frozen=True):

@@ -1,8 +1,10 @@
-"""HTTPRoutes and GRPCRoutes: rules as matches and actions, and everything in them that cannot be done."""
+"""Routes: where their rules lead, and everything in them that cannot be done. For those of requests, rules as matches and
+actions."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Final, cast
 
 import msgspec
@@ -21,6 +23,11 @@ from lasthop.api.routes import (
     RequestRoute,
     RequestRouteRule,
     SessionPersistence,
+    StreamRoute,
+    StreamRouteRule,
+)
+from lasthop.api.routes import (
+    Route as AnyRoute,
 )
 from lasthop.plan import reasons
 from lasthop.plan.routing import (
@@ -57,11 +64,11 @@ ANY: Final = "[^/]+"
 """Any service or method of a gRPC path."""
 
 
-def read_route(g: Graph, key: Key) -> RequestRoute | None:
-    return cast("RequestRoute | None", g.input(key))
+def read_route(g: Graph, key: Key) -> AnyRoute | None:
+    return cast("AnyRoute | None", g.input(key))
 
 
-def rules_of(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:
+def request_rules(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:
     return obj.spec.rules
 
 
@@ -69,7 +76,7 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """What a route's own text is worth, for one Gateway."""
 
     refused: tuple[RouteProblem, ...] = ()
-    """What rules ask for and cannot have; those rules refuse."""
+    """What rules ask for and cannot have; those rules refuse, or are left out."""
     all_refused: bool = False
     refs: tuple[RouteProblem, ...] = ()
     """References that lead nowhere or may not be followed."""
@@ -80,8 +87,20 @@ def all_refused(g: Graph, route: Key) -> bool:
     obj = read_route(g, route)
     if obj is None:
         return False
-    found = [refusals(rule, "") for rule in rules_of(obj)]
+    found = [_refusals(rule, number) for number, rule in enumerate(_rules(obj))]
     return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
+
+
+def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
+    return obj.spec.rules
+
+
+def _refusals(rule: RequestRouteRule | StreamRouteRule, number: int) -> tuple[RouteProblem, ...]:
+    field = f"spec.rules[{number}]"
+    if not isinstance(rule, StreamRouteRule):
+        return refusals(rule, field)
+    message = "the rule before it takes every connection, so this one is never used; remove it"
+    return (RouteProblem(reasons.UNSUPPORTED_VALUE, message, field),) if number else ()
 
 
 def targets(g: Graph, route: Key) -> tuple[Target, ...]:
@@ -90,8 +109,8 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     if obj is None:
         return ()
     found: dict[Target, None] = {}
-    for number, rule in enumerate(rules_of(obj)):
-        if not refusals(rule, f"spec.rules[{number}]"):
+    for number, rule in enumerate(_rules(obj)):
+        if not _refusals(rule, number):
             for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
                 resolved = target(g, route, ref)
                 if isinstance(resolved, Target):
@@ -99,43 +118,46 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _mirrors(rule: RequestRouteRule) -> list[HTTPRequestMirrorFilter]:
-    return [f.request_mirror for f in rule.filters if f.request_mirror]
+def _mirrors(rule: RequestRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
+    return [f.request_mirror for f in rule.filters if f.request_mirror] if not isinstance(rule, StreamRouteRule) else []
 
 
-def verdict(g: Graph, route: Key, gateway: Key) -> RouteVerdict:
+def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
+    """What is to be said of the route where that protocol is spoken to its backends."""
     obj = read_route(g, route)
     if obj is None:
         return RouteVerdict()
     refused: list[RouteProblem] = []
     refs: list[RouteProblem] = []
-    for number, rule in enumerate(rules_of(obj)):
+    for number, rule in enumerate(_rules(obj)):
         field = f"spec.rules[{number}]"
-        found = refusals(rule, field)
+        found = _refusals(rule, number)
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
         for index, ref in enumerate(rule.backend_refs):
-            refs += _reference_problem(g, route, gateway, ref, f"{field}.backendRefs[{index}]")
-        for index, filter in enumerate(rule.filters):
+            refs += _reference_problem(g, route, gateway, ref, protocol, f"{field}.backendRefs[{index}]")
+        for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
             if filter.request_mirror:
                 place = f"{field}.filters[{index}].requestMirror"
-                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, place)
+                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, protocol, place)
     return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
 
 
-def _reference_problem(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, field: str) -> list[RouteProblem]:
+def _reference_problem(
+    g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol, field: str
+) -> list[RouteProblem]:
     resolved = target(g, route, ref)
-    found = problem(g, gateway, resolved) if isinstance(resolved, Target) else resolved
+    found = problem(g, gateway, resolved, protocol) if isinstance(resolved, Target) else resolved
     return [replace(found, field=field)] if found else []
 
 
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     """The route's matches with what is to be done, in its own order."""
     obj = read_route(g, route)
-    if obj is None:
+    if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: list[Route] = []
-    for number, rule in enumerate(rules_of(obj)):
+    for number, rule in enumerate(request_rules(obj)):
         refused = refusals(rule, f"spec.rules[{number}]")
         for match in _matches(rule):
             if refused:

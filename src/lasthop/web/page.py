@@ -9,17 +9,21 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.web.view import View
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SECTIONS = (
-    ("Gateways", ("Gateway",)),
-    ("Listener sets", ("ListenerSet",)),
-    ("Routes", ("HTTPRoute", "GRPCRoute")),
-    ("Policies", ("BackendTLSPolicy",)),
+    ("Gateways", "Gateway"),
+    ("Listener sets", "ListenerSet"),
+    ("Routes", "HTTPRoute"),
+    *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
+    ("Policies", "BackendTLSPolicy"),
 )
+ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
+"""Sections that are shown even if they are empty."""
 _MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
 
 
@@ -49,7 +53,8 @@ def _live(view: View) -> str:
 
 
 def _values(view: View) -> dict[str, Any]:
-    sections = [(title, [_row(document) for kind in kinds for document in view.objects(kind)]) for title, kinds in SECTIONS]
+    found = [(title, kind, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
     return {
         "ready": view.ready,
         "sections": sections,
@@ -66,8 +71,7 @@ def _digest(text: str) -> str:
 def _row(document: dict[str, Any]) -> tuple[str, str, str]:
     metadata = document["metadata"]
     path = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
-    several = any(document["kind"] in kinds for _, kinds in SECTIONS if len(kinds) > 1)
-    return (f"{document['kind']} {path}" if several else path, *summary(document))
+    return (path, *summary(document))
 
 
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference
 from lasthop.api.status import ParentStatus, RouteStatus
 from lasthop.outputs.status.conditions import stated
@@ -12,7 +13,7 @@ from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route, verdict
+from lasthop.resolve.routes import RouteVerdict, read_route, verdict
 from lasthop.store.graph import Graph, Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
@@ -30,17 +31,18 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
             owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
         said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
-        conditions = _conditions(key, parent, g(verdict, key, parent.gateway), said)
+        conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]), said)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 
 
-def _conditions(key: Key, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
+def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
     accepted = _accepted(parent, judged, said)
     found = [accepted, _resolved(judged)]
     if judged.refused and accepted.status:
         # "Dropped Rule" is how the spec wants it to begin.
-        message = f"Dropped Rule, so that it answers {REFUSAL[key.kind]}: {_joined(judged.refused)}"
+        answer = f", so that it answers {REFUSAL[kind]}" if kind in REFUSAL else ""
+        message = f"Dropped Rule{answer}: {_joined(judged.refused)}"
         found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
     return tuple(found)
 
@@ -63,4 +65,4 @@ def _joined(problems: tuple[RouteProblem, ...]) -> str:
     return "; ".join(str(problem) for problem in problems)
 
 
-ROUTE_STATUS = tuple(Output(f"status-{kind}", kind, route_status) for kind in PROTOCOLS)
+ROUTE_STATUS = tuple(Output(f"status-{kind}", kind, route_status) for kind in ROUTE_KINDS)
