@@ -152,9 +152,10 @@ def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
 
 
 def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
-    """(port, hostname) of HTTPS listeners that have names in common with another of their port."""
-    names = Counter((listener.port, listener.hostname) for listener in found if listener.protocol == "HTTPS")
-    shared = {name for name, times in names.items() if times > 1}
+    """(port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have none to
+    share."""
+    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not _conflicted(x)}
+    shared: set[tuple[int, str]] = set()
     for port, hostname in names:
         for pattern in fitting(hostname):
             if pattern != hostname and (port, pattern) in names:
@@ -162,8 +163,12 @@ def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
     return frozenset(shared)
 
 
+def _conflicted(listener: Listener) -> bool:
+    return any(condition.type == reasons.CONFLICTED for condition in listener.conditions)
+
+
 def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
-    if listener.protocol != "HTTPS" or (listener.port, listener.hostname) not in shared:
+    if listener.protocol != "HTTPS" or _conflicted(listener) or (listener.port, listener.hostname) not in shared:
         return listener
     message = (
         f"another HTTPS listener of port {listener.port} shares names with it; what comes on the wrong connection gets 421"
