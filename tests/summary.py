@@ -16,6 +16,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.resolve.certificates import common_name
 from tests.snapshot import Snapshot, tls_context
 from tests.summary_routes import host_lines
+from tests.summary_streams import listener_lines
 
 
 def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str, Any]:
@@ -72,9 +73,8 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address
-            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}"] = [
-                ", ".join(c.filter_chain_match.server_names) or "any" for c in listener.filter_chains
-            ]
+            udp = " (UDP)" if address.protocol == address.UDP else ""
+            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
     return found

@@ -72,6 +72,14 @@ HTTP_AND_HTTPS: list[dict[str, Any]] = [
 ]
 
 
+STREAMS: list[dict[str, Any]] = [
+    {"name": "pass", "port": 8443, "protocol": "TLS", "hostname": "*.p.example", "tls": {"mode": "Passthrough"}},
+    {"name": "ends", "port": 8443, "protocol": "TLS", "tls": {"certificateRefs": [{"name": "k0"}]}},
+    {"name": "tcp", "port": 53, "protocol": "TCP"},
+    {"name": "udp", "port": 53, "protocol": "UDP"},
+]
+
+
 def mk_gateway(path: str, listeners: list[dict[str, Any]] | None = None, gateway_class: str = CLASS, **spec: Any) -> Object:
     listeners = listeners or HTTP_AND_HTTPS[:1]
     return mk("Gateway", path, spec={"gatewayClassName": gateway_class, "listeners": listeners, **spec})
@@ -105,6 +113,22 @@ def mk_route(
     rules = more.pop("rules", [{"backendRefs": backends}])
     parents = more.pop("parents", [parent])
     return mk("HTTPRoute", path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
+
+
+def mk_stream_route(
+    kind: str,
+    path: str,
+    gateway: str,
+    backends: list[dict[str, Any]],
+    hostnames: list[str] | None = None,
+    section: str = "",
+    **more: Any,
+) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    parent = {"name": name, "namespace": namespace, "sectionName": section}
+    return mk(
+        kind, path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": [{"backendRefs": backends}]}, **more
+    )
 
 
 def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
@@ -188,6 +212,12 @@ _OPTIONS = st.sampled_from(
 )
 
 
+_STREAM_LISTENERS = [
+    *STREAMS,
+    {"name": "wide", "port": 8443, "protocol": "TLS", "hostname": "*.example", "tls": {"mode": "Passthrough"}},
+    {"name": "narrow", "port": 443, "protocol": "TLS", "hostname": "x.example", "tls": {"certificateRefs": [{"name": "k1"}]}},
+    {"name": "clash", "port": 53, "protocol": "TCP"},
+]
 _ALLOWED_LISTENERS = st.sampled_from(
     [None, {"from": "Same"}, {"from": "All"}, {"from": "All"}, {"from": "Selector", "selector": {"matchLabels": {"x": "1"}}}]
 )
@@ -200,6 +230,8 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})  # type: ignore[dict-item]
+    listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda each: each["name"]))
+    listeners = [dict(listener) for listener in listeners]
     for listener in listeners:
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
     spec: dict[str, Any] = {}
@@ -260,6 +292,30 @@ def http_routes(draw: st.DrawFn) -> Object:
 
 
 @st.composite
+def stream_routes(draw: st.DrawFn) -> Object:
+    kind = draw(st.sampled_from(["TLSRoute", "TCPRoute", "UDPRoute"]))
+    backend = st.fixed_dictionaries(
+        {
+            "name": SERVICES,
+            "namespace": NAMESPACES,
+            "port": st.sampled_from([443, 80, 53, 9]),
+            "weight": st.sampled_from([0, 1, 3]),
+            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
+        }
+    )
+    hosts = draw(st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)) if kind == "TLSRoute" else []
+    return mk_stream_route(
+        kind,
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}",
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}",
+        draw(st.lists(backend, min_size=1, max_size=3)),
+        hosts,
+        draw(st.sampled_from(["", "", "pass", "ends", "tcp", "udp", "http"])),
+        created=draw(TIMES),
+    )
+
+
+@st.composite
 def policies(draw: st.DrawFn) -> Object:
     target = st.fixed_dictionaries(
         {"group": st.just(""), "kind": st.just("Service"), "name": SERVICES, "sectionName": SECTIONS}
@@ -298,6 +354,8 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     listener_sets(),
     http_routes(),
     http_routes(),
+    stream_routes(),
+    stream_routes(),
     policies(),
     policies(),
     rejected_policies(),
@@ -311,7 +369,15 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("Gateway", "Secret"), ("ListenerSet", "Secret")]),
+        st.sampled_from(
+            [
+                ("HTTPRoute", "Service"),
+                ("TCPRoute", "Service"),
+                ("TLSRoute", "Service"),
+                ("Gateway", "Secret"),
+                ("ListenerSet", "Secret"),
+            ]
+        ),
     ),
     st.builds(lambda ns, x: mk("Namespace", ns, labels={"x": x}), NAMESPACES, st.sampled_from(["1", "2"])),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),

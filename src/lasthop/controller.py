@@ -19,6 +19,7 @@ from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.listeners import listener_port
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
@@ -265,11 +266,11 @@ class Controller:
             self._problems[key] = problem
         holds = partial(self.presence.holds, key.path)
         listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
-        ports = {int(name.rpartition("/")[2]) for name, r in listeners.items() if holds(LISTENER, name, r.version)}
+        ports = {listener_port(name) for name, r in listeners.items() if holds(LISTENER, name, r.version)}
         # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
-        ports -= {int(name.split("/")[2]) for name in tables if not holds(ROUTES, name)}
+        ports -= {(int(name.split("/")[2]), "TCP") for name in tables if not holds(ROUTES, name)}
         problems = (self._problems.get(key, ""), *(standing.problem for standing in self.presence.elsewhere(key.path)))
-        state = ProxyState(self.presence.connected(key.path), frozenset(ports), next(filter(None, problems), ""))
+        state = ProxyState.at(ports, self.presence.connected(key.path), next(filter(None, problems), ""))
         if state == self._proxies.get(key):
             return
         self._proxies[key] = state

@@ -15,6 +15,7 @@ from tests.world import (
     NOW,
     OBJECTS,
     PORTS,
+    STREAMS,
     ca_pem,
     key_pair,
     keyed,
@@ -28,6 +29,7 @@ from tests.world import (
     mk_secret,
     mk_service,
     mk_slice,
+    mk_stream_route,
 )
 
 STORE = SystemStore("/system.pem", "digest")
@@ -40,7 +42,7 @@ BASE = keyed(
     mk_gateway("a/g0"),
     mk_gateway(
         "b/g1",
-        [*HTTP_AND_HTTPS],
+        [*HTTP_AND_HTTPS, *STREAMS],
         tls={"backend": {"clientCertificateRef": {"name": "k0"}}},
         allowedListeners={"namespaces": {"from": "All"}},
     ),
@@ -51,6 +53,9 @@ BASE = keyed(
     *(mk_config_map(f"{ns}/{name}", ca_pem("good")) for ns in "ab" for name in ("c0", "c1")),
     mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}]),
     mk_route("b/r0", "b/g1", [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}]),
+    mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),
+    mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),
+    mk_stream_route("UDPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 53}, {"name": "s0", "port": 53}]),
     mk_route("a/r1", "", [{"name": "s0", "port": 443}], parents=[{"kind": "ListenerSet", "name": "l0"}]),
     mk_grant("a/grant", "b"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),

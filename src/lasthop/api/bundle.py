@@ -12,7 +12,7 @@ KNOWN: Final = f"v1.{KNOWN_MINORS[0]} to v1.{KNOWN_MINORS[-1]}"
 
 SUPPORTED_FEATURES: Final = tuple(
     sorted(
-        (
+        {
             *("Gateway", "HTTPRoute", "ReferenceGrant"),
             *("BackendTLSPolicy", "BackendTLSPolicySANValidation"),
             "GatewayAddressEmpty",
@@ -50,7 +50,7 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
             "ListenerSet",
-        )
+        }
     )
 )
 """What a GatewayClass says in `status.supportedFeatures`, by upstream's names. The conformance suite takes its tests from it,

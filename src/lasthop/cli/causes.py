@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.files.content import key_in
@@ -92,7 +93,7 @@ class _Known:
                 return next((error for error in own if error), None) or self._missing(finding)
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None
-                return own_target or self._unserved or self._first_broken(("HTTPRoute", "Gateway", "GatewayClass"))
+                return own_target or self._unserved or self._first_broken((*ROUTE_KINDS, "Gateway", "GatewayClass"))
             case reasons.NO_MATCHING_PARENT if finding.severity is Severity.WARNING:
                 return self._unserved or self._first_broken(("ListenerSet", "Gateway", "GatewayClass"))
             case reasons.NO_MATCHING_PARENT if finding.field == "spec.parentRefs":

@@ -62,12 +62,11 @@ def let_gateways_run(engine: Engine) -> None:
         found = engine.graph.value(gateway, key)
         if found is None:
             continue
-        ports = frozenset(listener.port for listener in found.listeners)
         for address in found.addresses:
-            for port in ports:
-                engine.set_probe(key, address, port, Probe())
+            for listener in found.listeners:
+                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
         engine.set_infrastructure(key, Infrastructure((("IPAddress", "0.0.0.0"),)))
-        engine.set_proxy(key, ProxyState(connected=True, ports=ports))
+        engine.set_proxy(key, ProxyState.serving(found.listeners))
     engine.settle()
 
 

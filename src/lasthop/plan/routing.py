@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.api.meta import Key
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 
 
 class PathType(StrEnum):
@@ -61,8 +61,8 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """`hop` None: the reference is not permitted or of an unknown kind, so its share of the requests gets a 500. Everything
-    else that can be wrong with a backend is decided behind the hop's name."""
+    """`hop` None: the reference is not permitted or of an unknown kind, so its share of the requests gets a 500, or of the
+    connections is closed. Everything else that can be wrong with a backend is decided behind the hop's name."""
 
     weight: int
     hop: Hop | None
@@ -139,6 +139,16 @@ class VirtualHost(msgspec.Struct, frozen=True):
     routes: tuple[Route, ...]
 
 
+class Stream(msgspec.Struct, frozen=True):
+    """Where connections go that ask a listener for one name, or datagrams."""
+
+    hostname: str
+    """The SNI; empty: any."""
+    origin: str = ""
+    """The route object; empty: there is none, so that connections are closed."""
+    backends: tuple[Backend, ...] = ()
+
+
 class RouteProblem(msgspec.Struct, frozen=True):
     reason: str
     message: str
@@ -161,4 +171,6 @@ class Parent(msgspec.Struct, frozen=True):
     """Listeners that the route is attached to; empty if it was not accepted."""
     hosts: tuple[tuple[str, str], ...] = ()
     """(route table, hostname) pairs under which it is served."""
+    protocols: tuple[Protocol, ...] = ()
+    """What is spoken to its backends, the one that asks most of them first."""
     problem: RouteProblem | None = None

@@ -1,6 +1,6 @@
 """Attachment: which listeners a route is served by, and under which hostnames.
 
-route ──> (route table, hostname) buckets ──> virtual hosts
+route ──> (route table, hostname) buckets ──> virtual hosts, streams
       ──> listener counters               ──> attachedRoutes
       ──> hops                            ──> clusters, and the reach of policies
 """
@@ -12,28 +12,27 @@ from typing import Any
 
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hostnames import intersection, most_specific
+from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.resolve.routes import all_refused, targets
+from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
 from lasthop.store.graph import Emitter, Graph
-from lasthop.store.store import read
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
-HTTP_PROTOCOLS = (Protocol.AUTO, Protocol.H1_UPGRADE)
 
 
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     """What became of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services (mesh), get
     no word from us."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     if obj is None:
         return ()
     found = []
@@ -46,9 +45,10 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: Holder) -> Parent:
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
     def refused(reason: str, message: str) -> Parent:
-        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=RouteProblem(reason, message))
+        problem, spoken = RouteProblem(reason, message), protocols(route, ())
+        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=spoken)
 
     if owner.problem:
         return refused(reasons.NO_MATCHING_PARENT, f"{owner.key} is not attached to its Gateway: {owner.problem}")
@@ -75,7 +75,24 @@ def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: H
         )
     hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
-    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)))
+    spoken = protocols(route, tuple(listener for listener, _ in pairs))
+    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
+
+
+def stream_protocol(listener: Listener) -> Protocol:
+    """What is spoken to the backends of a route of connections or datagrams: the listener decides it."""
+    if listener.transport == "UDP":
+        return Protocol.UDP
+    return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
+
+
+def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+    """What is spoken to a route's backends where it is attached to these listeners. While there are none, what its backends
+    would have to bear at most."""
+    if route.kind in PROTOCOLS:
+        return PROTOCOLS[route.kind]
+    found = {stream_protocol(listener) for listener in listeners}
+    return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
 
 def _allows(g: Graph, listener: Listener, route: Key) -> bool:
@@ -91,18 +108,19 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    if most_specific(g(served_hostnames, gateway, listener.port), hostname) == listener.hostname:
+    if most_specific(g(served_hostnames, gateway, listener.port, listener.transport), hostname) == listener.hostname:
         yield hostname
 
 
-def served_hostnames(g: Graph, gateway: Key, port: int) -> frozenset[str]:
+def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
     """All that routes have to know of the listeners that they are not attached to."""
-    return frozenset(listener.hostname for listener in g(listeners, gateway) if listener.port == port and listener.served)
+    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and x.served)
+    return frozenset(listener.hostname for listener in there)
 
 
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
-    obj = read(g, route, HTTPRoute)
+    """Which of its own hostnames a route owes a virtual host or a stream to: the most specific one that has all of it."""
+    obj = read_route(g, route)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
     return most_specific(own, hostname) or ""
 
@@ -114,15 +132,24 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         for listener in parent.listeners if accepted else ():
             emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
-            emitted[("vhost", parent.gateway, table, hostname)] = True
+            if route.kind in PROTOCOLS:
+                emitted[("vhost", parent.gateway, table, hostname)] = True
+            else:
+                emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
             for found in g(targets, route):
-                for protocol in HTTP_PROTOCOLS:
+                for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
 
-ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
+def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
+    """The first of several routes that compete for connections has them."""
+    obj = read_route(g, route)
+    return specificity(g(route_hostname, route, hostname)), obj.age if obj else ("", "")
+
+
+ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in ROUTE_KINDS)
 
 
 OWN = "own"
@@ -135,14 +162,18 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served}
+    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served if listener.http}
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+        # The same goes for connections, which are closed then.
+        if not listener.http:
+            emitted[("stream", key, listener.table, listener.hostname)] = OWN
+            continue
         if listener.hostname:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
-            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port)
+            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
     return tuple(emitted.items())
 
 

@@ -102,22 +102,22 @@ def no_grant(source: Key, target: Key) -> str:
     )
 
 
-def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str], tuple[str, ...]]], ...]:
+def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:
     found = g(gateway, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return ()
-    ports = {listener.port for listener in found.listeners if listener.served}
-    return tuple((("socket", port), (g(age, key), found.addresses)) for port in sorted(ports))
+    ports = {(listener.port, listener.transport) for listener in found.listeners if listener.served}
+    return tuple((("socket", *port), (g(age, key), found.addresses)) for port in sorted(ports))
 
 
 SOCKETS = Emitter("sockets", "Gateway", _emit_sockets)
 
 
-def port_holder(g: Graph, key: Key, port: int) -> Key | None:
+def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """An older Gateway that has this Gateway's address and port already, on a host that they share."""
     mine: tuple[str, ...] = ()
     rivals = []
-    for (other,), (other_age, addresses) in g.bucket("socket", port):
+    for (other,), (other_age, addresses) in g.bucket("socket", port, transport):
         if other == key:
             mine = addresses
         else:

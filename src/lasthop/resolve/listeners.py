@@ -17,8 +17,28 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph
 
-ROUTE_KINDS = {"HTTP": ("HTTPRoute",), "HTTPS": ("HTTPRoute",)}
+ROUTE_KINDS = {
+    "HTTP": ("HTTPRoute",),
+    "HTTPS": ("HTTPRoute",),
+    "TLS": ("TLSRoute", "TCPRoute"),
+    "TCP": ("TCPRoute",),
+    "UDP": ("UDPRoute",),
+}
 """Which routes each protocol that we serve takes."""
+
+SNI = "HTTPS or TLS"
+"""What shares a port because the client names what it wants before anything else."""
+
+
+def _shared(protocol: str) -> str:
+    return SNI if protocol in ("HTTPS", "TLS") else protocol
+
+
+Socket = tuple[int, str]
+
+
+def _socket(listener: Listener) -> Socket:
+    return listener.port, listener.transport
 
 
 def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
@@ -67,35 +87,35 @@ class _Claims:
     """What listeners take of a Gateway's ports: a protocol for the port, and hostnames on it."""
 
     def __init__(self) -> None:
-        self._protocols: dict[int, set[str]] = {}
-        self._names: Counter[tuple[int, str]] = Counter()
+        self._protocols: dict[Socket, set[str]] = {}
+        self._names: Counter[tuple[Socket, str]] = Counter()
 
     def add(self, listener: Listener) -> None:
-        self._protocols.setdefault(listener.port, set()).add(listener.protocol)
-        self._names[listener.port, listener.hostname] += 1
+        self._protocols.setdefault(_socket(listener), set()).add(listener.protocol)
+        self._names[_socket(listener), listener.hostname] += 1
 
     def add_all(self, other: _Claims) -> None:
-        for port, protocols in other._protocols.items():
-            self._protocols.setdefault(port, set()).update(protocols)
+        for socket, protocols in other._protocols.items():
+            self._protocols.setdefault(socket, set()).update(protocols)
         self._names.update(other._names)
 
     def conflict_among(self, listener: Listener) -> Condition | None:
         """With others of the same Gateway or ListenerSet, where there is no winner: all listeners of a conflict lose."""
-        protocols = self._protocols[listener.port]
-        if len(protocols) > 1:
+        protocols = self._protocols[_socket(listener)]
+        if len({_shared(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
             return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
-        if self._names[listener.port, listener.hostname] > 1:
+        if self._names[_socket(listener), listener.hostname] > 1:
             message = f"another listener has port {listener.port} and {_hostname(listener)} too; give each its own"
             return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
         return None
 
     def conflict_with_earlier(self, listener: Listener) -> Condition | None:
         """With those that have precedence. Who they are is not said: it may be none of the author's business."""
-        if self._protocols.get(listener.port, set()) - {listener.protocol}:
+        if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
             message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol; use another port"
             return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
-        if self._names[listener.port, listener.hostname]:
+        if self._names[_socket(listener), listener.hostname]:
             message = f"the Gateway or an older ListenerSet has port {listener.port} and {_hostname(listener)} already"
             return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
         return None
@@ -114,24 +134,36 @@ def _settled(listener: Listener, conflict: Condition | None) -> Listener:
 
 
 def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
-    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
     accepted = _accepted(listener)
     resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS)
-    served = accepted.status and not (listener.protocol == "HTTPS" and not certificates)
+    served = accepted.status and not (_terminates(listener) and not certificates)
     return Listener(
         owner=key,
         name=listener.name,
         port=listener.port,
         protocol=listener.protocol,
-        hostname=listener.hostname.lower(),
+        hostname=listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else "",
         table=_table(key, listener),
         certificates=certificates,
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
+        passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
+
+
+def _terminates(listener: api.Listener) -> bool:
+    """Whether it ends the client's TLS, for which it needs a certificate."""
+    return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
+
+
+def _kinds(listener: api.Listener) -> tuple[str, ...]:
+    """What is encrypted for the backend can be told apart by its SNI alone, which a TCPRoute does not have."""
+    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
 
 
 def _table(owner: Key, listener: api.Listener) -> str:
@@ -142,7 +174,7 @@ def _table(owner: Key, listener: api.Listener) -> str:
 
 def _accepted(listener: api.Listener) -> Condition:
     if listener.protocol not in ROUTE_KINDS:
-        message = f"protocol {listener.protocol} is not supported; use {' or '.join(ROUTE_KINDS)}"
+        message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
@@ -158,16 +190,17 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
     bad = [f"{k.group}/{k.kind}" for k in wanted if k.group != GROUP or k.kind not in kinds]
     if not bad:
         return good, None
-    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}"
+    mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
+    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
     return good, false(reasons.RESOLVED_REFS, reasons.INVALID_ROUTE_KINDS, message)
 
 
 def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Condition | None]:
-    if listener.protocol != "HTTPS":
+    if not _terminates(listener):
         return (), None
     refs = listener.tls.certificate_refs if listener.tls else ()
     if not refs:
-        message = "tls.certificateRefs is empty; an HTTPS listener needs a certificate"
+        message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
         return (), false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
     good, problem = [], None
     for number, ref in enumerate(refs):

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.web.view import View
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ SECTIONS = (
     ("Gateways", "Gateway"),
     ("Listener sets", "ListenerSet"),
     ("Routes", "HTTPRoute"),
+    *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
     ("Policies", "BackendTLSPolicy"),
 )
+ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
+"""Sections that are shown even if they are empty."""
 _MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
 
 
@@ -49,7 +53,8 @@ def _live(view: View) -> str:
 
 
 def _values(view: View) -> dict[str, Any]:
-    sections = [(title, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    found = [(title, kind, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
     return {
         "ready": view.ready,
         "sections": sections,

@@ -17,6 +17,8 @@ class Manner(StrEnum):
     VERIFIED = "verified"
     PLAINTEXT = "plaintext"
     FAILING = "failing closed"
+    PASSTHROUGH = "passthrough (client's TLS, not ours)"
+    UDP = "udp (no TLS possible)"
 
 
 class HopReport(msgspec.Struct, frozen=True, order=True):
@@ -29,9 +31,15 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
 
 
 def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
-    """One line for each Gateway and port; the protocols of a hop share its fate."""
-    wanted = {hop for hop in hops if hop.protocol is Protocol.AUTO}
-    return sorted(_report(hop.gateway, hop.service, hop.port, g.value(hop_tls, *hop[:3])) for hop in wanted)
+    """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
+    policed = {(hop.gateway, hop.service, hop.port) for hop in hops if hop.protocol.policed}
+    found = [_report(*hop, g.value(hop_tls, *hop)) for hop in policed]
+    return sorted([*found, *(_exempt(hop) for hop in hops if not hop.protocol.policed)])
+
+
+def _exempt(hop: Hop) -> HopReport:
+    manner = Manner.UDP if hop.protocol is Protocol.UDP else Manner.PASSTHROUGH
+    return HopReport(hop.gateway.path, hop.service.path, hop.port, manner, "no BackendTLSPolicy has a say in it")
 
 
 def _report(gateway: Key, service: Key, port: int, tls: HopTLS) -> HopReport:

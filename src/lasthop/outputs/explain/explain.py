@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import Unserved
 from lasthop.outputs.explain.contents import explain_content, explain_service
 from lasthop.outputs.explain.fact import Fact, warning
@@ -19,7 +20,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "GatewayClass": explain_class,
     "Gateway": explain_gateway,
     "ListenerSet": explain_listener_set,
-    "HTTPRoute": explain_route,
+    **dict.fromkeys(ROUTE_KINDS, explain_route),
     "BackendTLSPolicy": explain_policy,
     "RejectedPolicy": explain_rejected,
     "Service": explain_service,

@@ -85,14 +85,16 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
         tls = g(hop_tls, gateway, service, port)
         if isinstance(tls, Refused):
-            yield bad(f"{gateway}, port {port}: requests get 500, {tls.message}", by, object=gateway)
+            yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
         else:
             yield good(f"{gateway}, port {port}: TLS, verified", by, object=gateway)
 
 
-def routes_to(g: Graph, gateway: Key, service: Key, port: int) -> list[Key]:
+def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
+    """The routes that lead there, either where policies have a say or where they have none."""
     hops = (Hop(*member) for member, _ in g.bucket("reach", service))
-    found = {route for hop in hops if (hop.gateway, hop.port) == (gateway, port) for (route, *_), _ in g.bucket("hop", *hop)}
+    wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
+    found = {route for hop in wanted for (route, *_), _ in g.bucket("hop", *hop)}
     return sorted(found)
 
 

@@ -1,4 +1,4 @@
-"""An HTTPRoute in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
+"""A route in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from collections.abc import Iterator
 from lasthop.api import gateway as api
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.routes import BackendObjectReference, HTTPRoute, HTTPRouteMatch, HTTPRouteRule, ParentReference
+from lasthop.api.routes import (
+    BackendObjectReference,
+    HTTPRouteMatch,
+    HTTPRouteRule,
+    ParentReference,
+    Route,
+    StreamRoute,
+    StreamRouteRule,
+)
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import hop
 from lasthop.plan.routing import Parent
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listener_sets import holder
-from lasthop.resolve.routes import refusals
+from lasthop.resolve.routes import read_route, refusals
+from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 
 def explain_route(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, HTTPRoute)
+    obj = read_route(g, key)
     if obj is None:
         return bad(f"{key} does not exist")
     attached = g(parents, key)
@@ -69,13 +79,19 @@ def not_ours(g: Graph, key: Key) -> str:
     return f"its GatewayClass {name} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
 
 
-def _at(g: Graph, key: Key, obj: HTTPRoute, owner: Key, attached: list[Parent]) -> Fact:
+def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> Fact:
     accepted = [parent for parent in attached if parent.problem is None]
     refused = [_refused(parent) for parent in attached if parent.problem]
     if not accepted:
         return bad(f"{owner}: not accepted", *refused, object=owner)
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
-    rules = [_rule(g, key, accepted[0].gateway, number, rule) for number, rule in enumerate(obj.spec.rules)]
+    gateway = accepted[0].gateway
+    spoken = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
+    if isinstance(obj, StreamRoute):
+        facts += _rivals(g, key, accepted)
+        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
+    else:
+        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(obj.spec.rules)]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -95,26 +111,45 @@ def _served(g: Graph, parent: Parent) -> Fact:
     return good(f"served by listener {listeners} for {', '.join(names)}")
 
 
-def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule) -> Fact:
+def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
+    """Other routes that have connections which this one would take."""
+    for parent in accepted:
+        for table, hostname in parent.hosts:
+            other = g(stream_owner, parent.gateway, table, hostname)
+            if other and other != key:
+                yield warning(f"not for {hostname or 'any connection'}: {other} comes first", object=other)
+
+
+def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Protocol) -> Fact:
+    facts = _shares(g, key, owner, rule, protocol)
+    if not any(ref.weight for ref in rule.backend_refs):
+        facts.append(bad("no backend, so nothing comes of it"))
+    what = "datagrams go" if protocol is Protocol.UDP else "connections go"
+    return Fact(f"{what} as they are" if not protocol.policed else what, worst(facts), tuple(facts))
+
+
+def _shares(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:
+    total, several = sum(ref.weight for ref in rule.backend_refs), len(rule.backend_refs) > 1
+    shares = (f"{ref.weight} of {total} to " if several else "" for ref in rule.backend_refs)
+    return [_backend(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
+
+
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
     if wrong:
         return bad(f"{said} answers 500", *wrong)
-    facts = [*_filters(g, key, owner, rule)]
-    total = sum(ref.weight for ref in rule.backend_refs)
-    for ref in rule.backend_refs:
-        share = f"{ref.weight} of {total} to " if len(rule.backend_refs) > 1 else ""
-        facts.append(_backend(g, key, owner, ref, share))
+    facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]
     redirected = any(filter.request_redirect for filter in rule.filters)
-    if not total and not redirected:
+    if not any(ref.weight for ref in rule.backend_refs) and not redirected:
         facts.append(bad("no backend, so every request gets 500"))
     return Fact(said, worst(facts), tuple(facts))
 
 
-def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fact]:
+def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
         if filter.request_mirror:
-            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ")
+            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ", protocol)
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
             yield good(f"answers {redirect.status_code}, redirect{to}")
@@ -122,11 +157,11 @@ def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fa
             yield plain(f"filter {filter.type}")
 
 
-def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str) -> Fact:
+def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str, protocol: Protocol) -> Fact:
     found = target(g, key, ref)
     if not isinstance(found, Target):
         return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.message}")
-    return hop(g, owner, found, prefix=share)
+    return hop(g, owner, found, protocol, prefix=share)
 
 
 def matched(match: HTTPRouteMatch) -> str:

@@ -8,6 +8,7 @@ from lasthop.api.core import Service
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
+from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.routes import Unserved
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus, RouteStatus
 from lasthop.outputs.status.gateways import class_status, gateway_status
@@ -15,13 +16,16 @@ from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.routing import Parent
 from lasthop.plan.tls import Plaintext
-from lasthop.resolve.attachment import parents
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.standing import target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.routes import verdict
+from lasthop.resolve.streams import owner
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -71,9 +75,22 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
-        judged = g(verdict, key, parent.gateway)
+        judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
+
+
+def _lost(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
+    """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
+    for table, hostname in parent.hosts:
+        other = g(owner, parent.gateway, table, hostname)
+        if other and other != key:
+            own, others = g(route_hostname, key, hostname), g(route_hostname, other, hostname)
+            why = "which is older, or first by name" if own == others else "which has the more specific hostname"
+            what = f"everything for {hostname}" if hostname else "everything"
+            message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
+            yield Finding(key, "Shadowed", message, "Remove one of the two.", severity=Severity.WARNING)
 
 
 def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -106,11 +123,11 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, reasons.INVALID, message, remedy="Remove entries of other controllers or split the policy.")
 
 
-def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: str) -> tuple[Finding, ...]:
+def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
     service = read(g, service_key, Service)
     service_port = service.port(port) if service else None
-    if service_port is None or service_port.app_protocol.lower() != "https":
+    if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()
     if not isinstance(g(hop_tls, gateway_key, service_key, port), Plaintext):
         return ()
@@ -134,7 +151,7 @@ FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),
     Output("findings-gateways", "Gateway", gateway_findings),
     Output("findings-listener-sets", "ListenerSet", listener_set_findings),
-    Output("findings-routes", "HTTPRoute", route_findings),
+    *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-hops", "hop", hop_findings),
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),

@@ -66,13 +66,14 @@ def programmed(g: Graph, key: Key) -> Condition:
             message = around.problem or "its Service has no address yet"
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
     served = [listener for listener in owner.listeners if listener.served]
-    problems = {listener.port: g(port_problem, owner.key, listener.port) for listener in served}
+    ports = {(listener.port, listener.transport) for listener in served}
+    problems = {port: g(port_problem, owner.key, *port) for port in ports}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
         return blocked_ports(blocked, reasons.ADDRESS_NOT_USABLE)
     if not proxy.connected:
         return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "no proxy is connected")
-    if any(port in proxy.ports for port in problems) or not served:
+    if any(proxy.serves(*port) for port in problems) or not served:
         return true(reasons.PROGRAMMED, "; ".join(problem.message for problem in blocked))
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged the configuration yet")
 

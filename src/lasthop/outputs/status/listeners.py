@@ -30,12 +30,12 @@ def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition
     accepted = g(gateway_accepted, gateway)
     if not listener.served or accepted is None or not accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
-    problem = g(port_problem, gateway, listener.port)
+    problem = g(port_problem, gateway, listener.port, listener.transport)
     if problem:
         of_set = listener.owner.kind == "ListenerSet"
         return blocked_ports([problem], reasons.PORT_UNAVAILABLE if of_set else reasons.ADDRESS_NOT_USABLE)
     proxy: ProxyState = g.input(proxy_input(gateway)) or ProxyState()
-    if listener.port in proxy.ports:
+    if proxy.serves(listener.port, listener.transport):
         return true(reasons.PROGRAMMED)
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged it yet")
 

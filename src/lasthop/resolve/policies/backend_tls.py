@@ -16,7 +16,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import HopTLS, Plaintext, Refused
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import age, client_certificate
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
@@ -53,6 +53,11 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     if isinstance(own, Condition):
         return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.message}", policy)
     return msgspec.structs.replace(wanted, client_certificate=own)
+
+
+def spoken(g: Graph, hop: Hop) -> HopTLS:
+    """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
+    return g(hop_tls, hop.gateway, hop.service, hop.port) if hop.protocol.policed else Plaintext()
 
 
 def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
@@ -93,8 +98,12 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
 
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
     """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
-    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look."""
+    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look; but
+    for passthrough, where no policy means anything."""
     service = read(g, service_key, Service)
-    ports = {p.port for p in service.spec.ports if p.name == section != WHOLE and p.protocol == "TCP"} if service else set()
-    hops = (Hop(*member) for member, _ in g.bucket("reach", service_key))
-    return tuple(sorted({(hop.gateway, hop.port) for hop in hops if not ports or hop.port in ports}))
+    named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
+    ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
+    policed = not named or any(p.protocol == "TCP" for p in named)
+    hops = [Hop(*member) for member, _ in g.bucket("reach", service_key)]
+    reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
+    return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))
