@@ -50,6 +50,8 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
             "ListenerSet",
+            *("TCPRoute", "UDPRoute"),
+            *("TLSRoute", "TLSRouteModeMixed", "TLSRouteModeTerminate"),
         )
     )
 )
