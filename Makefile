@@ -32,7 +32,9 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m bench
 
+# A whole run begins with the proof that the node it runs on does what it says.
 conformance: setup
+	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance proof)
 	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup

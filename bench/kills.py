@@ -179,12 +179,14 @@ class _Run:
 
     async def _controllers(self) -> str:
         pods = [pod for pod in self._cluster.node.pods.values() if pod.pod["metadata"]["namespace"] == lasthop.NAMESPACE]
-        for pod in pods:
-            if first := pod.containers[0].first_process:
-                _kill(first)
-        await asyncio.sleep(0.5)
+        killed = {first for pod in pods if (first := pod.containers[0].first_process)}
+        for first in killed:
+            _kill(first)
+        began = time.monotonic()
+        while any(pod.containers[0].first_process in (None, *killed) for pod in pods):
+            await asyncio.sleep(0.1)
         await self._cluster.deployment_ready(lasthop.NAMESPACE, "lasthop-controller")
-        return f" ({len(pods)})"
+        return f" ({len(killed)}): ready again after {time.monotonic() - began:.1f} s"
 
     async def _envoy(self) -> str:
         pod = next(pod for pod in self._cluster.node.pods.values() if pod.pod["metadata"]["namespace"] == objects.NAMESPACE)

@@ -8,6 +8,7 @@ import sys
 
 from conformance import needs, sandbox
 from conformance.build import build
+from conformance.children import say
 from conformance.lasthop import WAYS
 
 
@@ -60,6 +61,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _prepare()
     order = {"cluster": {"channel": arguments.channel}}
     order |= {name: getattr(arguments, name) for name in ("run", "profiles", "features", "way")}
+    if not arguments.run:
+        say("A cluster, Lasthop on it, and the whole suite: about 4 minutes on 2 idle cores")
     return sandbox.run("conformance.run:suite", order)
 
 

@@ -28,7 +28,7 @@ async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
     judge = Suite(cluster, lasthop.GATEWAY_CLASS, profiles, arguments["features"])
     if arguments["run"]:
         return await _some(judge, arguments["run"])
-    say(f"Running {', '.join(profiles)} with {len(features)} features: about 3 minutes. Each test is told as it ends")
+    say(f"Running {', '.join(profiles)} with {len(features)} features; each test is told as it ends")
     return await _all(judge, cluster, file=not (arguments["features"] or arguments["profiles"]))
 
 

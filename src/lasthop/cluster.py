@@ -127,12 +127,12 @@ class ClusterController(Controller):
                     self._read,
                     self._settle_when_dirty,
                     self._watch_time_and_store,
-                    self.scribe.run,
-                    self._identity.run,
                     self._deploy,
                 )
                 running = [tasks.create_task(one()) for one in work]
                 await self.loaded.wait()
+                # One that knows nothing yet is not to lead: it could not write, and others could.
+                running += [tasks.create_task(one()) for one in (self.scribe.run, self._identity.run)]
                 await self._identity.known.wait()
                 await self.server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
@@ -195,7 +195,8 @@ def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
     yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
     results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
     yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
-    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), writer.pending)])
+    pending = writer.pending if leads else 0  # whoever follows has them all in mind, and nothing to do
+    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
     restarts = sorted(source.restarts.items())
     yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
     told = [((name,), scribe.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]

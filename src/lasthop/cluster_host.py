@@ -51,6 +51,10 @@ class ClusterHostController(HostController):
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(self.scribe.run())
+            writing = tasks.create_task(self._write())
             await super().run()
             writing.cancel()
+
+    async def _write(self) -> None:
+        await self.loaded.wait()
+        await self.scribe.run()

@@ -122,9 +122,10 @@ async def test_nothing_is_served_made_or_written_while_policies_cannot_be_read()
         for verb in ("list", "watch"):
             api.fail(verb, "backendtlspolicies", "*", Refusal(403, "Forbidden"))
         async with replica(api, "a") as only:
-            await until(lambda: only.controller.scribe.elector.leading)
+            await until(lambda: bool(api.asked("watch", "httproutes")))
             await asyncio.sleep(0.5)
             assert not only.controller.ready and not only.controller.loaded.is_set()
+            assert not only.controller.scribe.elector.leading, "another replica may know more"
             assert not api.objects.get("deployments") and condition(api) == ""
             with contextlib.suppress(OSError):
                 await asyncio.open_connection("127.0.0.1", only.port)

@@ -12,7 +12,7 @@ KNOWN: Final = f"v1.{KNOWN_MINORS[0]} to v1.{KNOWN_MINORS[-1]}"
 
 SUPPORTED_FEATURES: Final = tuple(
     sorted(
-        (
+        {
             *("Gateway", "HTTPRoute", "ReferenceGrant"),
             *("BackendTLSPolicy", "BackendTLSPolicySANValidation"),
             "GatewayAddressEmpty",
@@ -50,9 +50,12 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
             "ListenerSet",
-            *("TCPRoute", "UDPRoute"),
-            *("TLSRoute", "TLSRouteModeMixed", "TLSRouteModeTerminate"),
-        )
+            "TCPRoute",
+            "TLSRoute",
+            "TLSRouteModeMixed",
+            "TLSRouteModeTerminate",
+            "UDPRoute",
+        }
     )
 )
 """What a GatewayClass says in `status.supportedFeatures`, by upstream's names. The conformance suite takes its tests from it,

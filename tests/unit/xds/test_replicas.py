@@ -121,8 +121,8 @@ async def test_a_new_leader_is_found(leader: Leader) -> None:
     async with reporting(reporter):
         await until(lambda: bool(problems))
         addresses.append(leader.address)
-        await until(lambda: leader.told == [("b", REPORT)])
-    assert problems[-1] == ""
+        await until(lambda: problems[-1] == "")
+    assert leader.told == [("b", REPORT)]
 
 
 async def test_one_that_does_not_lead_takes_no_reports(leader: Leader) -> None:

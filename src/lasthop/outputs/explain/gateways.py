@@ -34,11 +34,12 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
     owner = g(gateway, key)
     if owner is None:
         return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+    own = [listener for listener in owner.listeners if listener.owner == key]
     if not owner.accepted.status:
-        refused = (listener_fact(g, key, listener) for listener in owner.listeners if not listener.served)
+        refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
         return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), *refused, object=key)
     facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
-    facts += [listener_fact(g, key, listener) for listener in owner.listeners if listener.owner == key]
+    facts += [listener_fact(g, key, listener) for listener in own]
     facts += [*_sets(g, key)]
     facts += [*_client_certificate(g, key), *_hops(g, owner)]
     return Fact(str(key), worst(facts), tuple(facts), key)
