@@ -1,4 +1,4 @@
-"""`python -m conformance build | run | proof | up | down | exec`."""
+"""`python -m conformance build | run | proof | install | up | down | exec`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from conformance import needs, sandbox
+from conformance import installed, needs, sandbox
 from conformance.build import build
 from conformance.children import say
 from conformance.lasthop import WAYS
@@ -19,7 +19,8 @@ def main() -> int:
     up = commands.add_parser("up", help="bring a cluster up, for play")
     run = commands.add_parser("run", help="run the conformance suite")
     proof = commands.add_parser("proof", help="show that the mini node does what it says")
-    for command in (up, run, proof):
+    install = commands.add_parser("install", help="show that an install for some namespaces works, with the least rights")
+    for command in (up, run, proof, install):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
@@ -71,6 +72,12 @@ def _proof(arguments: argparse.Namespace) -> int:
     return sandbox.run("conformance.proof:prove", {"cluster": {"channel": arguments.channel}})
 
 
+def _install(arguments: argparse.Namespace) -> int:
+    build()
+    order = {"channel": arguments.channel, "apiserver_flags": installed.FLAGS}
+    return sandbox.run("conformance.installed:prove", {"cluster": order})
+
+
 def _list(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
@@ -97,7 +104,7 @@ def _exec(arguments: argparse.Namespace) -> int:
     os.execvp("nsenter", ["nsenter", f"--net=/proc/{first}/ns/net", "--", *arguments.argv])
 
 
-_COMMANDS = {"build": _build, "up": _up, "run": _run, "proof": _proof, "down": _down, "exec": _exec}
+_COMMANDS = {"build": _build, "up": _up, "run": _run, "proof": _proof, "install": _install, "down": _down, "exec": _exec}
 
 if __name__ == "__main__":
     sys.exit(main())

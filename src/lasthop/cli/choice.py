@@ -82,4 +82,4 @@ def choose(folder: Path | None, reach: Reach) -> Path | None:
 
 def configured() -> bool:
     """Whether there is anything to tell where a cluster is. Looks, and imports nothing: that takes longer than to start."""
-    return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().exists() or TOKEN.exists()
+    return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

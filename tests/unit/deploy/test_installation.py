@@ -14,7 +14,7 @@ from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.infra.kubernetes.identity import SECRET
-from lasthop.infra.kubernetes.installation import Options, crds, documents, path
+from lasthop.infra.kubernetes.installation import Options, crds, documents, path, surplus
 from lasthop.infra.kubernetes.installation.chart import files
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
@@ -169,3 +169,22 @@ def test_the_profile_has_a_structural_schema() -> None:
     ]
     assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image"}
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
+
+
+def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -> None:
+    found = {
+        f"{kind.lower()}s": [each for options in (ALL, SOME) for each in of_kind(kind, options)]
+        for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
+    }
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    assert surplus(SOME, found) == [f"{roles}/clusterrolebindings/lasthop-gateways", f"{roles}/clusterroles/lasthop-gateways"]
+    assert surplus(ALL, found) == [
+        f"{roles}/namespaces/{namespace}/{plural}/lasthop-gateways"
+        for plural in ("rolebindings", "roles")
+        for namespace in ("shop", "blog")
+    ]
+
+
+def test_rights_of_another_install_are_not_taken() -> None:
+    others = {"clusterrolebindings": of_kind("ClusterRoleBinding", Options("x", "elsewhere"))}
+    assert surplus(SOME, others) == []
