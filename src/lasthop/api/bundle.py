@@ -50,6 +50,11 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
             "ListenerSet",
+            "TCPRoute",
+            "TLSRoute",
+            "TLSRouteModeMixed",
+            "TLSRouteModeTerminate",
+            "UDPRoute",
         }
     )
 )
