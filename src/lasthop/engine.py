@@ -33,6 +33,7 @@ from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.policies.backend_tls import served_plaintext
+from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
@@ -44,8 +45,9 @@ STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS)
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
-    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH),
+    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
+    # a waiver is in effect.
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH, WAIVED_PORTS, WAIVED),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, LISTENERS),
     *STATUS,

@@ -31,6 +31,11 @@ class Hop(NamedTuple):
     def name(self) -> str:
         return f"{self.gateway.path}/{self.service.path}/{self.port}/{self.protocol}"
 
+    @property
+    def ours(self) -> bool:
+        """TLS to the backend, if there is any, is the Gateway's own: neither the client's nor impossible."""
+        return self.protocol.value not in ("passthrough", "udp")
+
 
 class EndpointsKind(StrEnum):
     ADDRESSES = "addresses"

@@ -65,7 +65,8 @@ def _refusal(g: Graph, gateway: Key, found: Target, service: Service, port: Serv
         return Refused(reasons.UNSUPPORTED_VALUE, message)
     tls = g(hop_tls, gateway, found.service, found.port)
     if isinstance(tls, Refused):
-        return Refused(reasons.INVALID_BACKEND_TLS, f"backend {found.service.path}:{found.port}: {tls.message}")
+        reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
+        return Refused(reason, f"backend {found.service.path}:{found.port}: {tls.message}")
     if port.app_protocol == WSS and isinstance(tls, Plaintext):
         message = f"Service {found.service.path} port {found.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
         return Refused(reasons.UNSUPPORTED_PROTOCOL, message)

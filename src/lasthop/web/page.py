@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
-_MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
+_MANNER = {"verified": "good", "pinned only": "good", "waived": "bad", "failing closed": "bad"}
+"""Whatever else there is deserves a look."""
 
 
 @functools.cache
@@ -66,6 +67,9 @@ def _row(document: dict[str, Any]) -> tuple[str, str, str]:
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
 """Conditions that are bad news when true."""
 
+DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification"})
+"""Conditions that are there only while a waiver is in effect: it works as it was asked to, and that is worth knowing."""
+
 
 def summary(document: dict[str, Any]) -> tuple[str, str]:
     """(ready, why): True if nothing in the status is bad news, with the first bad news otherwise."""
@@ -76,9 +80,12 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     for entry in (*status.get("parents", ()), *status.get("ancestors", ())):
         ref = entry.get("parentRef") or entry.get("ancestorRef")
         groups.append((f"{ref.get('namespace', '')}/{ref['name']}", entry))
+    degraded = ""
     for name, group in groups:
         for condition in group.get("conditions", ()):
-            if (condition["status"] == "True") == (condition["type"] in NEGATIVE):
+            if condition["type"] in DEGRADED:
+                degraded = degraded or condition["message"]
+            elif (condition["status"] == "True") == (condition["type"] in NEGATIVE):
                 where = f"{name}: " if name else ""
                 return "False", f"{where}{condition['reason']}: {condition['message']}"
-    return "True", ""
+    return "True", degraded

@@ -14,6 +14,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.policies.degraded import waived_ports
 from lasthop.resolve.ports import PortProblem, port_problem
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output
@@ -38,7 +39,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
         kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
         attached = g.size("attached", key, listener.name)
         listeners.append(ListenerStatus(listener.name, attached, kinds, stated(conditions, obj)))
-    conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key))
+    conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key), *_insecure(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(conditions, obj), tuple(listeners))
 
@@ -100,6 +101,16 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
     if own is None:
         return ()
     return (own,) if isinstance(own, Condition) else (true(reasons.RESOLVED_REFS),)
+
+
+def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Only while some waiver is in effect."""
+    count = waived_ports(g, key)
+    if not count:
+        return ()
+    what = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
+    return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
 
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)
