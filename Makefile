@@ -32,8 +32,10 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m bench
 
+# A whole run begins with the proof that the node it runs on does what it says.
 conformance: setup
-	@$(BIN)/python -m conformance run --way deployment $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(RUN),--run $(RUN)) $(if $(FEATURES),--features $(FEATURES))
+	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance proof)
+	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup
-	@$(BIN)/python -m conformance up
+	@$(BIN)/python -m conformance up $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))

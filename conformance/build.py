@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance import toolchain
 from conformance.needs import Missing
 
 MODULES = Path(__file__).parent / "go"
-TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches this toolchain by itself
 KUBERNETES_VERSION = "v1.36.3"
 
 
@@ -55,7 +54,7 @@ def cache_folder() -> Path:
 
 
 def path_of(program: Program, cache: Path | None = None, modules: Path = MODULES) -> Path:
-    digest = hashlib.sha256(f"{TOOLCHAIN} {program.ldflags}\0".encode())
+    digest = hashlib.sha256(f"{toolchain.VERSION} {program.ldflags}\0".encode())
     for file in sorted((modules / program.module).iterdir()):
         digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
     return (cache or cache_folder()) / f"{program.module}-{digest.hexdigest()[:12]}" / program.name
@@ -67,39 +66,36 @@ def missing(cache: Path | None = None) -> list[Program]:
 
 def build() -> dict[str, Path]:
     """The path of every program, built if it is not there yet."""
-    todo = missing()
-    if todo:
-        if shutil.which("go") is None:
-            raise Missing(
-                "Go (1.21 or newer; it fetches the toolchain it needs by itself) is not installed: see https://go.dev/dl"
-            )
+    if todo := missing():
         names = ", ".join(program.name for program in todo)
         print(
             f"Building {names} into {cache_folder()}: about 11 minutes in all on 2 cores, once. It can be interrupted.",
             flush=True,
         )
-    for number, program in enumerate(todo, 1):
-        _build(program, f"[{number}/{len(todo)}] {program.name}")
+        go = toolchain.go(cache_folder())
+        for number, program in enumerate(todo, 1):
+            _build(go, program, f"[{number}/{len(todo)}] {program.name}")
     return {program.name: path_of(program) for program in PROGRAMS}
 
 
-def _build(program: Program, label: str) -> None:
+def _build(go: Path, program: Program, label: str) -> None:
     target = path_of(program)
     target.parent.mkdir(parents=True, exist_ok=True)
     # CGO off: static programs, which run in a container root without libraries, and no C compiler is needed.
-    environment = os.environ | {"GOTOOLCHAIN": TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    environment = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    environment.pop("GOROOT", None)  # of another Go
     started = time.monotonic()
     progress = _Progress(label, started)
     progress.say("fetching modules")
     folder = MODULES / program.module
-    listing = ["go", "list", "-deps", *(["-test"] if program.test else []), program.package]
+    listing = [str(go), "list", "-deps", *(["-test"] if program.test else []), program.package]
     listed = subprocess.run(listing, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     if listed.returncode:
         raise Missing(f"{program.name}: `{' '.join(listing)}` in {folder} failed (see above)")
     total = len(listed.stdout.splitlines())
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{program.name}-") as scratch:
         output = Path(scratch) / program.name
-        command = ["go", "test", "-c"] if program.test else ["go", "build"]
+        command = [str(go), "test", "-c"] if program.test else [str(go), "build"]
         command += ["-v", "-trimpath", "-ldflags", program.ldflags, "-o", str(output), program.package]
         for built, package in enumerate(_lines(command, folder, environment), 1):
             progress.step(f"{built} of at most {total} packages, {package}")

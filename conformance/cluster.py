@@ -132,7 +132,7 @@ class Cluster:
         path = self.folder / f"{namespace}.{name}.kubeconfig"
         return kubeconfig.write(path, API_SERVER, self.authority.pem, token, user=name, namespace=namespace)
 
-    async def deployment_ready(self, namespace: str, name: str, seconds: float = 60) -> None:
+    async def deployment_ready(self, namespace: str, name: str, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         while True:

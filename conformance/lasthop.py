@@ -8,39 +8,36 @@ from pathlib import Path
 
 from conformance.api import Object, documents
 from conformance.cluster import REPOSITORY, Cluster
-from conformance.needs import Missing
+from conformance.network import NODE_IP
 
 GATEWAY_CLASS = "lasthop"
 CONTROLLER_NAME = "lasthop.dev/gateway-controller"
 NAMESPACE = "lasthop-system"
 MANIFESTS = REPOSITORY / "deploy" / "lasthop.yaml"
-WAYS = ("process", "deployment", "none")
+CONTROLLER = "lasthop-controller"  # the Deployment and its ServiceAccount
+WAYS = ("deployment", "process", "none")
+
+_CLASS = f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}"
 
 
 async def install(cluster: Cluster, way: str) -> None:
     """Three ways:
 
-    process     `lasthop controller` as a process of the cluster's network, as administrator
     deployment  as users install it: the manifests, the controller a pod under its own ServiceAccount
+    process     `lasthop controller` as a process of the cluster's network, with the rights of that same ServiceAccount
     none        nothing: the GatewayClass is accepted by hand, so that the cluster itself can be tried with the suite
     """
     await cluster.apply([gateway_class()])
     match way:
-        case "process":
-            command: list[str | Path] = [
-                Path(sys.executable).parent / "lasthop",
-                "controller",
-                "--kubeconfig",
-                cluster.kubeconfig,
-                "--xds-address=10.244.0.1:18000",
-                "--namespace=default",
-            ]
-            await cluster.start("lasthop-controller", command)
         case "deployment":
-            if not MANIFESTS.exists():
-                raise Missing(f"{MANIFESTS} does not exist")
             await cluster.apply(documents(MANIFESTS))
-            await cluster.deployment_ready(NAMESPACE, "lasthop-controller")
+            await cluster.deployment_ready(NAMESPACE, CONTROLLER)
+        case "process":
+            await cluster.apply(document for document in documents(MANIFESTS) if document["kind"] != "Deployment")
+            kubeconfig = await cluster.service_account_kubeconfig(NAMESPACE, CONTROLLER)
+            program = Path(sys.executable).parent / "lasthop"
+            flags = [f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--xds-address={NODE_IP}:18000"]
+            await cluster.start(CONTROLLER, [program, "controller", *flags])
         case "none":
             await _accept_by_hand(cluster)
 
@@ -56,17 +53,21 @@ def gateway_class() -> Object:
 
 async def accepted(cluster: Cluster, seconds: float = 60) -> bool:
     """Whether the controller has taken the class within this time: if not, there is no point in starting the suite."""
-    path = f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}"
     for _ in range(int(seconds / 0.1)):
-        conditions = (await cluster.api.get(path)).get("status", {}).get("conditions") or ()
+        conditions = (await cluster.api.get(_CLASS)).get("status", {}).get("conditions") or ()
         if any(condition["type"] == "Accepted" and condition["status"] == "True" for condition in conditions):
             return True
         await asyncio.sleep(0.1)
     return False
 
 
+async def supported_features(cluster: Cluster) -> list[str]:
+    """What the GatewayClass claims, which is what the suite will test."""
+    found = await cluster.api.get(_CLASS)
+    return [feature["name"] for feature in found.get("status", {}).get("supportedFeatures") or ()]
+
+
 async def _accept_by_hand(cluster: Cluster) -> None:
-    path = f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}"
     condition = {
         "type": "Accepted",
         "status": "True",
@@ -76,4 +77,4 @@ async def _accept_by_hand(cluster: Cluster) -> None:
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     features = [{"name": name} for name in ("Gateway", "HTTPRoute", "ReferenceGrant")]
-    await cluster.api.patch(f"{path}/status", {"status": {"conditions": [condition], "supportedFeatures": features}})
+    await cluster.api.patch(f"{_CLASS}/status", {"status": {"conditions": [condition], "supportedFeatures": features}})

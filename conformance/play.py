@@ -10,8 +10,7 @@ from conformance.cluster import Cluster
 
 
 async def up(cluster: Cluster, arguments: dict[str, Any]) -> int:
-    if arguments["way"]:
-        await lasthop.install(cluster, arguments["way"])
+    await lasthop.install(cluster, arguments["way"])
     print(
         f"""
   export KUBECONFIG={cluster.kubeconfig_host}

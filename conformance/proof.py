@@ -35,7 +35,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
             "uid": os.getuid(), "gid": os.getgid(), "pid": os.getpid(), "host": socket.gethostname(),
             "capabilities": [status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
             "no_new_privileges": status["NoNewPrivs"].strip(),
-            "write_root": attempt(lambda: open("/written", "w")), "write_tmp": attempt(lambda: open("/tmp/written", "w")),
+            "write_root": attempt(lambda: open("/written", "w")), "write_empty": attempt(lambda: open("/empty/written", "w")),
             "secret": pathlib.Path("/secret/key").read_text(), "link": os.readlink("/secret/key"),
             "token": len(pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount/token").read_text()),
             "api": socket.gethostbyname("kubernetes.default.svc.cluster.local."),
@@ -76,7 +76,7 @@ async def non_root(cluster: Cluster) -> None:
 async def read_only(cluster: Cluster) -> None:
     """A read-only root file system is one, and an emptyDir in it can be written."""
     told = await _ask(await _cluster_ip(cluster))
-    assert (told["write_root"], told["write_tmp"]) == ("OSError", "allowed"), told
+    assert (told["write_root"], told["write_empty"]) == ("OSError", "allowed"), told
 
 
 async def low_port(cluster: Cluster) -> None:
@@ -262,12 +262,12 @@ def _deployment(name: str, replicas: int, security: dict[str, Any]) -> Object:
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "secret", "mountPath": "/secret"}, {"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "secret", "mountPath": "/secret"}, {"name": "empty", "mountPath": "/empty"}],
     }
     pod = {
         "containers": [container],
         "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, "runAsNonRoot": True, **security},
-        "volumes": [{"name": "secret", "secret": {"secretName": "proof"}}, {"name": "tmp", "emptyDir": {}}],
+        "volumes": [{"name": "secret", "secret": {"secretName": "proof"}}, {"name": "empty", "emptyDir": {}}],
         "terminationGracePeriodSeconds": 1,
     }
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,22 @@ class Output:
 
     def failed(self) -> list[str]:
         return [result.test for result in self.results.values() if result.outcome == "FAIL"]
+
+
+def verdict(output: Output, flaky: Sequence[str], code: int) -> tuple[list[str], int]:
+    """How it went, in words and as an exit code. `flaky`: what failed and then passed alone; `code`: the suite's own."""
+    outcomes = [result.outcome for result in output.results.values()]
+    lines = [", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())]
+    lines += [f"FLAKY  {test}: failed, then passed alone" for test in flaky]
+    lost = [test for test in output.failed() if test not in flaky]
+    lines += [f"FAILED {test}" for test in lost]
+    if code not in (0, 1) or (code and not output.failed()):  # 1: tests have failed; 2: it broke off
+        lines.append(f"The suite ended with {code}: not all was run")
+        return lines, 1
+    return lines, 1 if lost or not output.results else 0
+
+
+_WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
 def summary(report: dict[str, Any]) -> list[str]:

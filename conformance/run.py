@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ import yaml
 
 from conformance import lasthop
 from conformance.children import say
-from conformance.cluster import Cluster
-from conformance.results import Result, summary
-from conformance.suite import PROFILES, Suite
+from conformance.cluster import REPOSITORY, Cluster
+from conformance.report import publish
+from conformance.results import Result, summary, verdict
+from conformance.suite import Suite, profiles_of
 
-REPORTS = Path(__file__).parent / "reports"
 MOST_RETRIED = 15  # more failures than that are not flakes, and each retry may take minutes
 
 
@@ -24,10 +23,13 @@ async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
     if not await lasthop.accepted(cluster):
         say(f"The controller has not accepted GatewayClass {lasthop.GATEWAY_CLASS} within 60 s; see {cluster.logs}")
         return 1
-    judge = Suite(cluster, lasthop.GATEWAY_CLASS, arguments["profiles"] or PROFILES, arguments["features"])
+    features = arguments["features"] or await lasthop.supported_features(cluster)
+    profiles = arguments["profiles"] or profiles_of(features)
+    judge = Suite(cluster, lasthop.GATEWAY_CLASS, profiles, arguments["features"])
     if arguments["run"]:
         return await _some(judge, arguments["run"])
-    return await _all(judge, cluster)
+    say(f"Running {', '.join(profiles)} with {len(features)} features; each test is told as it ends")
+    return await _all(judge, cluster, file=not (arguments["features"] or arguments["profiles"]))
 
 
 async def _some(judge: Suite, tests: list[str]) -> int:
@@ -40,29 +42,20 @@ async def _some(judge: Suite, tests: list[str]) -> int:
     return 1 if bad else 0
 
 
-async def _all(judge: Suite, cluster: Cluster) -> int:
+async def _all(judge: Suite, cluster: Cluster, file: bool) -> int:
+    """`file`: the report is of everything that is claimed, so it may go among those for publication."""
     begin = time.monotonic()
     report = cluster.folder / "report.yaml"
     output, code = await judge.all(report, _show)
     failed = output.failed()
     flaky = await _retry(judge, failed) if len(failed) <= MOST_RETRIED else []
-    _publish(cluster, report)
-    outcomes = [result.outcome for result in output.results.values()]
-    counts = ", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())
-    say(f"{counts} in {time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
-    for test in flaky:
-        say(f"FLAKY  {test}: failed, then passed alone")
-    lost = [test for test in failed if test not in flaky]
-    for test in lost:
-        say(f"FAILED {test}")
-    if code and not failed:
-        say(f"The suite ended with {code} without a failed test: its Setup or cleanup failed")
-    if lost or (code and not failed) or not output.results:
-        return 1
-    return 0
-
-
-_WORDS = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    if report.exists():
+        _tell(report, file)
+    lines, result = verdict(output, flaky, code)
+    for line in lines:
+        say(line)
+    say(f"{time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
+    return result
 
 
 async def _retry(judge: Suite, failed: list[str]) -> list[str]:
@@ -75,18 +68,12 @@ async def _retry(judge: Suite, failed: list[str]) -> list[str]:
     return flaky
 
 
-def _publish(cluster: Cluster, report: Path) -> None:
-    if not report.exists():
-        return
-    content = yaml.safe_load(report.read_text())
-    if not content.get("profiles"):  # a failed Setup writes a report too
-        return
-    for line in summary(content):
+def _tell(report: Path, file: bool) -> None:
+    content = report.read_bytes()
+    for line in summary(yaml.safe_load(content)):
         say(line)
-    REPORTS.mkdir(exist_ok=True)
-    name = f"{cluster.channel}-{content['implementation']['version']}-default-report.yaml"  # upstream's naming
-    (REPORTS / name).write_bytes(report.read_bytes())
-    say(f"Report: {os.path.relpath(REPORTS / name)}")
+    filed = publish(content) if file else None
+    say(f"Report: {filed.relative_to(REPOSITORY) if filed else f'{report}, not for publication'}")
 
 
 def _show(result: Result) -> None:

@@ -14,23 +14,34 @@ from conformance.cluster import Cluster
 from conformance.network import UNUSABLE_ADDRESS, USABLE_ADDRESS
 from conformance.results import Output, Result
 
-PROFILES = ("GATEWAY-HTTP", "GATEWAY-TLS", "GATEWAY-GRPC", "GATEWAY-TCP", "GATEWAY-UDP")
+PROFILES = {
+    # profile: the feature without which nothing of it can pass
+    "GATEWAY-HTTP": "HTTPRoute",
+    "GATEWAY-TLS": "TLSRoute",
+    "GATEWAY-GRPC": "GRPCRoute",
+    "GATEWAY-TCP": "TCPRoute",
+    "GATEWAY-UDP": "UDPRoute",
+}
 LONGEST_LINE = 4 << 20  # the suite prints whole objects
+
+
+def profiles_of(features: Sequence[str]) -> list[str]:
+    return [profile for profile, feature in PROFILES.items() if feature in features]
 
 
 @dataclass(frozen=True)
 class Suite:
     cluster: Cluster
     gateway_class: str
-    profiles: Sequence[str] = PROFILES
+    profiles: Sequence[str]
     features: Sequence[str] = ()  # empty: those of GatewayClass.status.supportedFeatures
 
     async def all(self, report: Path, ended: Callable[[Result], None]) -> tuple[Output, int]:
         return await self._run([f"--report-output={report}"], ended)
 
     async def one(self, test: str, ended: Callable[[Result], None]) -> tuple[Output, int]:
-        """One test alone. The base resources stay, which makes the next one quick."""
-        return await self._run([f"--run-test={test}", "--cleanup-base-resources=false"], ended)
+        """One test alone."""
+        return await self._run([f"--run-test={test}"], ended)
 
     async def _run(self, flags: Sequence[str], ended: Callable[[Result], None]) -> tuple[Output, int]:
         command = [
@@ -40,12 +51,13 @@ class Suite:
             "-test.timeout=2h",
             f"--gateway-class={self.gateway_class}",
             f"--conformance-profiles={','.join(self.profiles)}",
+            "--cleanup-base-resources=false",  # the next run is quicker; and the cluster ends with us
             f"--usable-address={USABLE_ADDRESS}",
             f"--unusable-address={UNUSABLE_ADDRESS}",
             "--organization=lasthop",
             "--project=lasthop",
             "--url=https://lasthop.dev",
-            f"--version={version('lasthop')}",
+            f"--version=v{version('lasthop')}",
             "--contact=https://lasthop.dev",
             *flags,
         ]

@@ -262,6 +262,9 @@ class FakeApi:
             if int(at) < self.compacted:
                 raise Refusal(410, "Expired", "The provided continue parameter is too old")
         items, limit = self._items(plural, namespace), int(request.query.get("limit") or 0)
+        if selector := request.query.get("labelSelector"):
+            wanted = dict(pair.split("=") for pair in selector.split(","))
+            items = [item for item in items if wanted.items() <= (item["metadata"].get("labels") or {}).items()]
         page = items[start : start + limit] if limit else items
         more = f"{at}/{start + limit}" if limit and start + limit < len(items) else ""
         if self.lag:

@@ -64,6 +64,6 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
             continue
         for address in found.addresses:
             for listener in found.listeners:
-                engine.set_probe(key, address, listener.port, Probe())
-        engine.set_proxy(key, ProxyState(connected=True, ports=frozenset(listener.port for listener in found.listeners)))
+                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
+        engine.set_proxy(key, ProxyState.serving(found.listeners))
     snapshot.take(engine.settle())

@@ -17,6 +17,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.resolve.certificates import common_name
 from tests.snapshot import Snapshot, tls_context
 from tests.summary_routes import host_lines
+from tests.summary_streams import listener_lines
 
 
 def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def summary(engine: Engine, snapshot: Snapshot, findings: list[str]) -> dict[str
 
 def _status(status: Any) -> Any:
     if hasattr(status, "parents"):
-        return {p.parent_ref.name: _conditions(p.conditions) for p in status.parents}
+        return {_parent(p.parent_ref): _conditions(p.conditions) for p in status.parents}
     if hasattr(status, "ancestors"):
         return {a.ancestor_ref.name: _conditions(a.conditions) for a in status.ancestors}
     found: dict[str, Any] = {"conditions": _conditions(status.conditions)}
@@ -38,7 +39,14 @@ def _status(status: Any) -> Any:
             "routes": listener.attached_routes,
             "conditions": _conditions(listener.conditions),
         }
+    if sets := getattr(status, "attached_listener_sets", 0):
+        found["ListenerSets"] = sets
     return found
+
+
+def _parent(ref: Any) -> str:
+    kind = "" if ref.kind == "Gateway" else f"{ref.kind} "
+    return f"{kind}{ref.name}{f' {ref.section_name}' if ref.section_name else ''}"
 
 
 def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:
@@ -63,13 +71,12 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("hops", {})[name] = {**_tls(cluster), **until, "endpoints": _endpoints(assignment)}
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
-            section.setdefault("routes", {})[name] = {h.name: host_lines(h) for h in table.virtual_hosts}
+            section.setdefault("routes", {})[name] = {", ".join(h.domains): host_lines(h) for h in table.virtual_hosts}
         elif type_url == LISTENER:
             listener = listener_pb2.Listener.FromString(resource.body)
             address = listener.address.socket_address
-            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}"] = [
-                ", ".join(c.filter_chain_match.server_names) or "any" for c in listener.filter_chains
-            ]
+            udp = " (UDP)" if address.protocol == address.UDP else ""
+            section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
     return found

@@ -20,9 +20,13 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     """A list; or, where the host has an index, the list of each of its leaves."""
     if not host.HasField("matcher"):
         return [route_line(route) for route in host.routes if _normal(route)]
-    tree = {key: _leaf(found.action) for key, found in sorted(host.matcher.matcher_tree.prefix_match_map.map.items())}
-    if host.matcher.HasField("on_no_match"):
-        tree["otherwise"] = _leaf(host.matcher.on_no_match.action)
+    index = host.matcher
+    if index.HasField("matcher_list"):
+        assert [str(m.predicate.single_predicate.input.name) for m in index.matcher_list.matchers] == ["upgrade"]
+        index = index.on_no_match.matcher
+    tree = {key: _leaf(found.action) for key, found in sorted(index.matcher_tree.prefix_match_map.map.items())}
+    if index.HasField("on_no_match"):
+        tree["otherwise"] = _leaf(index.on_no_match.action)
     return tree
 
 

@@ -73,9 +73,22 @@ HTTP_AND_HTTPS: list[dict[str, Any]] = [
 ]
 
 
+STREAMS: list[dict[str, Any]] = [
+    {"name": "pass", "port": 8443, "protocol": "TLS", "hostname": "*.p.example", "tls": {"mode": "Passthrough"}},
+    {"name": "ends", "port": 8443, "protocol": "TLS", "tls": {"certificateRefs": [{"name": "k0"}]}},
+    {"name": "tcp", "port": 53, "protocol": "TCP"},
+    {"name": "udp", "port": 53, "protocol": "UDP"},
+]
+
+
 def mk_gateway(path: str, listeners: list[dict[str, Any]] | None = None, gateway_class: str = CLASS, **spec: Any) -> Object:
     listeners = listeners or HTTP_AND_HTTPS[:1]
     return mk("Gateway", path, spec={"gatewayClassName": gateway_class, "listeners": listeners, **spec})
+
+
+def mk_listener_set(path: str, gateway: str, listeners: list[dict[str, Any]], **more: Any) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    return mk("ListenerSet", path, spec={"parentRef": {"name": name, "namespace": namespace}, "listeners": listeners}, **more)
 
 
 def mk_service(path: str, ports: list[dict[str, Any]] | None = None, **spec: Any) -> Object:
@@ -99,7 +112,24 @@ def mk_route(
     namespace, _, name = gateway.rpartition("/")
     parent = {"name": name, **({"namespace": namespace} if namespace else {})}
     rules = more.pop("rules", [{"backendRefs": backends}])
-    return mk("HTTPRoute", path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": rules}, **more)
+    parents = more.pop("parents", [parent])
+    return mk("HTTPRoute", path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
+
+
+def mk_stream_route(
+    kind: str,
+    path: str,
+    gateway: str,
+    backends: list[dict[str, Any]],
+    hostnames: list[str] | None = None,
+    section: str = "",
+    **more: Any,
+) -> Object:
+    namespace, _, name = gateway.rpartition("/")
+    parent = {"name": name, "namespace": namespace, "sectionName": section}
+    return mk(
+        kind, path, spec={"parentRefs": [parent], "hostnames": hostnames or [], "rules": [{"backendRefs": backends}]}, **more
+    )
 
 
 def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = None, section: str = "", **more: Any) -> Object:
@@ -210,6 +240,17 @@ _OPTIONS = st.sampled_from(
 )
 
 
+_STREAM_LISTENERS = [
+    *STREAMS,
+    {"name": "wide", "port": 8443, "protocol": "TLS", "hostname": "*.example", "tls": {"mode": "Passthrough"}},
+    {"name": "narrow", "port": 443, "protocol": "TLS", "hostname": "x.example", "tls": {"certificateRefs": [{"name": "k1"}]}},
+    {"name": "clash", "port": 53, "protocol": "TCP"},
+]
+_ALLOWED_LISTENERS = st.sampled_from(
+    [None, {"from": "Same"}, {"from": "All"}, {"from": "All"}, {"from": "Selector", "selector": {"matchLabels": {"x": "1"}}}]
+)
+
+
 @st.composite
 def gateways(draw: st.DrawFn) -> Object:
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
@@ -217,6 +258,8 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})  # type: ignore[dict-item]
+    listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda each: each["name"]))
+    listeners = [dict(listener) for listener in listeners]
     for listener in listeners:
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
     spec: dict[str, Any] = {}
@@ -226,7 +269,38 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         ref = {"name": "k0", "namespace": draw(NAMESPACES)}
         spec["tls"] = {"backend": {"clientCertificateRef": ref}}
+    if allowed := draw(_ALLOWED_LISTENERS):
+        spec["allowedListeners"] = {"namespaces": allowed}
     return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
+
+
+@st.composite
+def listener_sets(draw: st.DrawFn) -> Object:
+    found = []
+    for name in ("one", "two")[: draw(st.integers(1, 2))]:
+        protocol = draw(st.sampled_from(["HTTP", "HTTP", "HTTPS", "HTTPS", "TCP"]))
+        listener: dict[str, Any] = {"name": name, "port": draw(st.sampled_from([80, 443, 8080])), "protocol": protocol}
+        listener["hostname"] = "" if protocol == "TCP" else draw(st.sampled_from(["", "x.example", "y.example", "*.example"]))
+        listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
+        if protocol == "HTTPS":
+            ref = {"name": draw(st.sampled_from(["k0", "k1"])), "namespace": draw(NAMESPACES)}
+            listener["tls"] = {"certificateRefs": [ref]}
+        found.append(listener)
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['l0', 'l1']))}"
+    gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    return mk_listener_set(path, gateway, found, created=draw(TIMES))
+
+
+_PARENTS = st.fixed_dictionaries(
+    {"kind": st.just("Gateway"), "name": st.sampled_from(["g0", "g1"]), "namespace": NAMESPACES}
+) | st.fixed_dictionaries(
+    {
+        "kind": st.just("ListenerSet"),
+        "name": st.sampled_from(["l0", "l1"]),
+        "namespace": NAMESPACES,
+        "sectionName": st.sampled_from(["", "one"]),
+    }
+)
 
 
 @st.composite
@@ -242,10 +316,34 @@ def http_routes(draw: st.DrawFn) -> Object:
     )
     path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
     rule = {"matches": [{"path": path}], "backendRefs": draw(st.lists(backend, max_size=2))}
-    gateway = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
+    parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
-    return mk_route(route, gateway, [], hostnames, rules=[rule], created=draw(TIMES))
+    return mk_route(route, "", [], hostnames, parents=parents, rules=[rule], created=draw(TIMES))
+
+
+@st.composite
+def stream_routes(draw: st.DrawFn) -> Object:
+    kind = draw(st.sampled_from(["TLSRoute", "TCPRoute", "UDPRoute"]))
+    backend = st.fixed_dictionaries(
+        {
+            "name": SERVICES,
+            "namespace": NAMESPACES,
+            "port": st.sampled_from([443, 80, 53, 9]),
+            "weight": st.sampled_from([0, 1, 3]),
+            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
+        }
+    )
+    hosts = draw(st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)) if kind == "TLSRoute" else []
+    return mk_stream_route(
+        kind,
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}",
+        f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}",
+        draw(st.lists(backend, min_size=1, max_size=3)),
+        hosts,
+        draw(st.sampled_from(["", "", "pass", "ends", "tcp", "udp", "http"])),
+        created=draw(TIMES),
+    )
 
 
 @st.composite
@@ -331,8 +429,11 @@ def classes(draw: st.DrawFn) -> Object:
 
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
+    listener_sets(),
     http_routes(),
     http_routes(),
+    stream_routes(),
+    stream_routes(),
     policies(),
     policies(),
     rejected_policies(),
@@ -346,8 +447,17 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
-        st.sampled_from([("HTTPRoute", "Service"), ("Gateway", "Secret")]),
+        st.sampled_from(
+            [
+                ("HTTPRoute", "Service"),
+                ("TCPRoute", "Service"),
+                ("TLSRoute", "Service"),
+                ("Gateway", "Secret"),
+                ("ListenerSet", "Secret"),
+            ]
+        ),
     ),
+    st.builds(lambda ns, x: mk("Namespace", ns, labels={"x": x}), NAMESPACES, st.sampled_from(["1", "2"])),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     classes(),
     pin_sets(),

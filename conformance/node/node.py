@@ -15,8 +15,9 @@ import aiohttp
 from conformance import certificates
 from conformance.api import STRATEGIC, Api, ApiError, Object
 from conformance.children import ChildError, check
-from conformance.network import LOAD_BALANCER_PREFIX, NODE_IP
+from conformance.network import NODE_IP
 from conformance.node import logs
+from conformance.node.addresses import Addresses
 from conformance.node.dns import Dns
 from conformance.node.images import Images
 from conformance.node.pod import Pod
@@ -33,7 +34,7 @@ class Node:
         self.images = Images(echo_basic)
         self.pods: dict[str, Pod] = {}  # by uid
         self._uids: dict[Name, str] = {}
-        self._addresses: dict[str, str] = {}  # uid of a LoadBalancer Service -> its address
+        self._addresses = Addresses()
         self._services_due = asyncio.Event()
         self._watched = {
             "Pod": Watched(api, "/api/v1/pods", self._pod_changed),
@@ -167,18 +168,11 @@ class Node:
 
     def _service_changed(self, name: Name, service: Object | None) -> None:
         self._services_due.set()
-        if service is None or service["spec"]["type"] != "LoadBalancer" or service["spec"].get("loadBalancerClass"):
-            return  # a class names another load balancer
-        uid = service["metadata"]["uid"]
-        if uid not in self._addresses and not service["status"].get("loadBalancer", {}).get("ingress"):
-            number = len(self._addresses) + 1  # never used again, so that no test meets another's address
-            self._addresses[uid] = (
-                service["spec"].get("loadBalancerIP") or f"{LOAD_BALANCER_PREFIX}.{number >> 8}.{number & 255}"
-            )
-            self._start(self._give_address(name, self._addresses[uid]))
+        for given, address in self._addresses.assign(self._watched["Service"].objects.values()):
+            self._start(self._give_address(given["metadata"], address))
 
-    async def _give_address(self, name: Name, address: str) -> None:
-        path = f"/api/v1/namespaces/{name[0]}/services/{name[1]}/status"
+    async def _give_address(self, service: dict[str, Any], address: str) -> None:
+        path = f"/api/v1/namespaces/{service['namespace']}/services/{service['name']}/status"
         for _ in range(20):
             try:
                 await self.api.patch(path, {"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}})

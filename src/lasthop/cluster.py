@@ -1,35 +1,39 @@
 """The controller of a cluster: objects from the API server, proxies as Deployments, statuses written back by the leader.
 
 KubernetesSource ──> Controller ──> xDS over mTLS ──> proxies
-                         └──status──> StatusWriter   (only while the Lease is ours, as are Deployments and the CA)
+                         ├──status, findings──> Scribe   (only while the Lease is ours, as are Deployments and the CA)
+                         └──how proxies stand──> the replica that leads   (only while it is another's)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
-from lasthop.controller import Controller
+from lasthop.controller import Controller, gateway_key
 from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
+from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.resolve.profiles import proxy_settings
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.lease import LeaderElector
+from lasthop.sources.kubernetes.scribe import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
-from lasthop.sources.kubernetes.writer import StatusWriter
+from lasthop.web.measures import Measure
+from lasthop.xds.presence import Report
+from lasthop.xds.replicas import Reporter
 
-LEASE: Final = "lasthop"
-"""RBAC names it."""
-SETTINGS: Final = Settings(host_network=False, external_names=False)
+ADDRESS: Final = "lasthop.dev/xds-address"
+"""Annotation of the Lease: where its holder takes the other replicas' reports."""
 
 
 class ClusterController(Controller):
@@ -41,25 +45,44 @@ class ClusterController(Controller):
         identity: str,
         namespace: str,
         xds_listen: str,
+        own_address: str,
         namespaces: tuple[str, ...] = (),
     ) -> None:
-        """`identity` is this replica, `namespace` where it keeps its Lease and its CA."""
-        source = KubernetesSource(client, namespaces=namespaces)
-        super().__init__(source, SETTINGS, host_store)
-        self._elector = LeaderElector(client, namespace, LEASE, identity, on_started=self._lead, on_stopped=self._follow)
-        self._writer = StatusWriter(client, source.observed, may_write=lambda: self._elector.certain)
+        """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept."""
+        self._kubernetes = KubernetesSource(client, namespaces=namespaces)
+        super().__init__(self._kubernetes, IN_CLUSTER, host_store)
+        self.scribe = Scribe(
+            client,
+            self._kubernetes.observed,
+            identity=identity,
+            namespace=namespace,
+            uid_of=self.uid_of,
+            annotations={ADDRESS: own_address},
+            leads=self._lead,
+            follows=self._follow,
+        )
+        server_name = site.xds_server_name or site.xds_host
         self._identity = Identity(
             client,
             namespace,
-            tuple(dict.fromkeys((site.xds_server_name or site.xds_host, site.xds_host))),
-            may_write=lambda: self._elector.certain,
+            tuple(dict.fromkeys((server_name, site.xds_host))),
+            identity,
+            may_write=lambda: self.scribe.elector.certain,
             problem=lambda text: self.log.error(text) if text else None,
+        )
+        self._reporter = Reporter(
+            self._leader,
+            self._identity.client_credentials,
+            server_name,
+            self.report,
+            problem=lambda text: self.log.warning(text) if text else None,
         )
         self._deployments = Deployments(
             client,
             site,
             authority=lambda: self._identity.authority,
             changed=self._infrastructure_changed,
+            may_write=lambda: self.scribe.elector.certain,
             namespaces=namespaces,
         )
         self._xds_listen = xds_listen
@@ -77,7 +100,19 @@ class ClusterController(Controller):
         self._deployments.want(found)
 
     def told(self, status: Mapping[Key, Status | None]) -> None:
-        self._writer.want(status)
+        self.scribe.told(status)
+
+    def found(self, new: list[Finding], gone: list[Finding]) -> None:
+        self.scribe.found(new, gone)
+
+    def proxies_changed(self) -> None:
+        self._reporter.changed.set()
+
+    def measures(self) -> Iterator[Measure]:
+        yield from super().measures()
+        yield from measures(self.scribe, self._kubernetes)
+        reporting = len(self.presence.replicas)
+        yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
 
     @property
     def ready(self) -> bool:
@@ -92,17 +127,17 @@ class ClusterController(Controller):
                     self._read,
                     self._settle_when_dirty,
                     self._watch_time_and_store,
-                    self._elector.run,
-                    self._writer.run,
-                    self._identity.run,
                     self._deploy,
                 )
                 running = [tasks.create_task(one()) for one in work]
                 await self.loaded.wait()
+                # One that knows nothing yet is not to lead: it could not write, and others could.
+                running += [tasks.create_task(one()) for one in (self.scribe.run, self._identity.run)]
                 await self._identity.known.wait()
-                await self.server.start_tls(self._xds_listen, self._identity.credentials, lambda uid: self._uids.get(uid))
+                await self.server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 self.server.open()
+                running.append(tasks.create_task(self._reporter.run()))
                 self.log.info("serving proxies", address=self._xds_listen)
                 await self._stopping.wait()
                 for task in running:
@@ -115,14 +150,29 @@ class ClusterController(Controller):
 
     def _lead(self) -> None:
         self.log.info("leading: statuses and proxies are this replica's to write")
-        self._writer.lead(True)
         self._lost.clear()
         self._leading.set()
 
     def _follow(self) -> None:
-        self._writer.lead(False)
         self._leading.clear()
         self._lost.set()
+        for gateway in self.presence.forget_others():
+            self._elsewhere_changed(gateway_key(gateway))
+
+    def _leader(self) -> str:
+        """Where to report to: empty if that is us, or nobody."""
+        elector = self.scribe.elector
+        return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
+
+    def _heard(self, replica: str, report: Report) -> bool:
+        if not self.scribe.elector.certain:
+            return False
+        for gateway in self.presence.heard(replica, report, time.monotonic()):
+            self._elsewhere_changed(gateway_key(gateway))
+        return True
+
+    def _gateway_of(self, uid: str) -> str | None:
+        return self._uids.get(uid)
 
     async def _deploy(self) -> None:
         """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""
@@ -137,3 +187,17 @@ class ClusterController(Controller):
     def _infrastructure_changed(self, key: Key, state: Infrastructure) -> None:
         self.engine.set_infrastructure(key, state)
         self._dirty.set()
+
+
+def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
+    """What is counted wherever an API server is spoken to."""
+    writer, leads = scribe.writer, scribe.elector.certain
+    yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
+    results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
+    yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
+    pending = writer.pending if leads else 0  # whoever follows has them all in mind, and nothing to do
+    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
+    restarts = sorted(source.restarts.items())
+    yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
+    told = [((name,), scribe.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
+    yield Measure("lasthop_events", "Events of the cluster, by what came of them.", ("result",), told, counter=True)

@@ -11,13 +11,15 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
 
 from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.listeners import listener_port
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
@@ -27,7 +29,9 @@ from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch, Source
+from lasthop.web.measures import Durations, Measure
 from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.presence import Presence, Report, Standing
 from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
 
@@ -50,11 +54,18 @@ class Controller:
         self.source_findings: tuple[Finding, ...] = ()
         self.log = logs.get()
         self._system_store = system_store
+        self.presence = Presence()
+        self.time_to_programmed = Durations()
+        """From a change of what a Gateway's proxies are to have until they have confirmed all of it."""
         self._proxies: dict[Key, ProxyState] = {}
-        self._acked: dict[Key, dict[tuple[str, str], str]] = {}
-        """Versions that a Gateway's proxy has acknowledged, by type and name."""
+        self._problems: dict[Key, str] = {}
+        self._changed_at: dict[Key, float] = {}
+        """Since when a Gateway's proxies have not confirmed everything."""
         self._quarantines: dict[Key, Quarantine] = {}
-        self._withheld: dict[Key, frozenset[Part]] = {}
+        self._withheld: dict[Key, dict[Part, str]] = {}
+        """What is kept from a Gateway's proxies, and why."""
+        self._built_without: dict[Key, frozenset[Part]] = {}
+        """Of that, what our own quarantine holds."""
         self._gateways: set[Key] = set()
         self._told: set[Finding] = set()
         self._dirty = asyncio.Event()
@@ -72,6 +83,12 @@ class Controller:
     def told(self, status: Mapping[Key, Status | None]) -> None:
         """Statuses that are others now."""
 
+    def found(self, new: list[Finding], gone: list[Finding]) -> None:
+        """Findings that have come and gone, after everything has been read once."""
+
+    def proxies_changed(self) -> None:
+        """Something is new about the proxies that are connected here."""
+
     # --- running -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
@@ -80,6 +97,7 @@ class Controller:
 
     def take(self, batch: Batch) -> None:
         self.engine.set_policies_known(batch.policies_known)
+        self.engine.set_crd_versions(batch.crd_versions)
         self.engine.apply(batch.changes)
         self.source_findings = batch.findings
         self._tell_findings()
@@ -122,6 +140,8 @@ class Controller:
             await asyncio.sleep(min(SYSTEM_STORE_INTERVAL, max(0.0, wait)))
             self.engine.set_system_store(self._system_store())
             self.engine.advance(time.time())
+            for path in self.presence.expire(time.monotonic()):
+                self._elsewhere_changed(gateway_key(path))
             self._dirty.set()
 
     def _settle(self, limit: int | None = None) -> None:
@@ -134,6 +154,7 @@ class Controller:
         self.told(update.status)
         self._sync_gateways()
         for key in update.xds:
+            self._changed_at.setdefault(key, time.monotonic())
             self._quarantine_served(key)
             self._proxy_changed(key)
         if update.findings:
@@ -152,7 +173,15 @@ class Controller:
         for key in self._gateways - wanted.keys():
             self.server.remove(key.path)
             self.engine.set_proxy(key, ProxyState())
-            for known in (self._proxies, self._acked, self._quarantines, self._withheld):
+            self.presence.gone(key.path)
+            for known in (
+                self._proxies,
+                self._problems,
+                self._changed_at,
+                self._quarantines,
+                self._withheld,
+                self._built_without,
+            ):
                 known.pop(key, None)
         self._gateways = set(wanted)
         self.want(wanted)
@@ -160,27 +189,31 @@ class Controller:
     # --- what comes back ---------------------------------------------------------------------------------------------
 
     def connected(self, gateway: str) -> None:
-        self._proxy_changed(_key(gateway), connected=True, problem="")
+        self.presence.arrived(gateway)
+        self._proxy_changed(gateway_key(gateway), problem="")
+        self.proxies_changed()
 
     def disconnected(self, gateway: str) -> None:
-        key = _key(gateway)
-        still = self.server.state(gateway).proxies > 0
-        if not still:
-            self._acked.pop(key, None)
-        self._proxy_changed(key, connected=still)
+        if self.server.state(gateway).proxies == 0:
+            self.presence.left(gateway, time.monotonic())
+        self._proxy_changed(gateway_key(gateway))
+        self.proxies_changed()
 
     def acked(self, gateway: str, event: Acked) -> None:
-        key = _key(gateway)
+        key = gateway_key(gateway)
         if event.type_url in (LISTENER, ROUTES):
-            versions = {(event.type_url, name): r.version for name, r in event.resources.items()}
-            self._acked.setdefault(key, {}).update(versions)
-            self._proxy_changed(key)
+            versions = {name: resource.version for name, resource in event.resources.items()}
+            if self.presence.confirmed(gateway, event.type_url, versions):
+                self._proxy_changed(key)
+                self.proxies_changed()
+        if key in self._changed_at and self.server.state(gateway).synced:
+            self.time_to_programmed.observe(time.monotonic() - self._changed_at.pop(key))
         # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
         if self._quarantine(key).acked(event.type_url, event.resources):
             self._withhold(key)
 
     def nacked(self, gateway: str, event: Nacked) -> None:
-        key = _key(gateway)
+        key = gateway_key(gateway)
         self.log.error(
             "the proxy refused configuration", gateway=gateway, type=event.type_url.rsplit(".")[-1], detail=event.detail
         )
@@ -188,6 +221,7 @@ class Controller:
         quarantine.nacked(event.type_url, event.resources, event.detail)
         self._proxy_changed(key, problem="; ".join((*quarantine.environment.values(), *quarantine.unattributed.values())))
         self._withhold(key)
+        self.proxies_changed()
 
     def _quarantine(self, key: Key) -> Quarantine:
         return self._quarantines.setdefault(key, Quarantine())
@@ -195,33 +229,49 @@ class Controller:
     def _withhold(self, key: Key) -> None:
         """Hands the parts in quarantine to the engine, which builds without them."""
         quarantine = self._quarantine(key)
-        new, old = quarantine.quarantined, self._withheld.get(key, frozenset())
-        for part in old - new:
+        own = quarantine.quarantined
+        new = self._refused_elsewhere(key) | {part: quarantine.detail(part) or "refused" for part in own}
+        old = self._withheld.get(key, {})
+        for part in old.keys() - new.keys():
             self.engine.set_quarantine(*part, None)
-        for part in new - old:
-            self.engine.set_quarantine(*part, quarantine.detail(part) or "refused")
-        self._withheld[key] = new
-        if new != old:
+        for part in new.keys() - old.keys():
+            self.engine.set_quarantine(*part, new[part])
+        self._withheld[key], self._built_without[key] = new, own
+        if new.keys() != old.keys():
             self._tell_findings()
             self._dirty.set()
 
     def _quarantine_served(self, key: Key) -> None:
         quarantine, cache = self._quarantines.get(key), self.server.cache(key.path)
-        if quarantine and cache and quarantine.served(cache, self._withheld.get(key, frozenset())):
+        if quarantine and cache and quarantine.served(cache, self._built_without.get(key, frozenset())):
             self._withhold(key)
 
-    def _proxy_changed(self, key: Key, **changes: Any) -> None:
-        """What is known of a Gateway's proxy goes into the engine, from where it reaches the status."""
+    def _elsewhere_changed(self, key: Key) -> None:
+        """What other replicas tell of a Gateway's proxies is other than before."""
+        if key in self._gateways:
+            self._withhold(key)
+            self._proxy_changed(key)
+
+    def _refused_elsewhere(self, key: Key) -> dict[Part, str]:
+        """Proxies of other replicas refuse it, so they are built without; here the same must be built, or their versions would
+        not be ours."""
+        refused = (entry for standing in self.presence.elsewhere(key.path) for entry in standing.refused)
+        return {Part(type_url, part, digest): detail for type_url, part, digest, detail in refused}
+
+    def _proxy_changed(self, key: Key, *, problem: str | None = None) -> None:
+        """What is known of a Gateway's proxies goes into the engine, from where it reaches the status."""
         if key not in self._gateways:
             return
-        acked = self._acked.get(key, {})
+        if problem is not None:
+            self._problems[key] = problem
+        holds = partial(self.presence.holds, key.path)
         listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
-        ports = {int(name.rpartition("/")[2]) for name, r in listeners.items() if acked.get((LISTENER, name)) == r.version}
+        ports = {listener_port(name) for name, r in listeners.items() if holds(LISTENER, name, r.version)}
         # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
-        ports -= {int(name.split("/")[2]) for name in tables if (ROUTES, name) not in acked}
-        old = self._proxies.get(key, ProxyState())
-        state = ProxyState(changes.get("connected", old.connected), frozenset(ports), changes.get("problem", old.problem))
-        if state == old and key in self._proxies:
+        ports -= {(int(name.split("/")[2]), "TCP") for name in tables if not holds(ROUTES, name)}
+        problems = (self._problems.get(key, ""), *(standing.problem for standing in self.presence.elsewhere(key.path)))
+        state = ProxyState.at(ports, self.presence.connected(key.path), next(filter(None, problems), ""))
+        if state == self._proxies.get(key):
             return
         self._proxies[key] = state
         self.engine.set_proxy(key, state)
@@ -232,6 +282,21 @@ class Controller:
         found = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
         return {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
 
+    def report(self) -> Report:
+        """How the proxies that are connected here stand, for the replica that leads."""
+        found = {}
+        for key in self._gateways:
+            versions = self.presence.here(key.path)
+            problem, refused = self._problems.get(key, ""), self._refused_here(key)
+            if versions is not None or problem or refused:
+                entries = tuple((*part, detail) for part, detail in sorted(refused.items()))
+                found[key.path] = Standing(versions is not None, versions or {}, problem, entries)
+        return found
+
+    def _refused_here(self, key: Key) -> dict[Part, str]:
+        quarantine = self._quarantines.get(key)
+        return {part: quarantine.detail(part) for part in quarantine.convicted} if quarantine else {}
+
     # --- findings ----------------------------------------------------------------------------------------------------
 
     def findings(self) -> list[Finding]:
@@ -239,28 +304,51 @@ class Controller:
             Finding(
                 _object_of(part, key),
                 "RefusedByProxy",
-                f"Envoy refused {part.id}, so it is withheld: {quarantine.detail(part)}",
+                f"Envoy refused {part.id}, so it is withheld: {detail}",
                 "Edit it, and please report this: Lasthop should have seen it first.",
             )
-            for key, quarantine in self._quarantines.items()
-            for part in sorted(quarantine.convicted)
+            for key in self._withheld
+            for part, detail in sorted((self._refused_elsewhere(key) | self._refused_here(key)).items())
         ]
         return [*self.source_findings, *self.engine.findings(), *refused]
 
     def _tell_findings(self) -> None:
         """Each problem once when it appears, and once when it is gone."""
         now = set(self.findings())
-        for finding in sorted(now - self._told, key=str):
+        new, gone = sorted(now - self._told, key=str), sorted(self._told - now, key=str)
+        for finding in new:
             log = self.log.error if finding.severity is Severity.ERROR else self.log.warning
-            log(str(finding), reason=finding.reason)
-        for finding in sorted(self._told - now, key=str):
-            self.log.info(f"mended: {finding}")
+            log(str(finding), **_where(finding))
+        for finding in gone:
+            self.log.info(f"mended: {finding}", **_where(finding))
         self._told = now
+        if self.loaded.is_set() and (new or gone):
+            self.found(new, gone)
+
+    def measures(self) -> Iterator[Measure]:
+        """What is counted besides what every way of running shows."""
+        states = [((key.path,), self.server.state(key.path)) for key in sorted(self._gateways)]
+        clients = [(name, state.proxies) for name, state in states]
+        yield Measure("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
+        synced = [(name, state.synced) for name, state in states]
+        yield Measure("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
+        programmed = [((key.path,), float(bool(state.ports))) for key, state in sorted(self._proxies.items())]
+        help = "Whether some port of the Gateway is served as it is written now."
+        yield Measure("lasthop_gateway_programmed", help, ("gateway",), programmed)
+
+    def uid_of(self, key: Key) -> str:
+        """Empty if there is no such object."""
+        obj = self.engine.store.get(key)
+        return obj.metadata.uid if obj is not None else ""
 
     @property
     def ready(self) -> bool:
         """Everything has been read, and every Gateway's proxy has acknowledged everything that is there for it."""
         return self.loaded.is_set() and all(self.server.state(key.path).synced for key in self._gateways)
+
+
+def _where(finding: Finding) -> dict[str, str]:
+    return {"reason": finding.reason, **({"object": str(finding.object)} if finding.object else {})}
 
 
 def _object_of(part: Part, gateway: Key) -> Key:
@@ -271,6 +359,6 @@ def _object_of(part: Part, gateway: Key) -> Key:
     return Key("Service", namespace, name)
 
 
-def _key(path: str) -> Key:
+def gateway_key(path: str) -> Key:
     namespace, _, name = path.partition("/")
     return Key("Gateway", namespace, name)

@@ -5,12 +5,12 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
@@ -19,37 +19,41 @@ from lasthop.outputs.envoy.quarantine import quarantine_input
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
+from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS
+from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
+from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHMENTS, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
+from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
-from lasthop.resolve.settings import POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, ROUTE_STATUS, POLICY_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, CLAIMS, REJECTED_CLAIMS),
+    *(GRANTS, SLICES, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ATTACHMENTS, REACH, WAIVED_PORTS, WAIVED),
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, WAIVED_PORTS, WAIVED),
     # What is told to Envoy, and to people.
-    *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, LISTENERS),
+    *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
 )
@@ -72,7 +76,14 @@ class Engine:
         self.store = Store(self.graph)
         self.graph.set(SETTINGS, settings or Settings())
         self._endpoint_names: dict[Any, str] = {}
+        self._listeners: dict[str, Resource] = {}
+        """By name, without their streams."""
         self._listener_names: dict[Key, set[str]] = {}
+        self._streams: dict[str, dict[Any, EncodedStream]] = {}
+        """By listener."""
+        self._stream_listeners: dict[Any, str] = {}
+        self._changed_listeners: dict[str, Key] = {}
+        """Those that are still to be sent, each with its Gateway."""
         self._hosts: dict[str, dict[str, EncodedHost]] = {}
         self._tables: set[tuple[Key, str]] = set()
         self._plaintext: set[Hop] = set()
@@ -91,6 +102,9 @@ class Engine:
             self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
         self.graph.set(POLICIES_UNKNOWN, None if known else True)
 
+    def set_crd_versions(self, versions: StringMap) -> None:
+        self.graph.set(CRD_VERSIONS, versions)
+
     def set_system_store(self, store: SystemStore | None) -> None:
         self.graph.set(SYSTEM_STORE, store)
 
@@ -100,8 +114,8 @@ class Engine:
     def set_infrastructure(self, gateway: Key, state: Infrastructure) -> None:
         self.graph.set(infrastructure_input(gateway), state)
 
-    def set_probe(self, gateway: Key, address: str, port: int, probe: Probe | None) -> None:
-        self.graph.set(probe_input(gateway, address, port), probe)
+    def set_probe(self, gateway: Key, address: str, port: int, probe: Probe | None, transport: str = "TCP") -> None:
+        self.graph.set(probe_input(gateway, address, port, transport), probe)
 
     def set_quarantine(self, type_url: str, part: str, digest: str, complaint: str | None) -> None:
         self.graph.set(quarantine_input(type_url, part, digest), complaint)
@@ -122,8 +136,7 @@ class Engine:
         for (gateway, secret), resource in outputs.get(SECRETS.name, {}).items():
             xds.put(gateway, SECRET, secret.path, resource)
         self._route_tables(xds, outputs.get(TABLE_NAMES.name, {}), outputs.get(HOSTS.name, {}))
-        for (gateway,), resources in outputs.get(LISTENERS.name, {}).items():
-            self._listeners(xds, gateway, () if resources in (GONE, None) else resources)
+        self._join_listeners(xds, outputs.get(LISTENERS.name, {}), outputs.get(STREAMS.name, {}))
         status = {
             key: None if value is GONE else value
             for output in STATUS
@@ -142,7 +155,7 @@ class Engine:
         return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
-        if isinstance(entry, ClusterEntry) and entry.plaintext:
+        if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:
             self._plaintext.add(hop)
         else:
             self._plaintext.discard(hop)
@@ -179,14 +192,34 @@ class Engine:
                 if not self._hosts.get(name):
                     self._hosts.pop(name, None)
 
-    def _listeners(self, xds: _Changes, gateway: Key, resources: Iterable[Resource]) -> None:
-        new = {resource.name: resource for resource in resources}
-        for name in self._listener_names.pop(gateway, set()) - new.keys():
-            xds.put(gateway, LISTENER, name, GONE)
-        for name, resource in new.items():
-            xds.put(gateway, LISTENER, name, resource)
-        if new:
-            self._listener_names[gateway] = set(new)
+    def _join_listeners(self, xds: _Changes, listeners: Mapping[Any, Any], streams: Mapping[Any, Any]) -> None:
+        changed = self._changed_listeners
+        for (gateway,), resources in listeners.items():
+            new = {resource.name: resource for resource in (() if resources in (GONE, None) else resources)}
+            old = self._listener_names.pop(gateway, set())
+            changed.update(dict.fromkeys((*old, *new), gateway))
+            for name in old - new.keys():
+                del self._listeners[name]
+            self._listeners |= new
+            if new:
+                self._listener_names[gateway] = set(new)
+        for key, found in streams.items():
+            for name in {self._stream_listeners.pop(key, ""), getattr(found, "listener", "")} - {""}:
+                changed[name] = key[0]
+                known = self._streams.setdefault(name, {})
+                known.pop(key, None)
+                if isinstance(found, EncodedStream) and found.listener == name:
+                    known[key] = found
+                    self._stream_listeners[key] = name
+                if not known:
+                    del self._streams[name]
+        # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
+        if self.graph.waiting(STREAMS.name, LISTENERS.name):
+            return
+        self._changed_listeners = {}
+        for name, gateway in sorted(changed.items()):
+            base, own = self._listeners.get(name), self._streams.get(name, {})
+            xds.put(gateway, LISTENER, name, (with_streams(base, own.values()) if base else None) or GONE)
 
     def _collect_findings(self, outputs: Mapping[str, Mapping[Any, Any]]) -> bool:
         changed = False

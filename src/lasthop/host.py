@@ -45,10 +45,10 @@ class HostController(Controller):
         )
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
-        wanted: dict[Key, set[tuple[str, int]]] = {}
+        wanted: dict[Key, set[tuple[str, int, str]]] = {}
         for key, found in gateways.items():
-            ports = {listener.port for listener in found.listeners if listener.served and found.accepted.status}
-            wanted[key] = {(address, port) for address in found.addresses for port in ports}
+            served = [listener for listener in found.listeners if listener.served and found.accepted.status]
+            wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
         drains = {key: self.engine.graph.value(proxy_profile, key).drain_seconds for key in gateways}
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
@@ -73,8 +73,8 @@ class HostController(Controller):
     def stop(self) -> None:
         self.processes.stop()
 
-    def _probed(self, key: Key, address: str, port: int, probe: Probe | None) -> None:
-        self.engine.set_probe(key, address, port, probe)
+    def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+        self.engine.set_probe(key, address, port, probe, transport)
         if probe and probe.problem:
             self.log.error("port not served", gateway=key.path, problem=probe.problem)
         self._dirty.set()
@@ -93,7 +93,8 @@ class HostController(Controller):
         """Envoy cannot know why there is no cluster; the route's status does."""
         if "NC" not in (entry.flags or "").split(",") or not entry.route:
             return entry
-        status = self.book.get(Key("HTTPRoute", *entry.route.split("/", 1)))
+        kind, _, path = entry.route.rpartition(" ")
+        status = self.book.get(Key(kind or "HTTPRoute", *path.split("/", 1)))
         conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
         said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
         return msgspec.structs.replace(entry, why=said)

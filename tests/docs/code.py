@@ -36,6 +36,22 @@ def _written(path: Path) -> Iterator[str]:
                     yield value.value
 
 
+def condition_types() -> set[str]:
+    """The type of every condition that is made anywhere."""
+    return {type for path in SOURCES for type in _types(path)}
+
+
+def _types(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("true", "false", "Condition"):
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
+            (type,) = (*node.args[:1], *named)
+            if isinstance(type, ast.Attribute):
+                yield getattr(reasons, type.attr)
+            elif path != Path(reasons.__file__):  # whose own helpers pass on what they are given
+                raise AssertionError(f"{path}:{node.lineno}: write the type as a constant of plan/reasons.py")
+
+
 def environment_variables() -> set[str]:
     texts = "\n".join(path.read_text() for path in SOURCES)
     return set(re.findall(r'"(_?LASTHOP_[A-Z_]+|SSL_CERT_FILE)"', texts)) | set(re.findall(r'environ\.get\("(\w+)"\)', texts))
@@ -44,3 +60,7 @@ def environment_variables() -> set[str]:
 def own_names() -> set[str]:
     """`lasthop.dev/…` as the code has them; a prefix ends in a slash or a dot."""
     return set(re.findall(r'"(lasthop\.dev/[\w.-]*)"', "\n".join(path.read_text() for path in SOURCES)))
+
+
+def metrics() -> set[str]:
+    return set(re.findall(r'"(lasthop_[a-z_]+)"', "\n".join(path.read_text() for path in SOURCES)))

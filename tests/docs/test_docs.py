@@ -47,6 +47,11 @@ def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:
     assert explained == code.condition_reasons()
 
 
+def test_every_type_of_a_condition_is_explained_and_no_other() -> None:
+    explained = {row[1].strip("`") for row in table_under(REFERENCE, "## Conditions")}
+    assert explained == code.condition_types()
+
+
 def test_every_reason_of_a_finding_is_explained() -> None:
     explained = {row[0].strip("`") for row in table_under(REFERENCE, "## Findings")}
     assert code.finding_reasons() <= explained
@@ -62,6 +67,12 @@ def test_every_environment_variable_is_explained() -> None:
 def test_every_name_of_ours_is_explained() -> None:
     explained = REFERENCE.read_text()
     assert not [name for name in code.own_names() if f"`{name}" not in explained]
+
+
+def test_every_metric_is_explained() -> None:
+    explained = (DOCS / "operations.md").read_text()
+    assert len(code.metrics()) > 10
+    assert not [name for name in code.metrics() if name not in explained]
 
 
 def test_every_field_of_a_failed_request_is_explained() -> None:

@@ -13,7 +13,23 @@ from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from tests.snapshot import Snapshot, settle
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
+from tests.world import (
+    NOW,
+    STREAMS,
+    ca_pem,
+    key_pair,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_listener_set,
+    mk_policy,
+    mk_route,
+    mk_secret,
+    mk_service,
+    mk_slice,
+    mk_stream_route,
+)
 
 SMALL, LARGE = 20, 200
 Edit = Callable[[], dict[Key, Object | None]]
@@ -38,9 +54,9 @@ def world(size: int) -> Engine:
     return engine
 
 
-def cost(size: int, edit: Edit) -> tuple[int, int, dict[str, int]]:
+def cost(size: int, edit: Edit, made: Callable[[int], Engine] = world) -> tuple[int, int, dict[str, int]]:
     """(reads, recomputed queries, bytes to Envoy by type) of one edit."""
-    engine = world(size)
+    engine = made(size)
     engine.graph.reads = engine.graph.recomputed = 0
     engine.apply(edit())
     update = engine.settle()
@@ -88,6 +104,61 @@ def test_a_route_that_comes_costs_the_same_in_a_world_ten_times_as_large() -> No
         return keyed(mk_route("a/new", "a/gw", [{"name": NAME, "port": 443}], ["new.example"]))
 
     assert cost(SMALL, edit)[:2] == cost(LARGE, edit)[:2]
+
+
+def stream_world(size: int) -> Engine:
+    """As many TLSRoutes on one listener, each with a policy of its own."""
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(mk_class(), mk_gateway("a/gw", STREAMS[1:2]), mk_secret("a/k0", *key_pair("k0"))))
+    for number in range(size):
+        name = f"s{number:04}"
+        engine.apply(
+            keyed(
+                mk_service(f"a/{name}"),
+                mk_stream_route("TLSRoute", f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]),
+                mk_config_map(f"a/{name}", ca_pem("own")),
+                mk_policy(f"a/{name}", name, "api.example", [name]),
+            )
+        )
+    settle(engine, Snapshot())
+    return engine
+
+
+STREAM_EDITS: dict[str, Edit] = {
+    "policy": lambda: keyed(mk_policy(f"a/{NAME}", NAME, "new.example", [NAME])),
+    "route": lambda: keyed(mk_stream_route("TLSRoute", f"a/{NAME}", "a/gw", [{"name": "s0001", "port": 443}], ["x.example"])),
+    "new route": lambda: keyed(mk_stream_route("TLSRoute", "a/new", "a/gw", [{"name": "s0001", "port": 443}], ["n.example"])),
+}
+
+
+@pytest.mark.parametrize("edit", STREAM_EDITS)
+def test_an_edit_of_a_stream_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None:
+    """But for the last join of its listener's bytes."""
+    change = STREAM_EDITS[edit]
+    assert cost(SMALL, change, stream_world)[:2] == cost(LARGE, change, stream_world)[:2]
+
+
+def test_a_route_on_a_listener_set_costs_the_same_among_ten_times_as_many_sets() -> None:
+    def cost_among(size: int) -> tuple[int, int]:
+        engine = Engine(now=NOW.timestamp())
+        engine.apply(
+            keyed(mk_class(), mk_gateway("a/gw", allowedListeners={"namespaces": {"from": "All"}}), mk_service("a/s"))
+        )
+        for number in range(size):
+            listener = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": f"h{number}.example"}
+            engine.apply(keyed(mk_listener_set(f"a/l{number}", "a/gw", [listener]), of_set(number)))
+        settle(engine, Snapshot())
+        engine.graph.reads = engine.graph.recomputed = 0
+        engine.apply(keyed(of_set(7, path="/new")))
+        engine.settle()
+        return engine.graph.reads, engine.graph.recomputed
+
+    assert cost_among(SMALL) == cost_among(LARGE)
+
+
+def of_set(number: int, path: str = "/") -> Object:
+    rule = {"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "s", "port": 443}]}
+    return mk_route(f"a/r{number}", "", [], parents=[{"kind": "ListenerSet", "name": f"l{number}"}], rules=[rule])
 
 
 def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> None:

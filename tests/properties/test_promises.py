@@ -11,6 +11,9 @@ import ssl
 from datetime import datetime, timedelta
 from typing import Any
 
+from envoy.config.core.v3 import address_pb2
+from envoy.config.listener.v3 import listener_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 from hypothesis import HealthCheck, given, settings
 
@@ -26,6 +29,9 @@ from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import NOW, keyed, mk_config_map
 
 Objects = dict[Key, Object]
+
+EXEMPT = ("passthrough", "udp")
+"""Hops in which no policy has a say: the client's own TLS, and what cannot carry any."""
 
 
 def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Object]:
@@ -52,18 +58,24 @@ def winner(policies: list[Object], service: Key, port_name: str) -> Object:
 
 def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     for (gateway, name), cluster in snapshot.clusters().items():
-        *_, namespace, service_name, port, _ = name.split("/")
+        *_, namespace, service_name, port, protocol = name.split("/")
         service = Key("Service", namespace, service_name)
         obj = objects.get(service)
         assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
-        port_name = next(p.name for p in obj.spec.ports if p.port == int(port) and p.protocol == "TCP")
+        transport = "UDP" if protocol == "udp" else "TCP"
+        port_name = next(p.name for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
         policies = named_by_policy(objects, service, port_name)
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
+        denied = [p for p in said if p.plaintext_backends == "Deny"]
+        if protocol in EXEMPT:
+            assert context is None, f"{name} speaks TLS, which is not ours to speak there"
+            assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
+            continue
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
-            assert not [p for p in said if p.plaintext_backends == "Deny"], f"{name} is plaintext although it is denied"
+            assert not denied, f"{name} is plaintext although it is denied"
             continue
         assert policies, f"{name} speaks TLS and no policy asked for it"
         policy = winner(policies, service, port_name)
@@ -233,17 +245,34 @@ def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
     before: list[tuple[Object, bool, bool]], after: list[tuple[Object, bool, bool]]
 ) -> None:
     _, engine, snapshot = walk(before)
-    plaintext = {name.rpartition("/")[0] for (_, name), c in snapshot.clusters().items() if tls_context(c) is None}
-    services = {tuple(name.split("/")[2:]) for name in plaintext}
+    services = {service for service, _ in _plaintext(snapshot)}
     engine.set_policies_known(False)
     for obj, delete, _ in after:
         engine.apply({key(obj): None if delete else obj})
         settle(engine, snapshot)
-        for (_, name), cluster in snapshot.clusters().items():
-            if tls_context(cluster) is None:
-                assert tuple(name.rpartition("/")[0].split("/")[2:]) in services
+        assert {service for service, _ in _plaintext(snapshot)} <= services
     engine.set_policies_known(True)
     settle(engine, snapshot)
+
+
+def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:
+    """Service ports that are spoken to in plaintext where a policy could say otherwise."""
+    names = [name.rpartition("/") for (_, name), c in snapshot.clusters().items() if tls_context(c) is None]
+    return {(tuple(hop.split("/")[2:]), protocol) for hop, _, protocol in names if protocol not in EXEMPT}
+
+
+def _routes_and_listeners(snapshot: Snapshot) -> dict[Any, bytes]:
+    """Without the hash in the names of chains for connections, which says only what TLS is spoken behind them."""
+    found = {}
+    for name, resource in snapshot.xds.items():
+        if name[1] == ROUTES:
+            found[name] = resource.body
+        elif name[1] == LISTENER:
+            listener = listener_pb2.Listener.FromString(resource.body)
+            for chain in listener.filter_chains:
+                chain.name = chain.name.partition("@")[0]
+            found[name] = listener.SerializeToString(deterministic=True)
+    return found
 
 
 BEHIND_THE_NAME = frozenset(
@@ -257,24 +286,58 @@ def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(ed
     """Design 6: policies only decide what stands behind a stable name."""
     _, engine, snapshot = walk([])
     for obj, delete, _ in edits:
-        before = {k: v for k, v in snapshot.xds.items() if k[1] in (ROUTES, LISTENER)}
+        before = _routes_and_listeners(snapshot)
         engine.apply({key(obj): None if delete else obj})
         settle(engine, snapshot)
-        after = {k: v for k, v in snapshot.xds.items() if k[1] in (ROUTES, LISTENER)}
+        after = _routes_and_listeners(snapshot)
         if type(obj).__name__ in BEHIND_THE_NAME:
             assert before == after
+
+
+@slow
+@given(EDITS)
+def test_connections_go_where_their_listener_may_send_them(edits: list[tuple[Object, bool, bool]]) -> None:
+    """Only a passthrough chain names hops that are exempt from policies, and no two chains of a port match the same, for
+    which Envoy would refuse the whole port."""
+    _, _, snapshot = walk(edits)
+    for (_, type_url, _), resource in snapshot.xds.items():
+        if type_url != LISTENER:
+            continue
+        listener = listener_pb2.Listener.FromString(resource.body)
+        matches = [chain.filter_chain_match.SerializeToString(deterministic=True) for chain in listener.filter_chains]
+        assert len(set(matches)) == len(matches)
+        tcp = listener.address.socket_address.protocol == address_pb2.SocketAddress.TCP
+        assert bool(listener.filter_chains) == tcp
+        for chain in listener.filter_chains:
+            tls_without_end = chain.filter_chain_match.transport_protocol == "tls" and not chain.HasField("transport_socket")
+            for cluster in _clusters(chain):
+                protocol = cluster.rpartition("/")[2]
+                assert protocol == "refused" or protocol == ("passthrough" if tls_without_end else "tcp")
+
+
+def _clusters(chain: Any) -> list[str]:
+    proxy = tcp_proxy_pb2.TcpProxy()
+    found = [filter.typed_config for filter in chain.filters if filter.typed_config.Is(proxy.DESCRIPTOR)]
+    for config in found:
+        assert config.Unpack(proxy)
+        return [proxy.cluster] if proxy.cluster else [c.name for c in proxy.weighted_clusters.clusters]
+    return []
 
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:
     """The base world has hops of every manner; a policy that loses its CA loses its cluster, and only it."""
     _, engine, snapshot = walk([])
-    assert {(hop.gateway, hop.service, hop.port): hop.mode for hop in engine.hops()} == {
-        ("a/g0", "a/s0", 443): "Verified",
-        ("a/g0", "a/s1", 80): "Plaintext",
-        ("a/g0", "a/s1", 443): "PinnedOnly",
-        ("b/g1", "a/s0", 443): "Verified",
-        ("b/g1", "b/s0", 443): "WaivedNames",
-        ("b/g1", "b/s1", 443): "Verified",
+    assert {(hop.gateway, hop.service, hop.port, hop.mode) for hop in engine.hops()} == {
+        ("a/g0", "a/s0", 443, "Verified"),
+        ("a/g0", "a/s1", 80, "Plaintext"),
+        ("a/g0", "a/s1", 443, "PinnedOnly"),
+        ("b/g1", "a/s0", 443, "Verified"),
+        ("b/g1", "b/s0", 443, "WaivedNames"),
+        ("b/g1", "b/s0", 80, "Plaintext"),
+        ("b/g1", "b/s0", 53, "Udp"),
+        ("b/g1", "b/s1", 443, "Verified"),
+        ("b/g1", "b/s1", 443, "Passthrough"),
+        ("b/g1", "b/s1", 53, "Udp"),
     }
     before = {name for _, name in snapshot.clusters()}
     assert len(before) == 12

@@ -55,6 +55,22 @@ def https(port: int, secret: str, hostname: str = "") -> Document:
     return {**listener, "hostname": hostname} if hostname else listener
 
 
+def listener(name: str, protocol: str, port: int, hostname: str = "", secret: str = "") -> Document:
+    """For connections or datagrams; one of protocol TLS ends it if it has a Secret, and lets it through otherwise."""
+    found: Document = {"name": name, "protocol": protocol, "port": port, **({"hostname": hostname} if hostname else {})}
+    if protocol == "TLS":
+        found["tls"] = {"certificateRefs": [{"name": secret}]} if secret else {"mode": "Passthrough"}
+    return found
+
+
+def stream_route(
+    kind: str, path: str, *backends: Document, listener: str = "", hosts: tuple[str, ...] = (), created: str = ""
+) -> Document:
+    parent = {"name": "web", **({"sectionName": listener} if listener else {})}
+    spec: Document = {"parentRefs": [parent], "rules": [{"backendRefs": list(backends)}]}
+    return obj(GATEWAY_API, kind, path, created=created, spec={**spec, "hostnames": list(hosts)} if hosts else spec)
+
+
 def service(path: str, *ports: Document) -> Document:
     return obj("v1", "Service", path, spec={"ports": list(ports) or [{"name": "https", "port": 443}]})
 

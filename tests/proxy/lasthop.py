@@ -58,13 +58,14 @@ class Lasthop:
             "LASTHOP_STATE_DIR": str(root / "s"),
             **(env or {}),
         }
+        self.executable: list[str | Path] = [EXECUTABLE]
         self.process: subprocess.Popen[bytes] | None = None
         self._markers = 0
 
     # --- the process -------------------------------------------------------------------------------------------------
 
     def start(self, *, ready: bool = True) -> None:
-        command = [EXECUTABLE, "run", self.folder, "--admin", f"127.0.0.1:{self.admin}", *self.args]
+        command = [*self.executable, "run", self.folder, "--admin", f"127.0.0.1:{self.admin}", *self.args]
         with (self.root / "out").open("ab") as out, (self.root / "err").open("ab") as err:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
         if ready:

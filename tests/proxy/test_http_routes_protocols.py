@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lasthop.outputs.envoy.route_index import FROM
 from tests.backends import Backend, Connection
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued, with_alpn
@@ -70,8 +71,9 @@ def test_a_session_that_cannot_be_kept_is_not_promised(gateway: Lasthop, three: 
 UPGRADE = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n"
 
 
+@pytest.mark.parametrize("others", [0, 3 * FROM], ids=["listed", "indexed"])
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_websocket_reaches_plaintext_and_tls_backends(gateway: Lasthop, tls: bool) -> None:
+def test_a_websocket_reaches_plaintext_and_tls_backends(gateway: Lasthop, tls: bool, others: int) -> None:
     context, name = (with_alpn(issued(), "h2", "http/1.1") if tls else None), f"ws-{tls}".lower()
     with contextlib.closing(Backend(context, name=name)) as backend:
         port = {"name": "ws", "port": 80, "appProtocol": "kubernetes.io/wss" if tls else "kubernetes.io/ws"}
@@ -82,6 +84,7 @@ def test_a_websocket_reaches_plaintext_and_tls_backends(gateway: Lasthop, tls: b
             *docs.endpoints(name, backend.port, port_name="ws"),
             *policies,
             rules(name, rule("/chat", to=[to(name)], timeouts={"request": "200ms"})),
+            *(rules(f"{name}-{n}", rule(f"/chat-{n}", to=[to(name)]), host=f"{name}.test") for n in range(others)),
         )
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as client:
             client.sendall(f"GET /chat HTTP/1.1\r\nhost: {name}.test\r\n{UPGRADE}\r\n".encode())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.controller import Controller
+from lasthop.controller import Controller, gateway_key
 from lasthop.host import HostController
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.proxy.entry import Entry
@@ -17,6 +20,7 @@ from lasthop.proxy.find import Envoy
 from lasthop.resolve.ports import Probe
 from lasthop.sources.source import Batch
 from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.presence import EXPIRES, LINGER, Report, Standing
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 GATEWAY = "a/gw"
@@ -87,20 +91,15 @@ def test_a_virtual_host_that_envoy_refuses_answers_500_while_the_others_are_serv
 
 
 def test_programmed_follows_the_acknowledgement_of_the_current_listener(controller: Controller) -> None:
-    def programmed() -> str:
-        controller._settle()
-        status = controller.book.get(Key("Gateway", "a", "gw"))
-        return next(c.reason for c in status.conditions if c.type == "Programmed")  # type: ignore[union-attr]
-
-    assert programmed() == "Pending"
+    assert programmed(controller) == "Pending"
     controller.connected(GATEWAY)
-    assert programmed() == "Pending"
+    assert programmed(controller) == "Pending"
     listener = held(controller, LISTENER, "a/gw/80")
     controller.acked(GATEWAY, Acked(LISTENER, {listener.name: listener}))
-    assert programmed() == "Pending", "Envoy listens only when it has the routes too"
+    assert programmed(controller) == "Pending", "Envoy listens only when it has the routes too"
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
-    assert programmed() == "Programmed"
+    assert programmed(controller) == "Programmed"
 
 
 def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
@@ -108,3 +107,85 @@ def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(contro
     controller._settle()
     entry = controller._with_reason(Entry(flags="NC", route="a/r", why="no cluster"))
     assert entry.why is not None and "ca.crt of ConfigMap a/ca is empty" in entry.why
+
+
+def programmed(controller: Controller) -> str:
+    controller._settle()
+    status = controller.book.get(Key("Gateway", "a", "gw"))
+    return next(c.reason for c in status.conditions if c.type == "Programmed")  # type: ignore[union-attr]
+
+
+def confirm_all(controller: Controller) -> None:
+    for type_url in (LISTENER, ROUTES):
+        resource = held(controller, type_url, "a/gw/80")
+        controller.acked(GATEWAY, Acked(type_url, {resource.name: resource}))
+
+
+async def second(tmp_path: Path, controller: Controller) -> Controller:
+    """Another replica: the same objects, no proxy."""
+    other = HostController(NoSource(), Envoy(Path("/no/envoy"), (1, 40, 0)), tmp_path / "other")
+    store = controller.engine.store
+    keys = [key for kind in KINDS for key in store.keys(kind)]
+    other.take(Batch({key: store.get(key) for key in keys}))
+    other.engine.set_probe(Key("Gateway", "a", "gw"), "0.0.0.0", 80, Probe())
+    other._settle()
+    return other
+
+
+def tell(leader: Controller, follower: Controller, now: float = 0.0) -> None:
+    """As the report goes over the wire."""
+    report = msgspec.json.decode(msgspec.json.encode(follower.report()), type=Report)
+    for gateway in leader.presence.heard("follower", report, now):
+        leader._elsewhere_changed(gateway_key(gateway))
+
+
+async def test_a_proxy_of_another_replica_makes_a_gateway_programmed(tmp_path: Path, controller: Controller) -> None:
+    follower = await second(tmp_path, controller)
+    assert follower.report() == {}
+    follower.connected(GATEWAY)
+    confirm_all(follower)
+    tell(controller, follower)
+    assert programmed(controller) == "Programmed"
+
+    # Of a listener that is another now, what a proxy has confirmed before tells nothing.
+    report = follower.report()
+    other = Standing(True, {**report[GATEWAY].versions, LISTENER: {"a/gw/80": "another"}})
+    controller.presence.heard("follower", {GATEWAY: other}, 1.0)
+    controller._elsewhere_changed(gateway_key(GATEWAY))
+    assert programmed(controller) == "Pending"
+
+
+async def test_what_another_replicas_proxy_refuses_is_found_and_built_without(tmp_path: Path, controller: Controller) -> None:
+    follower = await second(tmp_path, controller)
+    follower.connected(GATEWAY)
+    bad = held(follower, CLUSTER, HOP)
+    follower.nacked(GATEWAY, Nacked(CLUSTER, {HOP: bad}, f"Error adding/updating cluster(s) {HOP}: bad"))
+    tell(controller, follower)
+    controller._settle()
+    cache = controller.server.cache(GATEWAY)
+    assert cache is not None and cache.get(CLUSTER, HOP) == Withdrawal(urgent=True)
+    assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("Service", "a", "api")]
+
+    # The follower ends, and with it what it has told; our own proxies may have it again.
+    for gateway in controller.presence.expire(EXPIRES):
+        controller._elsewhere_changed(gateway_key(gateway))
+    controller._settle()
+    assert held(controller, CLUSTER, HOP) == bad
+    assert not [f for f in controller.findings() if f.reason == "RefusedByProxy"]
+
+
+async def test_a_proxy_that_reconnects_does_not_flip_the_status(controller: Controller) -> None:
+    controller.connected(GATEWAY)
+    confirm_all(controller)
+    assert programmed(controller) == "Programmed"
+    controller.disconnected(GATEWAY)
+    assert programmed(controller) == "Programmed"
+    controller.connected(GATEWAY)
+    confirm_all(controller)
+    controller.presence.expire(time.monotonic() + LINGER)
+    assert programmed(controller) == "Programmed"
+
+    controller.disconnected(GATEWAY)
+    for gateway in controller.presence.expire(time.monotonic() + LINGER):
+        controller._elsewhere_changed(gateway_key(gateway))
+    assert programmed(controller) == "Pending"

@@ -26,8 +26,8 @@ class ServiceSpec(Struct, frozen=True):
 class Service(Object, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
-    def port(self, number: int) -> ServicePort | None:
-        return next((p for p in self.spec.ports if p.port == number and p.protocol == "TCP"), None)
+    def port(self, number: int, transport: str = "TCP") -> ServicePort | None:
+        return next((p for p in self.spec.ports if p.port == number and p.protocol == transport), None)
 
 
 class EndpointConditions(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""GatewayClass, Gateway, ReferenceGrant."""
+"""GatewayClass, Gateway, ListenerSet, ReferenceGrant."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ class LabelSelector(Struct, frozen=True):
 class RouteNamespaces(Struct, frozen=True):
     from_: str = msgspec.field(default="Same", name="from")
     selector: LabelSelector | None = None
+
+
+class ListenerNamespaces(RouteNamespaces, frozen=True):
+    from_: str = msgspec.field(default="None", name="from")
+
+
+class AllowedListeners(Struct, frozen=True):
+    namespaces: ListenerNamespaces = ListenerNamespaces()
 
 
 class RouteGroupKind(Struct, frozen=True):
@@ -98,10 +106,27 @@ class GatewaySpec(Struct, frozen=True):
     addresses: tuple[GatewayAddress, ...] = ()
     tls: GatewayTLSConfig | None = None
     infrastructure: GatewayInfrastructure | None = None
+    allowed_listeners: AllowedListeners = AllowedListeners()
 
 
 class Gateway(Object, frozen=True):
     spec: GatewaySpec = GatewaySpec(gateway_class_name="")
+
+
+class ParentGatewayReference(Struct, frozen=True):
+    name: str
+    group: str = GROUP
+    kind: str = "Gateway"
+    namespace: str = ""
+
+
+class ListenerSetSpec(Struct, frozen=True):
+    parent_ref: ParentGatewayReference
+    listeners: tuple[Listener, ...] = ()
+
+
+class ListenerSet(Object, frozen=True):
+    spec: ListenerSetSpec = ListenerSetSpec(ParentGatewayReference(""))
 
 
 class ReferenceGrantFrom(Struct, frozen=True):

@@ -29,6 +29,11 @@ class Kind(Struct, frozen=True):
         return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
 
 
+def has_status(kind: Kind) -> bool:
+    """Whether we may have something to say in its status."""
+    return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
+
+
 KINDS: Final[dict[str, Kind]] = {
     k.kind: k
     for k in (
@@ -53,11 +58,11 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("GatewayProfile", LASTHOP_API, ("v1alpha1",), "gatewayprofiles", profiles.GatewayProfile),
         Kind("PinSet", LASTHOP_API, ("v1alpha1",), "pinsets", verification.PinSet),
         Kind("VerificationWaiver", LASTHOP_API, ("v1alpha1",), "verificationwaivers", verification.VerificationWaiver),
-        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", routes.Unserved),
+        Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", gateway.ListenerSet),
         Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
-        Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.Unserved),
-        Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.Unserved),
-        Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.Unserved),
+        Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),
+        Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),
+        Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.UDPRoute),
         Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", routes.Unserved),
         Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", routes.Unserved),
         Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", routes.Unserved, namespaced=False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Object, Struct
 
@@ -141,6 +143,16 @@ class SessionPersistence(Struct, frozen=True):
     cookie: CookieConfig = CookieConfig()
     header: HeaderConfig = HeaderConfig()
     absolute_timeout: str = ""
+    session_name: str = ""
+    """With cookieConfig and idleTimeout: how bundles up to v1.6 (v1.5 for the latter) write it."""
+    cookie_config: CookieConfig | None = None
+    idle_timeout: str = ""
+
+    def __post_init__(self) -> None:
+        if self.session_name or self.cookie_config:
+            lifetime = (self.cookie_config or self.cookie).lifetime_type
+            msgspec.structs.force_setattr(self, "cookie", CookieConfig(self.session_name, lifetime_type=lifetime))
+            msgspec.structs.force_setattr(self, "header", HeaderConfig(self.session_name))
 
 
 class HTTPRouteRule(Struct, frozen=True):
@@ -161,6 +173,44 @@ class HTTPRouteSpec(Struct, frozen=True):
 
 class HTTPRoute(Object, frozen=True):
     spec: HTTPRouteSpec = HTTPRouteSpec()
+
+
+class BackendRef(BackendObjectReference, frozen=True):
+    weight: int = 1
+
+
+class StreamRouteRule(Struct, frozen=True):
+    name: str = ""
+    backend_refs: tuple[BackendRef, ...] = ()
+
+
+class StreamRouteSpec(Struct, frozen=True):
+    parent_refs: tuple[ParentReference, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    """Only a TLSRoute has any: the SNI of the connections that it takes."""
+    rules: tuple[StreamRouteRule, ...] = ()
+    """One, but for v1alpha2, which let users write rules that nothing could ever match."""
+
+
+class StreamRoute(Object, frozen=True):
+    """A route of whole connections, or of datagrams."""
+
+    spec: StreamRouteSpec = StreamRouteSpec()
+
+
+class TLSRoute(StreamRoute, frozen=True):
+    pass
+
+
+class TCPRoute(StreamRoute, frozen=True):
+    pass
+
+
+class UDPRoute(StreamRoute, frozen=True):
+    pass
+
+
+Route = HTTPRoute | StreamRoute
 
 
 class UnservedSpec(Struct, frozen=True):

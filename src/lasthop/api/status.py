@@ -39,10 +39,21 @@ class GatewayStatus(Struct, frozen=True, omit_defaults=False):
     addresses: tuple[GatewayAddress, ...] = ()
     conditions: tuple[ConditionStatus, ...] = ()
     listeners: tuple[ListenerStatus, ...] = ()
+    attached_listener_sets: int = 0
+
+
+class ListenerSetStatus(Struct, frozen=True, omit_defaults=False):
+    conditions: tuple[ConditionStatus, ...] = ()
+    listeners: tuple[ListenerStatus, ...] = ()
+
+
+class SupportedFeature(Struct, frozen=True, omit_defaults=False):
+    name: str
 
 
 class GatewayClassStatus(Struct, frozen=True, omit_defaults=False):
     conditions: tuple[ConditionStatus, ...] = ()
+    supported_features: tuple[SupportedFeature, ...] = ()
 
 
 class AncestorStatus(Struct, frozen=True, omit_defaults=False):
@@ -55,4 +66,4 @@ class PolicyStatus(Struct, frozen=True, omit_defaults=False):
     ancestors: tuple[AncestorStatus, ...] = ()
 
 
-Status = GatewayClassStatus | GatewayStatus | RouteStatus | PolicyStatus
+Status = GatewayClassStatus | GatewayStatus | ListenerSetStatus | RouteStatus | PolicyStatus

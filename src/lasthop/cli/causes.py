@@ -1,23 +1,26 @@
 """Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
 
-There are six cases of a finding that follows from another:
+There are eight cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
 4. a backend is refused because its policy is invalid, or the Gateway's client certificate is;
 5. a Gateway is not programmed because it is not accepted;
-6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours.
+6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
+7. something is missing in a cluster because the user may not see it;
+8. a route has no parent because its ListenerSet is not let in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.files.content import key_in
@@ -37,18 +40,25 @@ class Mistake(msgspec.Struct, frozen=True):
     """What would be right if this were."""
 
 
-def mistakes(findings: Iterable[Finding], broken: Mapping[Key, str]) -> list[Mistake]:
-    """`findings` with their places; `broken`: the objects that seem to stand in files which are not applied."""
+def mistakes(
+    findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
+) -> list[Mistake]:
+    """`findings` with their places; `broken`: the objects that seem to stand in files which are not applied; `unseen`: what
+    of a cluster could not be read, if a finding may be due to that."""
     found = list(dict.fromkeys(findings))
     known = _Known(found, broken)
-    causes = {finding: cause for finding in found if (cause := known.cause(finding)) and cause != finding}
+    causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}
     roots: dict[Finding, list[Finding]] = {finding: [] for finding in found if finding not in causes}
     for finding, cause in causes.items():
         for _ in range(3):  # a local file, the policy that needs it, the route that needs the policy
             cause = causes.get(cause, cause)
         roots.setdefault(cause, []).append(finding)
-    ordered = sorted(roots.items(), key=lambda item: (item[0].file, item[0].line, item[0].message))
+    ordered = sorted(roots.items(), key=lambda item: _place(item[0]))
     return [Mistake(finding, tuple(follows)) for finding, follows in ordered]
+
+
+def _place(finding: Finding) -> tuple[str, int, str, str]:
+    return (finding.file, finding.line, "" if finding.file else str(finding.object or ""), finding.message)
 
 
 class _Known:
@@ -83,9 +93,12 @@ class _Known:
                 return next((error for error in own if error), None) or self._missing(finding)
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None
-                return own_target or self._unserved or self._first_broken(("HTTPRoute", "Gateway", "GatewayClass"))
+                return own_target or self._unserved or self._first_broken((*ROUTE_KINDS, "Gateway", "GatewayClass"))
             case reasons.NO_MATCHING_PARENT if finding.severity is Severity.WARNING:
-                return self._unserved or self._first_broken(("Gateway", "GatewayClass"))
+                return self._unserved or self._first_broken(("ListenerSet", "Gateway", "GatewayClass"))
+            case reasons.NO_MATCHING_PARENT if finding.field == "spec.parentRefs":
+                sets = (name for name in _named(finding) if name.startswith("ListenerSet "))
+                return next((cause for name in sets if (cause := self._of_object.get(name))), None)
             case _ if _of_no_own(finding):
                 return self._of_object.get(str(finding.object))
             case _:

@@ -1,4 +1,4 @@
-"""`lasthop check DIR`: everything that is wrong with a folder, without running anything."""
+"""`lasthop check`: everything that is wrong with a folder, a running gateway or a cluster, without running anything."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lasthop.cli import choice
+
 if TYPE_CHECKING:
     from lasthop.cli.report import Report
 
 
 @click.command("check")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -21,35 +23,79 @@ if TYPE_CHECKING:
     show_default=True,
     help="github: annotations for a pull request.",
 )
-def command(folder: Path, output: str) -> None:
-    """Find everything that is wrong with the objects in DIR, without Envoy and without the network.
+@choice.options
+def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
+    """Find everything that is wrong with the objects in DIR, without Envoy and without the network; or in a cluster.
 
-    They are admitted and resolved as `lasthop run` would: schemas and rules of the CRDs, references, permissions,
+    Those in DIR are admitted and resolved as `lasthop run` would: schemas and rules of the CRDs, references, permissions,
     certificates, conflicts. Each mistake is listed with its file and line, the object and field, and what to do; what only
     follows from it is said beneath. Exits with 1 if there are errors, with 0 if there are none or only warnings.
+
+    Without DIR it is the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, a cluster, with your
+    rights: what you may not read is named, and what depends on it is not called wrong.
 
     \b
     Examples:
       lasthop check objects
       lasthop check objects -o json | jq '.findings[].message'
       lasthop check objects -o github        in a workflow: marks the lines of a pull request
+      lasthop check -n shop --context prod   a namespace of a cluster
     """
     from lasthop.cli import report
 
-    found = _report(folder)
+    if folder and not reach.cluster:
+        found = _of_folder(folder)
+    elif socket := choice.choose(folder, reach):
+        found = _of_gateway(socket)
+    else:
+        found = _of_cluster(reach)
+    if not folder and reach.namespace:
+        found = found.of_namespace(reach.namespace)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
     click.echo(render(found))
     if found.errors:
         raise click.exceptions.Exit(1)
 
 
-def _report(path: Path) -> Report:
+def _of_folder(path: Path) -> Report:
     from lasthop.cli.causes import broken_objects, mistakes
     from lasthop.cli.folder import Folder, unclassed
-    from lasthop.cli.report import Report, placed
+    from lasthop.cli.report import Report, count, placed
 
     folder = Folder(path)
     resolved = [*folder.engine.findings(), *unclassed(folder.engine)]
     findings = [*folder.source_findings, *(placed(finding, folder.locate, str(path)) for finding in resolved)]
     listed = mistakes(findings, broken_objects(folder.source_findings))
-    return Report(tuple(listed), len(folder.files), folder.objects)
+    return Report(tuple(listed), count(len(folder.files), "file"), folder.objects, files=len(folder.files))
+
+
+def _of_gateway(socket: Path) -> Report:
+    import msgspec
+
+    from lasthop.api.meta import Key
+    from lasthop.cli.admin import ask
+    from lasthop.cli.causes import broken_objects, mistakes
+    from lasthop.cli.report import Report
+    from lasthop.plan.finding import Finding
+
+    findings = []
+    for each in ask(socket, "/api/findings"):
+        kind, _, path = (each["object"] or "").partition(" ")
+        namespace, _, name = path.rpartition("/")
+        findings.append(msgspec.convert({**each, "object": Key(kind, namespace, name) if kind else None}, Finding))
+    listed = mistakes(findings, broken_objects(findings))
+    return Report(tuple(listed), "the running gateway", len(ask(socket, "/api/objects")))
+
+
+def _of_cluster(reach: choice.Reach) -> Report:
+    from lasthop.cli import cluster
+    from lasthop.cli.causes import mistakes
+    from lasthop.cli.folder import unclassed
+    from lasthop.cli.report import Report
+
+    found, namespace = cluster.objects(reach)
+    resolved = [*found.source_findings, *found.engine.findings(), *unclassed(found.engine)]
+    listed = mistakes(resolved, {}, found.hidden.cause)
+    objects = sum(not namespace or key.namespace in ("", namespace) for key in found.objects)
+    report = Report(tuple(listed), f"namespace {namespace}" if namespace else "the cluster", objects)
+    return report.of_namespace(namespace)

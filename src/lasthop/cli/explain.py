@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lasthop.cli import places
+from lasthop.cli import choice
 from lasthop.cli.objects import Wanted, complete_kind, complete_name, one_of, wanted
 
 MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
@@ -18,17 +18,16 @@ MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "r
 @click.command("explain")
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("-n", "--namespace", metavar="NS", help="Its namespace, if the name is not the only one.")
-@click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder instead of a running gateway."
-)
+@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option("--reads", is_flag=True, help="Show the recorded reads themselves: queries and objects, no contents.")
 @click.option("-o", "--output", type=click.Choice(["tree", "json"]), default="tree", show_default=True)
-def command(kind: str, name: str | None, namespace: str | None, folder: Path | None, reads: bool, output: str) -> None:
+@choice.options
+def command(kind: str, name: str | None, folder: Path | None, reads: bool, output: str, reach: choice.Reach) -> None:
     """Explain an object: what applies to it, to what it applies, and why not.
 
-    Of the gateway that runs on this machine or, with --dir, of a folder, whether or not a gateway runs on it. Every line
-    rests on the ones beneath it; ✓ is as it should be, ! deserves a look, ✗ does not work.
+    Of the gateway that runs on this machine; with --dir of a folder, whether or not a gateway runs on it; else, or with
+    --context, --kubeconfig or -A, of a cluster. Every line rests on the ones beneath it; ✓ is as it should be, ! deserves a
+    look, ✗ does not work.
 
     \b
     Examples:
@@ -36,11 +35,17 @@ def command(kind: str, name: str | None, namespace: str | None, folder: Path | N
       lasthop explain httproute/shop/web --dir objects  each rule's backends: TLS by which policy, or why not
       lasthop explain service api --dir objects         who routes to it, and under which policy
       lasthop explain configmap corp-ca                 which policies take their CAs from it
+      lasthop explain gateway web -n shop --context prod
     """
-    want = wanted(kind, name, namespace)
+    want = wanted(kind, name, reach.namespace)
     if not want.name:
         raise click.UsageError(f"which {want.kind}? Add its name: lasthop explain {want.kind.lower()} NAME")
-    tree = _of_folder(folder, want, reads) if folder else _of_gateway(want, reads)
+    if folder and not reach.cluster:
+        tree = _of_folder(folder, want, reads)
+    elif socket := choice.choose(folder, reach):
+        tree = _of_gateway(socket, want, reads)
+    else:
+        tree = _of_cluster(reach, want, reads)
     if output == "json":
         click.echo(json.dumps(tree, indent=2))
     else:
@@ -49,23 +54,38 @@ def command(kind: str, name: str | None, namespace: str | None, folder: Path | N
 
 def _of_folder(path: Path, want: Wanted, reads: bool) -> dict[str, Any]:
     from lasthop.api.meta import Key
-    from lasthop.cli.folder import Folder
+    from lasthop.cli.folder import Folder, names
     from lasthop.outputs.explain.tree import tree
 
     folder = Folder(path)
     if folder.source_findings:
         click.echo(f"some of {path} is not applied; see: lasthop check {path}", err=True)
-    keys = folder.engine.store.keys(want.kind)
-    key = Key(want.kind, *one_of(((key.namespace, key.name) for key in keys), want))
+    key = Key(want.kind, *one_of(names(folder.engine, want.kind), want))
     found = tree(folder.engine.graph, key, folder.locate, reads=reads)
     assert found is not None
     return found
 
 
-def _of_gateway(want: Wanted, reads: bool) -> dict[str, Any]:
+def _of_cluster(reach: choice.Reach, want: Wanted, reads: bool) -> dict[str, Any]:
+    from lasthop.api.kinds import KINDS
+    from lasthop.api.meta import Key
+    from lasthop.cli import cluster
+    from lasthop.cli.folder import names
+    from lasthop.outputs.explain.tree import tree
+
+    found, namespace = cluster.objects(reach._replace(namespace=want.namespace or None))
+    scope = namespace if KINDS[want.kind].namespaced else ""
+    key = Key(want.kind, *one_of(names(found.engine, want.kind), want._replace(namespace=scope)))
+    explained = tree(found.engine.graph, key, lambda _: None, reads=reads)
+    assert explained is not None
+    if unseen := found.hidden.unseen(found.engine.graph, key):
+        click.echo(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}", err=True)
+    return found.hidden.veiled(explained)
+
+
+def _of_gateway(socket: Path, want: Wanted, reads: bool) -> dict[str, Any]:
     from lasthop.cli.admin import ask
 
-    socket = places.running(None)
     documents = ask(socket, "/api/objects", kind=want.kind)
     known = ((d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
     namespace, name = one_of(known, want)

@@ -14,6 +14,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding
+from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
@@ -38,27 +39,35 @@ class Folder:
         self.engine = Engine(now=time.time() if now is None else now)
         self.engine.set_system_store(host_store())
         self.engine.apply(batch.changes)
-        self.engine.settle()
-        self._let_gateways_run()
-        self.engine.settle()
+        let_gateways_run(self.engine)
 
     def _written(self, key: Key) -> bool:
         """Namespaces that nobody wrote are made up."""
         return key.kind != "RejectedPolicy" and (key.kind != "Namespace" or self.locate(key) is not None)
 
-    def _let_gateways_run(self) -> None:
-        for key in self.engine.store.keys("Gateway"):
-            found = self.engine.graph.value(gateway, key)
-            if found is None:
-                continue
-            ports = frozenset(listener.port for listener in found.listeners)
-            for address in found.addresses:
-                for port in ports:
-                    self.engine.set_probe(key, address, port, Probe())
-            self.engine.set_proxy(key, ProxyState(connected=True, ports=ports))
-
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         return self._source.locate(key, field)
+
+
+def names(engine: Engine, kind: str) -> set[tuple[str, str]]:
+    """(namespace, name) of every object of a kind, policies that could not be read whole among them."""
+    faces = (kind, "RejectedPolicy") if kind == "BackendTLSPolicy" else (kind,)
+    return {(key.namespace, key.name) for face in faces for key in engine.store.keys(face)}
+
+
+def let_gateways_run(engine: Engine) -> None:
+    """As if every Gateway had its ports, an address and a proxy that obeys: what is wrong then is wrong with the objects."""
+    engine.settle()
+    for key in engine.store.keys("Gateway"):
+        found = engine.graph.value(gateway, key)
+        if found is None:
+            continue
+        for address in found.addresses:
+            for listener in found.listeners:
+                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
+        engine.set_infrastructure(key, Infrastructure((("IPAddress", "0.0.0.0"),)))
+        engine.set_proxy(key, ProxyState.serving(found.listeners))
+    engine.settle()
 
 
 def unclassed(engine: Engine) -> Iterator[Finding]:

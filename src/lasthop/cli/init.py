@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 import click
 
+from lasthop.cli.address import host_port, is_ip, is_name
 from lasthop.cli.starter import Starter, files
 
 
@@ -33,44 +33,20 @@ def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, p
       lasthop init demo --backend 10.0.0.7:8443 --hostname api.internal --ca corp-ca.pem
       lasthop init demo --backend localhost:3000 --plaintext
     """
-    host, backend_port = _address(backend)
+    host, backend_port = host_port(backend, "--backend")
     if plaintext and (ca or hostname):
         raise click.UsageError("--plaintext means that nothing is verified, so it does not go with --ca or --hostname")
-    if not plaintext and not hostname and _is_ip(host):
+    if not plaintext and not hostname and is_ip(host):
         raise click.UsageError(
             f"a certificate is verified by a name, and {host} is an address. Add the name that is in the backend's "
             "certificate: --hostname NAME (or --plaintext, if the backend speaks no TLS)"
         )
-    if hostname and (_is_ip(hostname) or not _is_name(hostname)):
-        message = f"{hostname} is {'an address' if _is_ip(hostname) else 'no DNS name'}; write the name in the certificate"
+    if hostname and (is_ip(hostname) or not is_name(hostname)):
+        message = f"{hostname} is {'an address' if is_ip(hostname) else 'no DNS name'}; write the name in the certificate"
         raise click.BadParameter(message, param_hint="--hostname")
     starter = Starter(host, backend_port, port, "" if plaintext else hostname or host, _pem(ca) if ca else None)
     written = _write(folder, files(starter))
     click.echo("\n".join((*(f"wrote {path}" for path in written), "", *_next(folder, starter))))
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not (_is_name(bare) or _is_ip(bare)) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(
-            f"{text} is not HOST:PORT; write for example api.example.com:443 or 127.0.0.1:8443", param_hint="--backend"
-        )
-    return bare.lower(), int(port)
-
-
-def _is_name(text: str) -> bool:
-    from lasthop.sources.files.names import is_dns_subdomain
-
-    return is_dns_subdomain(text.lower())
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _pem(path: Path) -> str:

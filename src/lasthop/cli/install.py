@@ -6,16 +6,26 @@ import asyncio
 
 import click
 
-from lasthop.infra.kubernetes.installation import NAMESPACE, Options, default_image, documents, path, rendered
+from lasthop.infra.kubernetes.installation import (
+    NAMESPACE,
+    OWN_LABEL,
+    RBAC,
+    Options,
+    default_image,
+    documents,
+    path,
+    rendered,
+    surplus,
+)
 from lasthop.sources.kubernetes import config
-from lasthop.sources.kubernetes.client import Client
+from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.errors import ApiError, ConfigError
 
 
 @click.command("install")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
 @click.option("--image", default=default_image, show_default=default_image(), help="Of the controller and the proxies.")
-@click.option("--replicas", type=click.IntRange(1), default=1, show_default=True, help="Of the controller.")
+@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Of the controller.")
 @click.option(
     "--watch", "watched", multiple=True, metavar="NAMESPACE", help="Only this namespace; may be repeated.  [default: all]"
 )
@@ -25,7 +35,8 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
     """Install Lasthop into the cluster of your kubeconfig, or change what is installed there.
 
     With --watch it gets a Role in each namespace named instead of a ClusterRole: it can then neither read Secrets nor make
-    Deployments anywhere else. deploy/README.md says who can read what.
+    Deployments anywhere else; what an earlier install gave it beyond that is taken back. deploy/README.md says who can read
+    what.
 
     \b
     Examples:
@@ -56,3 +67,15 @@ async def _apply(options: Options, context: str | None) -> None:
                 )
                 raise ApiError(error.status, error.reason, f"{where}: {error.message}{hint}") from error
             click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
+        await _take_back(client, options)
+
+
+async def _take_back(client: Client, options: Options) -> None:
+    """Rights of an install for other namespaces, or for all: nobody would look for them any more."""
+    found = {}
+    for plural in RBAC:
+        answer = await client.get(path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": OWN_LABEL})
+        found[plural] = answer.get("items") or ()
+    for where in surplus(options, found):
+        await client.delete(where)
+        click.echo(f"{where.partition('/v1/')[2]} deleted: no longer needed")

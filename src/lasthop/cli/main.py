@@ -11,13 +11,14 @@ from lasthop.cli.closest import closest
 
 COMMANDS: Final = {
     "init": "Write a small working folder for a backend.",
-    "check": "Find everything that is wrong with a folder.",
+    "check": "Find everything that is wrong with a folder or in a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",
-    "status": "Show how the running gateway's objects stand.",
+    "status": "Show how objects stand, with a running gateway or in a cluster.",
     "explain": "Say what applies to an object, and why not.",
+    "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
 }
 

@@ -108,5 +108,6 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def _running(folder: Any, kind: str) -> list[dict[str, Any]]:
     from lasthop.cli import admin, places
 
-    found: list[dict[str, Any]] = admin.ask(places.running(Path(folder) if folder else None), "/api/objects", kind=kind)
+    sockets = [places.running(Path(folder))] if folder else places.all_running()
+    found: list[dict[str, Any]] = admin.ask(sockets[0], "/api/objects", kind=kind) if len(sockets) == 1 else []
     return found

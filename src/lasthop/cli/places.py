@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import stat
 import tempfile
 from pathlib import Path
@@ -48,17 +49,24 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def running(folder: Path | None) -> Path:
-    """The admin socket of the gateway for this folder, or of the only one that runs."""
-    root = runtime_root()
-    if folder is not None:
-        socket = of_folder(root, folder) / ADMIN_SOCKET
-        if not socket.exists():
-            raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
-        return socket
-    found = sorted(root.glob(f"*/{ADMIN_SOCKET}"))
-    if not found:
-        raise click.ClickException("no gateway runs on this machine; start one with: lasthop run DIR")
-    if len(found) > 1:
-        raise click.ClickException("several gateways run on this machine; say which folder with --dir DIR")
-    return found[0]
+def running(folder: Path) -> Path:
+    """The admin socket of the gateway for this folder."""
+    found = of_folder(runtime_root(), folder) / ADMIN_SOCKET
+    if not found.exists():
+        raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
+    return found
+
+
+def all_running() -> list[Path]:
+    """The admin sockets that somebody listens on; one that was killed leaves its socket behind."""
+    return [path for path in sorted(runtime_root().glob(f"*/{ADMIN_SOCKET}")) if _listens(path)]
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.settimeout(1)
+        try:
+            tried.connect(str(path))
+        except OSError:
+            return False
+    return True

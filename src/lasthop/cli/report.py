@@ -14,6 +14,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.cli.causes import Mistake
+from lasthop.cli.hidden import FORBIDDEN
 from lasthop.cli.remedies import remedy
 from lasthop.cli.terminal import width
 from lasthop.plan.finding import Finding, Severity
@@ -23,9 +24,11 @@ SHOWN_FOLLOWS = 5
 
 class Report(msgspec.Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
-    """By file and line."""
-    files: int
+    """By file and line, or by object."""
+    where: str
+    """What was looked at."""
     objects: int
+    files: int = 0
 
     @property
     def errors(self) -> int:
@@ -36,12 +39,27 @@ class Report(msgspec.Struct, frozen=True):
         return len(self.mistakes) - self.errors
 
     def __str__(self) -> str:
-        problems = [_count(self.errors, "error"), *([_count(self.warnings, "warning")] if self.warnings else [])]
+        problems = [count(self.errors, "error"), *([count(self.warnings, "warning")] if self.warnings else [])]
         found = ", ".join(problems) if self.mistakes else "nothing wrong"
-        return f"{found} in {_count(self.files, 'file')}; {_count(self.objects, 'object')}"
+        return f"{found} in {self.where}; {count(self.objects, 'object')}"
+
+    def of_namespace(self, namespace: str) -> Report:
+        """What concerns this namespace or all of them; empty: everything."""
+        if not namespace:
+            return self
+
+        def concerns(finding: Finding) -> bool:
+            return finding.object is None or finding.object.namespace in ("", namespace)
+
+        kept = [
+            msgspec.structs.replace(mistake, follows=tuple(filter(concerns, mistake.follows)))
+            for mistake in self.mistakes
+            if any(map(concerns, (mistake.finding, *mistake.follows)))
+        ]
+        return msgspec.structs.replace(self, mistakes=tuple(kept))
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -69,17 +87,17 @@ def _lines(mistake: Mistake) -> Iterator[str]:
     error = finding.severity is Severity.ERROR
     word = click.style(str(finding.severity), fg="red" if error else "yellow", bold=True)
     what = ", ".join(part for part in (str(finding.object) if finding.object else "", finding.field) if part)
-    place = f"{finding.file}:{finding.line}"
+    place = _place(finding) or what or "cluster"
     lead = f"{place}: {finding.severity}:"
     first, *more = _wrapped(f"{lead} {finding.message}", indent="")
     yield f"{click.style(place, bold=True)}: {word}:{first.removeprefix(lead)}" if first.startswith(lead) else first
     yield from more
-    if what:
+    if what and what != place:
         yield click.style(f"    {what}", fg="cyan")
     if advice := remedy(finding):
         yield from (click.style(line, fg="green") for line in _wrapped(advice))
     for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from (click.style(line, dim=True) for line in _wrapped(_follow(each), "so "))
+        yield from (click.style(line, dim=True) for line in _wrapped(_follow(each, finding), "so "))
     if len(mistake.follows) > SHOWN_FOLLOWS:
         yield click.style(f"    and {len(mistake.follows) - SHOWN_FOLLOWS} more like these", dim=True)
 
@@ -96,13 +114,18 @@ def _wrapped(message: str, bullet: str = "", indent: str = "    ") -> list[str]:
     )
 
 
-def _follow(finding: Finding) -> str:
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}" if finding.file else ""
+
+
+def _follow(finding: Finding, cause: Finding) -> str:
     """A consequence in one line; its cause stands above it."""
     if finding.object is None:
         return f"none of this file is applied. {finding.remedy}".strip()
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
-    effect = {"InvalidBackendTLS": "is refused", "BackendNotFound": "is refused", "NotReached": "has no effect"}
-    return f"{where} {effect.get(finding.reason, 'is invalid')} ({finding.file}:{finding.line})"
+    effects = {"InvalidBackendTLS": "is refused", "BackendNotFound": "is refused", "NotReached": "has no effect"}
+    effect = "cannot be judged" if cause.reason == FORBIDDEN else effects.get(finding.reason, "is invalid")
+    return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
 
 
 # --- for programs ----------------------------------------------------------------------------------------------------
@@ -112,6 +135,7 @@ def as_json(report: Report) -> str:
     document = {
         "errors": report.errors,
         "warnings": report.warnings,
+        "where": report.where,
         "files": report.files,
         "objects": report.objects,
         "findings": [
@@ -146,7 +170,8 @@ def _annotation(finding: Finding) -> str:
     message = f"{finding.field}: {finding.message}" if finding.field else finding.message
     if advice := remedy(finding):
         message = f"{message.rstrip('.')}. {advice}"
-    properties = {"file": _in_workspace(finding.file), "line": str(finding.line), "title": title}
+    place = {"file": _in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
+    properties = {**place, "title": title}
     shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
     return f"::{finding.severity} {shown}::{_escaped(message)}"
 

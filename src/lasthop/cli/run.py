@@ -70,7 +70,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
         envoy,
         run_dir,
         settings=Settings(default_address=address),
-        entry=_print_entry,
+        entry=print_entry,
         concurrency=concurrency,
     )
     loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
             await controller.run()
 
 
-def _print_entry(entry: Entry) -> None:
+def print_entry(entry: Entry) -> None:
     fields = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
     sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`lasthop status`: how the running gateway's objects stand."""
+"""`lasthop status`: how objects stand, with a running gateway or in a cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from lasthop.cli import places
+from lasthop.cli import choice
 from lasthop.cli.objects import Wanted, complete_kind, complete_name, one_of, wanted
-from lasthop.cli.table import Columns, row
+from lasthop.cli.table import Columns, Row, class_owners, row
 
 POLL = 0.5
 """Seconds between two looks of --watch."""
@@ -24,88 +24,127 @@ Document = dict[str, Any]
 @click.command("status")
 @click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all]")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything is not ready.")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The folder it runs on, if several run.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@choice.options
 def command(
     kind: str | None,
     name: str | None,
-    namespace: str | None,
     watch: bool,
     output: str,
     exit_code: bool,
     folder: Path | None,
+    reach: choice.Reach,
 ) -> None:
-    """Show how the running gateway's objects stand: all of them, those of a KIND, or one by NAME.
+    """Show how objects stand: all of them, those of a KIND, or one by NAME.
 
-    READY is True if there is no bad news in an object's status, and WHY is the first of it. A name is understood as it is
-    shown, so a line of the table can be copied into the next command.
+    Those of the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, those of a cluster, where it
+    shows what the controller has written into their status. READY is True if there is no bad news in it, and WHY is the first
+    of it. A name is understood as it is shown, so a line of the table can be copied into the next command.
 
     \b
     Examples:
       lasthop status
       lasthop status backendtlspolicy -n shop
       lasthop status httproute/shop/web -o yaml
+      lasthop status -A --context prod           everything that a cluster has
       lasthop status -w                          follows until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
-    want = wanted(kind, name, namespace)
-    socket = places.running(folder)
-    documents = _ask(socket, want)
-    if want.name:
-        found = {(d["metadata"].get("namespace", ""), d["metadata"]["name"]): d for d in _ask(socket, Wanted(want.kind))}
-        documents = [found[one_of(found, want)]]
-    _show(documents, output)
-    if watch:
-        with contextlib.suppress(KeyboardInterrupt):
-            _follow(socket, want, output, documents)
-    if exit_code and any(row(document).ready == "False" for document in documents):
+    want = wanted(kind, name, reach.namespace)
+    socket = choice.choose(folder, reach)
+    shown = _Shown(want, output)
+    with contextlib.suppress(KeyboardInterrupt):
+        if socket:
+            _of_gateway(socket, shown, watch)
+        else:
+            _of_cluster(reach, shown, watch)
+    if exit_code and any(each.ready == "False" for each in shown.rows.values()):
         raise click.exceptions.Exit(1)
 
 
-def _ask(socket: Path, want: Wanted) -> list[Document]:
+def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
     from lasthop.cli.admin import ask
 
-    documents: list[Document] = ask(socket, "/api/objects", **({"kind": want.kind} if want.kind else {}))
-    return list(_fitting(documents, want))
-
-
-def _fitting(documents: list[Document], want: Wanted) -> Iterator[Document]:
-    for document in documents:
-        metadata = document["metadata"]
-        if want.namespace in ("", metadata.get("namespace", "")) and want.name in ("", metadata["name"]):
-            yield document
-
-
-def _show(documents: list[Document], output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(documents, indent=2))
-    elif output == "yaml":
-        click.echo(_yaml(documents))
-    elif documents:
-        columns = Columns.of([row(document) for document in documents])
-        click.echo("\n".join((columns.head(), *(columns.line(row(document)) for document in documents))))
-    else:
-        click.echo("no objects")
-
-
-def _follow(socket: Path, want: Wanted, output: str, documents: list[Document]) -> None:
-    """Prints what is other than before, as rows, or as one document a time."""
-    known = {row(document).name: document for document in documents}
-    columns = Columns.of([row(document) for document in documents])
-    while True:
+    kind = {"kind": shown.want.kind} if shown.want.kind else {}
+    shown.first(ask(socket, "/api/objects", **kind))
+    while watch:
         time.sleep(POLL)
-        now = {row(document).name: document for document in _ask(socket, want)}
-        for name, document in now.items():
-            if output != "table" and known.get(name) != document:
-                click.echo(json.dumps(document) if output == "json" else f"---\n{_yaml([document])}")
-            elif output == "table" and (name not in known or row(known[name]) != row(document)):
-                click.echo(columns.line(row(document)))
-        for name in known.keys() - now.keys():
-            click.echo(columns.gone(name), err=output != "table")
-        known = now
+        shown.again(ask(socket, "/api/objects", **kind))
+
+
+def _of_cluster(reach: choice.Reach, shown: _Shown, watch: bool) -> None:
+    from lasthop.cli import cluster
+    from lasthop.sources.kubernetes.client import Client
+
+    async def work(client: Client, namespace: str) -> None:
+        now = cluster.Documents(await cluster.documents(client, shown.want.kind, namespace))
+        shown.first(now.all())
+        if watch:
+            await now.follow(client, lambda: shown.again(now.all()))
+
+    # A namespace that is typed before a name goes before the context's.
+    cluster.ask(reach._replace(namespace=shown.want.namespace or None), work)
+
+
+class _Shown:
+    """What has been printed, so that later only what is other than before is."""
+
+    def __init__(self, want: Wanted, output: str) -> None:
+        self.want, self._output = want, output
+        self.rows: dict[str, Row] = {}
+        self._documents: dict[str, Document] = {}
+        self._columns = Columns.of(())
+
+    def first(self, documents: list[Document]) -> None:
+        if self.want.name:
+            named = (
+                (d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in self._fitting(documents, any_name=True)
+            )
+            self.want = Wanted(self.want.kind, *one_of(named, self.want))
+        found = self._take(documents)
+        if self._output == "json":
+            click.echo(json.dumps(found, indent=2))
+        elif self._output == "yaml":
+            click.echo(_yaml(found))
+        elif found:
+            self._columns = Columns.of(self.rows.values())
+            click.echo("\n".join((self._columns.head(), *map(self._columns.line, self.rows.values()))))
+        else:
+            click.echo("no objects")
+
+    def again(self, documents: list[Document]) -> None:
+        """Rows, or one document a time."""
+        rows, known = self.rows, self._documents
+        self._take(documents)
+        for name, document in self._documents.items():
+            if self._output == "table" and rows.get(name) != self.rows[name]:
+                click.echo(self._columns.line(self.rows[name]))
+            elif self._output != "table" and known.get(name) != document:
+                click.echo(json.dumps(document) if self._output == "json" else f"---\n{_yaml([document])}")
+        for name in known.keys() - self._documents.keys():
+            click.echo(self._columns.gone(name), err=self._output != "table")
+
+    def _take(self, documents: list[Document]) -> list[Document]:
+        owners = class_owners(documents)
+        found = list(self._fitting(documents))
+        self.rows = {each.name: each for each in (row(document, owners) for document in found)}
+        self._documents = dict(zip(self.rows, found, strict=True))
+        return found
+
+    def _fitting(self, documents: list[Document], *, any_name: bool = False) -> Iterator[Document]:
+        for document in documents:
+            metadata = document["metadata"]
+            if self.want.kind not in ("", document["kind"]):
+                continue
+            # What has no namespace belongs to all of them.
+            if any_name or (
+                self.want.namespace in ("", metadata.get("namespace") or self.want.namespace)
+                and self.want.name in ("", metadata["name"])
+            ):
+                yield document
 
 
 def _yaml(documents: list[Document]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -11,7 +11,7 @@ import click
 from lasthop.cli.terminal import width
 from lasthop.web.page import summary
 
-STATUS_KINDS = frozenset({"GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"})
+Document = dict[str, Any]
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 NARROWEST = 30
 """Columns that WHY has at least; a narrower terminal breaks the lines itself."""
@@ -23,11 +23,23 @@ class Row(NamedTuple):
     why: str
 
 
-def row(document: dict[str, Any]) -> Row:
-    metadata = document["metadata"]
-    name = "/".join(part for part in (document["kind"].lower(), metadata.get("namespace", ""), metadata["name"]) if part)
-    if document["kind"] not in STATUS_KINDS:
+def class_owners(documents: Iterable[Document]) -> dict[str, str]:
+    """Who serves each GatewayClass among them."""
+    return {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
+
+
+def row(document: Document, owners: Mapping[str, str] | None = None) -> Row:
+    """`owners`: of GatewayClasses, because a Gateway's status does not say who has written it."""
+    from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
+
+    kind, metadata = document["kind"], document["metadata"]
+    name = "/".join(part for part in (kind.lower(), metadata.get("namespace", ""), metadata["name"]) if part)
+    if not has_status(KINDS[kind]):
         return Row(name, "-", f"has no status; see: lasthop explain {name}")
+    class_name = {"GatewayClass": metadata["name"], "Gateway": document.get("spec", {}).get("gatewayClassName")}.get(kind)
+    owner = (owners or {}).get(class_name or "", CONTROLLER_NAME)
+    if owner != CONTROLLER_NAME:
+        return Row(name, "-", f"served by {owner}")
     return Row(name, *summary(document))
 
 

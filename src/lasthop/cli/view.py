@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lasthop.api.kinds import KINDS
+from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.proxy.process import Proxy
+from lasthop.web.measures import Durations, Measure
 from lasthop.xds.server import Traffic
 
 Locate = Callable[..., tuple[str, int] | None]
@@ -41,10 +42,8 @@ class ControllerView:
         return self._controller.findings()
 
     def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
-        book, store = self._controller.book, self._controller.engine.store
-        kinds = [kind] if kind in KINDS else ["GatewayClass", "Gateway", "HTTPRoute", "BackendTLSPolicy"]
-        documents = (book.document(key) for kind in kinds for key in store.keys(kind))
-        return [document for document in documents if document]
+        kinds = [kind] if kind in KINDS else [each.kind for each in KINDS.values() if has_status(each)]
+        return [document for each in kinds for document in self._controller.book.documents(each)]
 
     def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
         return tree(self._controller.engine.graph, key, self._locate, reads=reads)
@@ -52,3 +51,10 @@ class ControllerView:
     def counts(self) -> Mapping[str, int]:
         store = self._controller.engine.store
         return {kind: len(store.keys(kind)) for kind in KINDS}
+
+    def measures(self) -> Iterable[Measure]:
+        return self._controller.measures()
+
+    @property
+    def time_to_programmed(self) -> Durations:
+        return self._controller.time_to_programmed

@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def problem(address: str, port: int) -> str:
+def problem(address: str, port: int, transport: str = "TCP") -> str:
     """Empty if the port is free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM) as probe:
+            if transport == "TCP":
+                # Connections that are long over do not count. For UDP the same option would let two share the port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
-            probe.listen(1)
+            if transport == "TCP":
+                probe.listen(1)
     except OSError as error:
-        return _sentence(address, port, error)
+        return _sentence(address, port, transport, error)
     return ""
 
 
@@ -29,11 +32,12 @@ def in_use(problem: str) -> bool:
     return " is in use by " in problem
 
 
-def _sentence(address: str, port: int, error: OSError) -> str:
+def _sentence(address: str, port: int, transport: str, error: OSError) -> str:
     place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    place += " (UDP)" if transport == "UDP" else ""
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{place} is in use by {_holder(port)}; stop it, or give the listener another port"
+            return f"{place} is in use by {_holder(port, transport)}; stop it, or give the listener another port"
         case errno.EADDRNOTAVAIL:
             return f"{address} is not an address of this machine; correct the Gateway's addresses"
         case errno.EACCES:
@@ -42,16 +46,21 @@ def _sentence(address: str, port: int, error: OSError) -> str:
             return f"{place} cannot be bound: {error.strerror}"
 
 
-def _holder(port: int) -> str:
-    for pid in holders(port):
+def _holder(port: int, transport: str) -> str:
+    for pid in holders(port, transport):
         with contextlib.suppress(OSError):
             return f"{Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})"
     return "another process"
 
 
-def holders(port: int) -> Iterator[int]:
+LISTENING = {"TCP": "0A", "UDP": "07"}
+"""The state of such a socket in the kernel's tables."""
+
+
+def holders(port: int, transport: str = "TCP") -> Iterator[int]:
     """The processes that listen on a port, as far as /proc tells us."""
-    inodes = {inode for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net") / table, port)}
+    tables = (transport.lower(), f"{transport.lower()}6")
+    inodes = {inode for table in tables for inode in _listening(Path("/proc/net") / table, port, LISTENING[transport])}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             sockets = (str(fd.readlink()) for fd in (process / "fd").iterdir())
@@ -59,10 +68,9 @@ def holders(port: int) -> Iterator[int]:
                 yield int(process.name)
 
 
-def _listening(table: Path, port: int) -> list[str]:
+def _listening(table: Path, port: int, state: str) -> list[str]:
     try:
         rows = [line.split() for line in table.read_text().splitlines()[1:]]
     except OSError:
         return []
-    listen = "0A"
-    return [row[9] for row in rows if row[3] == listen and int(row[1].rpartition(":")[2], 16) == port]
+    return [row[9] for row in rows if row[3] == state and int(row[1].rpartition(":")[2], 16) == port]

@@ -21,7 +21,8 @@ from lasthop.resolve.ports import Probe
 RETRY: Final = 2.0
 """Seconds after which a port or a folder that could not be had is tried again."""
 
-Socket = tuple[Key, str, int]
+Socket = tuple[Key, str, int, str]
+"""Gateway, address, port, TCP or UDP."""
 
 
 class Processes:
@@ -32,7 +33,7 @@ class Processes:
         envoy: Envoy,
         run_dir: Path,
         *,
-        probed: Callable[[Key, str, int, Probe | None], None],
+        probed: Callable[[Key, str, int, str, Probe | None], None],
         proxy_event: Callable[[Key, Event | str], None],
         entry: Callable[[Entry], None],
         concurrency: int | None = None,
@@ -53,9 +54,9 @@ class Processes:
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._proxies
 
-    def want(self, gateways: Mapping[Key, set[tuple[str, int]]], graces: Mapping[Key, float] | None = None) -> None:
-        """The Gateways that are to have a proxy, each with the addresses and ports that it binds; and how long those of some
-        may finish their requests when they are to end."""
+    def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
+        """The Gateways that are to have a proxy, each with the addresses and ports (of TCP or UDP) that it binds; and how long
+        those of some may finish their requests when they are to end."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,
@@ -71,10 +72,10 @@ class Processes:
             proxy = self._proxies.pop(key)
             proxy.stop()
             self._retiring.append(proxy)
-        wanted = {(key, address, port) for key, sockets in gateways.items() for address, port in sockets}
-        for key, address, port in self._wanted - wanted:
-            self._results.pop((key, address, port), None)
-            self._probed(key, address, port, None)
+        wanted = {(key, *socket) for key, sockets in gateways.items() for socket in sockets}
+        for socket in self._wanted - wanted:
+            self._results.pop(socket, None)
+            self._probed(*socket, None)
         new = not wanted <= self._wanted
         self._wanted = wanted
         self._news.set()
@@ -83,23 +84,23 @@ class Processes:
 
     def probe(self) -> None:
         """Tries every wanted port that has no good result yet."""
-        for key, address, port in sorted(self._wanted):
-            old = self._results.get((key, address, port))
+        for socket in sorted(self._wanted):
+            old = self._results.get(socket)
             if old is None or old.problem:
-                new = Probe(self._try(key, address, port))
-                self._results[(key, address, port)] = new
+                new = Probe(self._try(*socket))
+                self._results[socket] = new
                 if new != old:
-                    self._probed(key, address, port, new)
+                    self._probed(*socket, new)
 
-    def _try(self, key: Key, address: str, port: int) -> str:
-        found = ports.problem(address, port)
-        return "" if ports.in_use(found) and self._is_ours(key, port) else found
+    def _try(self, key: Key, address: str, port: int, transport: str) -> str:
+        found = ports.problem(address, port, transport)
+        return "" if ports.in_use(found) and self._is_ours(key, port, transport) else found
 
-    def _is_ours(self, key: Key, port: int) -> bool:
+    def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """An Envoy of this Gateway has the port already: one that is taken over, or about to be replaced."""
         running = find_running(self._proxies[key].folder.path)
         try:
-            return not {envoy.pid for envoy in running}.isdisjoint(ports.holders(port))
+            return not {envoy.pid for envoy in running}.isdisjoint(ports.holders(port, transport))
         finally:
             for envoy in running:
                 envoy.close()

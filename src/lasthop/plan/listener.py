@@ -1,4 +1,4 @@
-"""Gateways and listeners as they will be served."""
+"""Gateways, ListenerSets and their listeners as they will be served."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from lasthop.plan.reasons import Condition
 
 
 class Listener(msgspec.Struct, frozen=True):
+    owner: Key
+    """The Gateway or ListenerSet that has it in its spec; names are unique only there."""
     name: str
     port: int
     protocol: str
     hostname: str
     """Empty: every hostname."""
     table: str
-    """Name of its route table: HTTP listeners of one port share one, each HTTPS listener has its own."""
+    """Name of its route table: HTTP listeners of one port share one, every other listener has its own."""
     certificates: tuple[Key, ...] = ()
     conditions: tuple[Condition, ...] = ()
     """All but Programmed, which depends on the proxy."""
     supported_kinds: tuple[str, ...] = ()
     served: bool = True
     """Whether traffic is accepted for it at all."""
+    passthrough: bool = False
+    """TLS that is left to the backend."""
+
+    @property
+    def transport(self) -> str:
+        return "UDP" if self.protocol == "UDP" else "TCP"
+
+    @property
+    def http(self) -> bool:
+        """Whether it takes requests; otherwise whole connections or datagrams."""
+        return self.protocol in ("HTTP", "HTTPS")
 
 
 class Gateway(msgspec.Struct, frozen=True):
@@ -29,7 +42,24 @@ class Gateway(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...]
     """What its proxy binds."""
     listeners: tuple[Listener, ...]
+    """Its own and those of its ListenerSets, in the order of precedence."""
     accepted: Condition
 
-    def listener(self, name: str) -> Listener | None:
-        return next((listener for listener in self.listeners if listener.name == name), None)
+
+class ListenerSet(msgspec.Struct, frozen=True):
+    key: Key
+    gateway: Key
+    """Whose proxy serves it."""
+    listeners: tuple[Listener, ...]
+    """Empty unless the Gateway allows the set."""
+    accepted: Condition
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What a route's parentRef can name: a Gateway or a ListenerSet, with its own listeners only."""
+
+    key: Key
+    gateway: Key
+    listeners: tuple[Listener, ...]
+    problem: str = ""
+    """Why it takes no routes at all."""

@@ -13,6 +13,7 @@ CONFLICTED: Final = "Conflicted"
 PARTIALLY_INVALID: Final = "PartiallyInvalid"
 SUPPORTED_VERSION: Final = "SupportedVersion"
 
+UNSUPPORTED_VERSION: Final = "UnsupportedVersion"
 INVALID: Final = "Invalid"
 PENDING: Final = "Pending"
 TARGET_NOT_FOUND: Final = "TargetNotFound"
@@ -26,9 +27,14 @@ INVALID_CLIENT_CERTIFICATE_REF: Final = "InvalidClientCertificateRef"
 
 HOSTNAME_CONFLICT: Final = "HostnameConflict"
 PROTOCOL_CONFLICT: Final = "ProtocolConflict"
+PORT_UNAVAILABLE: Final = "PortUnavailable"
 UNSUPPORTED_PROTOCOL: Final = "UnsupportedProtocol"
 INVALID_CERTIFICATE_REF: Final = "InvalidCertificateRef"
 INVALID_ROUTE_KINDS: Final = "InvalidRouteKinds"
+
+NOT_ALLOWED: Final = "NotAllowed"
+PARENT_NOT_ACCEPTED: Final = "ParentNotAccepted"
+PARENT_NOT_PROGRAMMED: Final = "ParentNotProgrammed"
 
 NO_MATCHING_PARENT: Final = "NoMatchingParent"
 NO_MATCHING_LISTENER_HOSTNAME: Final = "NoMatchingListenerHostname"

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.api.meta import Key
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 
 
 class PathType(StrEnum):
@@ -61,8 +61,8 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """`hop` None: the reference is not permitted or of an unknown kind, so its share of the requests gets a 500. Everything
-    else that can be wrong with a backend is decided behind the hop's name."""
+    """`hop` None: the reference is not permitted or of an unknown kind, so its share of the requests gets a 500, or of the
+    connections is closed. Everything else that can be wrong with a backend is decided behind the hop's name."""
 
     weight: int
     hop: Hop | None
@@ -137,8 +137,16 @@ class VirtualHost(msgspec.Struct, frozen=True):
     hostname: str
     """Empty: any."""
     routes: tuple[Route, ...]
-    misdirected: bool = False
-    """The name belongs to another listener of the port: 421, so that the client asks again on a connection of its own."""
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """Where connections go that ask a listener for one name, or datagrams."""
+
+    hostname: str
+    """The SNI; empty: any."""
+    origin: str = ""
+    """The route object; empty: there is none, so that connections are closed."""
+    backends: tuple[Backend, ...] = ()
 
 
 class RouteProblem(msgspec.Struct, frozen=True):
@@ -153,11 +161,16 @@ class RouteProblem(msgspec.Struct, frozen=True):
 class Parent(msgspec.Struct, frozen=True):
     """What became of one parentRef."""
 
+    owner: Key
+    """The Gateway or ListenerSet that it names."""
     gateway: Key
+    """The Gateway whose proxy serves it: the same, or the set's."""
     section_name: str
     port: int
     listeners: tuple[str, ...] = ()
     """Listeners that the route is attached to; empty if it was not accepted."""
     hosts: tuple[tuple[str, str], ...] = ()
     """(route table, hostname) pairs under which it is served."""
+    protocols: tuple[Protocol, ...] = ()
+    """What is spoken to its backends, the one that asks most of them first."""
     problem: RouteProblem | None = None

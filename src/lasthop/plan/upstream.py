@@ -17,6 +17,24 @@ class Protocol(StrEnum):
     """HTTP: over TLS whatever ALPN picks of h2 and http/1.1; in plaintext what the Service's appProtocol says."""
     H1_UPGRADE = "h1-upgrade"
     """HTTP/1.1 only, for requests that ask for an upgrade: WebSocket over h2 is more than most backends do."""
+    TCP = "tcp"
+    """The bytes of a connection, as they are or inside TLS."""
+    PASSTHROUGH = "passthrough"
+    """The bytes of a connection that the client encrypts for the backend: that TLS is not ours, and we add none."""
+    UDP = "udp"
+
+    @property
+    def transport(self) -> str:
+        return "UDP" if self is Protocol.UDP else "TCP"
+
+    @property
+    def http(self) -> bool:
+        return self not in (Protocol.TCP, Protocol.PASSTHROUGH, Protocol.UDP)
+
+    @property
+    def policed(self) -> bool:
+        """Whether a BackendTLSPolicy has a say in it."""
+        return self not in (Protocol.PASSTHROUGH, Protocol.UDP)
 
 
 class Hop(NamedTuple):
@@ -30,11 +48,6 @@ class Hop(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.gateway.path}/{self.service.path}/{self.port}/{self.protocol}"
-
-    @property
-    def ours(self) -> bool:
-        """TLS to the backend, if there is any, is the Gateway's own: neither the client's nor impossible."""
-        return self.protocol.value not in ("passthrough", "udp")
 
 
 class EndpointsKind(StrEnum):

@@ -1,6 +1,6 @@
 """Attachment: which listeners a route is served by, and under which hostnames.
 
-route ──> (route table, hostname) buckets ──> virtual hosts
+route ──> (route table, hostname) buckets ──> virtual hosts, streams
       ──> listener counters               ──> attachedRoutes
       ──> hops                            ──> clusters, and the reach of policies
 """
@@ -10,56 +10,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
-from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.hostnames import intersection, most_specific
-from lasthop.resolve.listeners import allows_namespace
-from lasthop.resolve.routes import all_refused, targets
+from lasthop.resolve.hostnames import intersection, most_specific, specificity
+from lasthop.resolve.listener_sets import holder
+from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
+from lasthop.resolve.namespaces import allows_namespace
+from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
 from lasthop.store.graph import Emitter, Graph
-from lasthop.store.store import read
 
-HTTP_PROTOCOLS = (Protocol.AUTO, Protocol.H1_UPGRADE)
+PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
 
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
-    """What became of each parentRef that names a Gateway of ours. Others, and Services (mesh), get no word from us."""
-    obj = read(g, route, HTTPRoute)
+    """What became of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services (mesh), get
+    no word from us."""
+    obj = read_route(g, route)
     if obj is None:
         return ()
     found = []
     for ref in obj.spec.parent_refs:
-        if (ref.group, ref.kind) != (GROUP, "Gateway"):
+        if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        key = Key("Gateway", ref.namespace or route.namespace, ref.name)
-        owner = g(gateway, key)
+        owner = g(holder, Key(ref.kind, ref.namespace or route.namespace, ref.name))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found))
 
 
-def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: Gateway) -> Parent:
+def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
     def refused(reason: str, message: str) -> Parent:
-        return Parent(owner.key, ref.section_name, ref.port, problem=RouteProblem(reason, message))
+        problem, spoken = RouteProblem(reason, message), protocols(route, ())
+        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=spoken)
 
+    if owner.problem:
+        return refused(reasons.NO_MATCHING_PARENT, f"{owner.key} is not attached to its Gateway: {owner.problem}")
     named = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
     ]
     if not named:
         wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
         have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
-        return refused(reasons.NO_MATCHING_PARENT, f"the Gateway has no listener {wanted}; it has {have}")
-    allowed = [listener for listener in named if _allows(g, owner, listener, route)]
+        return refused(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}")
+    allowed = [listener for listener in named if _allows(g, listener, route)]
     if not allowed:
         return refused(
             reasons.NOT_ALLOWED_BY_LISTENERS,
-            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the Gateway",
+            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the {owner.key.kind}",
         )
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
@@ -69,33 +73,54 @@ def _attach(g: Graph, route: Key, obj: HTTPRoute, ref: ParentReference, owner: G
             reasons.NO_MATCHING_LISTENER_HOSTNAME,
             f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})",
         )
-    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(owner, listener, route_host)}
+    hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
-    return Parent(owner.key, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)))
+    spoken = protocols(route, tuple(listener for listener, _ in pairs))
+    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
 
 
-def _allows(g: Graph, owner: Gateway, listener: Listener, route: Key) -> bool:
-    obj = read(g, owner.key, api.Gateway)
-    spec = next((x for x in obj.spec.listeners if x.name == listener.name), None) if obj else None
+def stream_protocol(listener: Listener) -> Protocol:
+    """What is spoken to the backends of a route of connections or datagrams: the listener decides it."""
+    if listener.transport == "UDP":
+        return Protocol.UDP
+    return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
+
+
+def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
+    """What is spoken to a route's backends where it is attached to these listeners. While there are none, what its backends
+    would have to bear at most."""
+    if route.kind in PROTOCOLS:
+        return PROTOCOLS[route.kind]
+    found = {stream_protocol(listener) for listener in listeners}
+    return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
+
+
+def _allows(g: Graph, listener: Listener, route: Key) -> bool:
+    spec = next((x for x in spec_listeners(g, listener.owner) if x.name == listener.name), None)
     if spec is None or route.kind not in listener.supported_kinds:
         return False
-    return allows_namespace(g, owner.key, spec.allowed_routes.namespaces, route.namespace)
+    return allows_namespace(g, listener.owner, spec.allowed_routes.namespaces, route.namespace)
 
 
-def _served(owner: Gateway, listener: Listener, route_hostname: str) -> Iterator[str]:
+def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> Iterator[str]:
     """The names under which a route is served by a listener: what both stand for, less what belongs to a more specific
-    listener on the same port (listener isolation)."""
+    listener on the same port (listener isolation), whoever owns that."""
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    rivals = tuple(x.hostname for x in owner.listeners if x.port == listener.port and x.served)
-    if most_specific(rivals, hostname) == listener.hostname:
+    if most_specific(g(served_hostnames, gateway, listener.port, listener.transport), hostname) == listener.hostname:
         yield hostname
 
 
+def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
+    """All that routes have to know of the listeners that they are not attached to."""
+    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and x.served)
+    return frozenset(listener.hostname for listener in there)
+
+
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host to: the most specific one that has all of it."""
-    obj = read(g, route, HTTPRoute)
+    """Which of its own hostnames a route owes a virtual host or a stream to: the most specific one that has all of it."""
+    obj = read_route(g, route)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
     return most_specific(own, hostname) or ""
 
@@ -105,38 +130,58 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     accepted = not g(all_refused, route)
     for parent in g(parents, route):
         for listener in parent.listeners if accepted else ():
-            emitted[("attached", parent.gateway, listener)] = True
+            emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
-            emitted[("vhost", parent.gateway, table, hostname)] = True
+            if route.kind in PROTOCOLS:
+                emitted[("vhost", parent.gateway, table, hostname)] = True
+            else:
+                emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
             for found in g(targets, route):
-                for protocol in HTTP_PROTOCOLS:
+                for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
 
-ATTACHMENTS = Emitter("attachments", "HTTPRoute", _emit)
+def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
+    """The first of several routes that compete for connections has them."""
+    obj = read_route(g, route)
+    return specificity(g(route_hostname, route, hostname)), obj.age if obj else ("", "")
+
+
+ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in ROUTE_KINDS)
 
 
 OWN = "own"
-MISDIRECTED = "misdirected"
+MISDIRECTED = "!misdirected"
+"""In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
 
-def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], str], ...]:
+def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], str] = {("table", key, listener.table): "" for listener in served}
+    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served if listener.http}
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
+        # The same goes for connections, which are closed then.
+        if not listener.http:
+            emitted[("stream", key, listener.table, listener.hostname)] = OWN
+            continue
         if listener.hostname:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
-        for other in served:
-            if other.port == listener.port and other.table != listener.table:
-                emitted[("vhost", key, listener.table, other.hostname)] = MISDIRECTED
+        if listener.protocol == "HTTPS":
+            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
     return tuple(emitted.items())
+
+
+def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
+    """The names that belong to other listeners of the port."""
+    listener = g(table_listener, gateway, table)
+    names = g.bucket("vhost", gateway, table, MISDIRECTED)
+    return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
 
 
 TABLES = Emitter("tables", "Gateway", _emit_tables)

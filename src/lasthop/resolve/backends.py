@@ -14,10 +14,10 @@ from lasthop.api.routes import BackendObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.routing import RouteProblem
 from lasthop.plan.tls import Plaintext, Refused
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Upstream
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve.gateways import no_grant
 from lasthop.resolve.grants import permitted
-from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
@@ -45,30 +45,32 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteP
     return Target(service, ref.port)
 
 
-def problem(g: Graph, gateway: Key, found: Target) -> RouteProblem | None:
-    """Why requests from this Gateway to a permitted backend are refused."""
+def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> RouteProblem | None:
+    """Why what comes from this Gateway to a permitted backend is refused."""
     service = read(g, found.service, Service)
     path = found.service.path
     if service is None:
         return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} does not exist")
-    port = service.port(found.port)
+    transport = protocol.transport
+    port = service.port(found.port, transport)
     if port is None:
-        ports = ", ".join(str(p.port) for p in service.spec.ports if p.protocol == "TCP") or "none"
-        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} has no TCP port {found.port} (it has {ports})")
-    refusal = _refusal(g, gateway, found, service, port)
+        ports = ", ".join(str(p.port) for p in service.spec.ports if p.protocol == transport) or "none"
+        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} has no {transport} port {found.port} (it has {ports})")
+    refusal = _refusal(g, Hop(gateway, found.service, found.port, protocol), service, port)
     return RouteProblem(refusal.reason, refusal.message) if refusal else None
 
 
-def _refusal(g: Graph, gateway: Key, found: Target, service: Service, port: ServicePort) -> Refused | None:
-    if service.spec.type == "ExternalName" and not _external_names(g, gateway):
-        message = f"Service {found.service.path} is of type ExternalName, which could point anywhere; use EndpointSlices"
+def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused | None:
+    path = hop.service.path
+    if service.spec.type == "ExternalName" and not _external_names(g, hop.gateway):
+        message = f"Service {path} is of type ExternalName, which could point anywhere; use EndpointSlices"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
-    tls = g(hop_tls, gateway, found.service, found.port)
+    tls = spoken(g, hop)
     if isinstance(tls, Refused):
         reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
-        return Refused(reason, f"backend {found.service.path}:{found.port}: {tls.message}")
-    if port.app_protocol == WSS and isinstance(tls, Plaintext):
-        message = f"Service {found.service.path} port {found.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
+        return Refused(reason, f"backend {path}:{hop.port}: {tls.message}")
+    if port.app_protocol == WSS and hop.protocol.http and isinstance(tls, Plaintext):
+        message = f"Service {path} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
         return Refused(reasons.UNSUPPORTED_PROTOCOL, message)
     return None
 
@@ -78,29 +80,31 @@ def _external_names(g: Graph, gateway: Key) -> bool:
     return settings(g).external_names if said is None else said
 
 
-def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int) -> Upstream | None:
+def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int, protocol: Protocol) -> Upstream | None:
     """What stands behind a hop's name; None if nothing may."""
-    service = read(g, service_key, Service)
-    port = service.port(port_number) if service else None
-    if service is None or port is None or _refusal(g, gateway, Target(service_key, port_number), service, port):
+    hop = Hop(gateway, service_key, port_number, protocol)
+    service = read(g, hop.service, Service)
+    port = service.port(hop.port, hop.protocol.transport) if service else None
+    if service is None or port is None or _refusal(g, hop, service, port):
         return None
-    return Upstream(h2c=port.app_protocol == H2C, endpoints=g(endpoints_kind, service_key, port_number))
+    kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+    return Upstream(h2c=port.app_protocol == H2C, endpoints=kind)
 
 
-def endpoints_kind(g: Graph, service: Key, port: int) -> EndpointsKind:
-    return g(endpoints, service, port).kind
+def endpoints_kind(g: Graph, service: Key, port: int, transport: str) -> EndpointsKind:
+    return g(endpoints, service, port, transport).kind
 
 
-def endpoints(g: Graph, service_key: Key, port_number: int) -> Endpoints:
+def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
     service = read(g, service_key, Service)
-    port = service.port(port_number) if service else None
+    port = service.port(port_number, transport) if service else None
     if service is None or port is None:
         return Endpoints(EndpointsKind.ADDRESSES)
     if service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
         return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
     slices = [read(g, key, EndpointSlice) for (key,), _ in g.bucket("slice", service_key.namespace, service_key.name)]
-    return _from_slices([s for s in slices if s], port.name)
+    return _from_slices([s for s in slices if s], port.name, transport)
 
 
 def _kind_of(name: str) -> EndpointsKind:
@@ -111,13 +115,13 @@ def _kind_of(name: str) -> EndpointsKind:
     return EndpointsKind.ADDRESSES
 
 
-def _from_slices(slices: list[EndpointSlice], port_name: str) -> Endpoints:
+def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) -> Endpoints:
     # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
     found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
     for slice in slices:
         kind = EndpointsKind.DNS if slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
         for port in slice.ports:
-            if port.name == port_name and port.protocol == "TCP" and port.port:
+            if port.name == port_name and port.protocol == transport and port.port:
                 found[kind].update(
                     Endpoint(address, port.port) for e in slice.endpoints if e.usable for address in e.addresses[:1]
                 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from lasthop.api.bundle import KNOWN, known
 from lasthop.api.gateway import GatewayClass
 from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, StringMap
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.profiles import BadParameters, class_profile
+from lasthop.resolve.settings import CRD_VERSIONS
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -21,3 +23,13 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
     if isinstance(profile, BadParameters):
         return false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
     return true(reasons.ACCEPTED)
+
+
+def supported_version(g: Graph) -> Condition:
+    """Whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
+    versions: StringMap = g.input(CRD_VERSIONS) or StringMap()
+    strange = [f"{crd} is of {version or 'an unknown release'}" for crd, version in versions if not known(version)]
+    if not strange:
+        return true(reasons.SUPPORTED_VERSION)
+    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves what it understands of others; install one of those"
+    return false(reasons.SUPPORTED_VERSION, reasons.UNSUPPORTED_VERSION, message)

@@ -34,7 +34,7 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     of_class = g(gateway_class, Key("GatewayClass", "", obj.spec.gateway_class_name))
     if of_class is None:
         return None
-    own = g(listeners, key)
+    merged = g(listeners, key)
     addresses, bad_address = _addresses(g, obj)
     profile = g(own_profile, key)
     if not of_class.status:
@@ -44,13 +44,22 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     elif bad_address:
         accepted = false(reasons.ACCEPTED, reasons.UNSUPPORTED_ADDRESS, bad_address)
     else:
+        # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
+        # own listeners cannot is no reason to close theirs.
+        own = (listener for listener in merged if listener.owner == key)
         bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
         message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
-        if own and not any(listener.served for listener in own):
+        if merged and not any(listener.served for listener in merged):
             accepted = false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message)
         else:
             accepted = true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else "")
-    return Gateway(key, addresses, own, accepted)
+    return Gateway(key, addresses, merged, accepted)
+
+
+def gateway_accepted(g: Graph, key: Key) -> Condition | None:
+    """By itself, so that those who ask no more are not asked again whenever a listener changes. None if it is not ours."""
+    found = g(gateway, key)
+    return found.accepted if found else None
 
 
 def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
@@ -93,22 +102,22 @@ def no_grant(source: Key, target: Key) -> str:
     )
 
 
-def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int], tuple[tuple[str, str], tuple[str, ...]]], ...]:
+def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:
     found = g(gateway, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return ()
-    ports = {listener.port for listener in found.listeners if listener.served}
-    return tuple((("socket", port), (g(age, key), found.addresses)) for port in sorted(ports))
+    ports = {(listener.port, listener.transport) for listener in found.listeners if listener.served}
+    return tuple((("socket", *port), (g(age, key), found.addresses)) for port in sorted(ports))
 
 
 SOCKETS = Emitter("sockets", "Gateway", _emit_sockets)
 
 
-def port_holder(g: Graph, key: Key, port: int) -> Key | None:
+def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """An older Gateway that has this Gateway's address and port already, on a host that they share."""
     mine: tuple[str, ...] = ()
     rivals = []
-    for (other,), (other_age, addresses) in g.bucket("socket", port):
+    for (other,), (other_age, addresses) in g.bucket("socket", port, transport):
         if other == key:
             mine = addresses
         else:

@@ -6,6 +6,8 @@ for exactly one: that is in outputs/envoy/tls.py.)
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 
 def covers(pattern: str, hostname: str) -> bool:
     """Whether everything that `hostname` stands for falls under `pattern`."""
@@ -30,6 +32,17 @@ def specificity(hostname: str) -> tuple[int, int]:
     return (1, -len(hostname)) if hostname.startswith("*.") else (0, -len(hostname))
 
 
-def most_specific(patterns: tuple[str, ...], hostname: str) -> str | None:
-    """Which of the patterns a request for `hostname` belongs to."""
-    return min((p for p in patterns if covers(p, hostname)), key=specificity, default=None)
+def most_specific(patterns: Collection[str], hostname: str) -> str | None:
+    """Which of the patterns a request for `hostname` belongs to. Of a set it asks only for those that can fit: a Gateway may
+    have a hostname for each of a thousand teams."""
+    return next((pattern for pattern in _fitting(hostname) if pattern in patterns), None)
+
+
+def _fitting(hostname: str) -> Iterator[str]:
+    """Every pattern that covers a hostname, the most specific first."""
+    yield hostname
+    rest = hostname.removeprefix("*.")
+    while "." in rest:
+        rest = rest.partition(".")[2]
+        yield f"*.{rest}"
+    yield ""

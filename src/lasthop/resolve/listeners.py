@@ -1,38 +1,81 @@
-"""Listeners of a Gateway: conflicts, certificates, which routes they allow."""
+"""Listeners of a Gateway and its ListenerSets: conflicts, certificates, which routes they allow."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from lasthop.api import gateway as api
-from lasthop.api.core import Namespace
-from lasthop.api.gateway import GROUP, LabelSelector, RouteNamespaces
-from lasthop.api.meta import Key, StringMap
+from lasthop.api.gateway import GROUP
+from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
 from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
-ROUTE_KINDS = {"HTTP": ("HTTPRoute",), "HTTPS": ("HTTPRoute",)}
+ROUTE_KINDS = {
+    "HTTP": ("HTTPRoute",),
+    "HTTPS": ("HTTPRoute",),
+    "TLS": ("TLSRoute", "TCPRoute"),
+    "TCP": ("TCPRoute",),
+    "UDP": ("UDPRoute",),
+}
 """Which routes each protocol that we serve takes."""
 
+SNI = "HTTPS or TLS"
+"""What shares a port because the client names what it wants before anything else."""
 
-def listeners(g: Graph, key: Key) -> tuple[Listener, ...]:
-    obj = read(g, key, api.Gateway)
-    if obj is None:
-        return ()
-    protocols: dict[int, set[str]] = {}
-    for listener in obj.spec.listeners:
-        protocols.setdefault(listener.port, set()).add(listener.protocol)
-    names = Counter((listener.port, listener.hostname) for listener in obj.spec.listeners)
-    resolved = []
-    for listener in obj.spec.listeners:
-        conflict = _conflict(listener, protocols[listener.port], names[(listener.port, listener.hostname)])
-        resolved.append(_listener(g, key, listener, conflict))
-    return tuple(resolved)
+
+def _shared(protocol: str) -> str:
+    return SNI if protocol in ("HTTPS", "TLS") else protocol
+
+
+Socket = tuple[int, str]
+
+
+def _socket(listener: Listener) -> Socket:
+    return listener.port, listener.transport
+
+
+def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
+    """As they are written, in a Gateway or a ListenerSet."""
+    obj = g.input(owner)
+    return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
+
+
+def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
+    """The listeners of a Gateway or a ListenerSet, each judged by itself."""
+    return tuple(_listener(g, owner, listener) for listener in spec_listeners(g, owner))
+
+
+def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
+    """The listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of precedence.
+
+    The Gateway's own come before those of its sets, and those of an older set before a younger's. Whoever comes first has
+    the port and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to somebody else.
+    """
+    taken = _Claims()
+    found: dict[Key, tuple[Listener, ...]] = {}
+    for owner in (gateway, *g(allowed_sets, gateway)):
+        own = g(own_listeners, owner)
+        late = {listener: taken.conflict_with_earlier(listener) for listener in own}
+        claims = _Claims()
+        for listener in own:
+            if late[listener] is None:
+                claims.add(listener)
+        found[owner] = tuple(_settled(listener, late[listener] or claims.conflict_among(listener)) for listener in own)
+        taken.add_all(claims)
+    return found
+
+
+def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
+    """The same as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
+    found = g(listeners_by_owner, gateway)
+    return tuple(listener for owner in (gateway, *g(allowed_sets, gateway)) for listener in found[owner])
 
 
 def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
@@ -40,44 +83,98 @@ def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
     return next((listener for listener in g(listeners, gateway) if listener.table == table), None)
 
 
-def _conflict(listener: api.Listener, protocols: set[str], same_name: int) -> Condition | None:
-    # Inside one Gateway there is no winner: every listener of a conflict is refused.
-    if len(protocols) > 1:
-        message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
-        return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
-    if same_name > 1:
-        name = listener.hostname or "no hostname"
-        message = f"another listener has port {listener.port} and {name} too; give each its own"
-        return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
-    return None
+class _Claims:
+    """What listeners take of a Gateway's ports: a protocol for the port, and hostnames on it."""
+
+    def __init__(self) -> None:
+        self._protocols: dict[Socket, set[str]] = {}
+        self._names: Counter[tuple[Socket, str]] = Counter()
+
+    def add(self, listener: Listener) -> None:
+        self._protocols.setdefault(_socket(listener), set()).add(listener.protocol)
+        self._names[_socket(listener), listener.hostname] += 1
+
+    def add_all(self, other: _Claims) -> None:
+        for socket, protocols in other._protocols.items():
+            self._protocols.setdefault(socket, set()).update(protocols)
+        self._names.update(other._names)
+
+    def conflict_among(self, listener: Listener) -> Condition | None:
+        """With others of the same Gateway or ListenerSet, where there is no winner: all listeners of a conflict lose."""
+        protocols = self._protocols[_socket(listener)]
+        if len({_shared(protocol) for protocol in protocols}) > 1:
+            message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
+            return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
+        if self._names[_socket(listener), listener.hostname] > 1:
+            message = f"another listener has port {listener.port} and {_hostname(listener)} too; give each its own"
+            return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
+        return None
+
+    def conflict_with_earlier(self, listener: Listener) -> Condition | None:
+        """With those that have precedence. Who they are is not said: it may be none of the author's business."""
+        if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
+            message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol; use another port"
+            return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
+        if self._names[_socket(listener), listener.hostname]:
+            message = f"the Gateway or an older ListenerSet has port {listener.port} and {_hostname(listener)} already"
+            return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
+        return None
 
 
-def _listener(g: Graph, key: Key, listener: api.Listener, conflict: Condition | None) -> Listener:
-    kinds = ROUTE_KINDS.get(listener.protocol, ())
+def _hostname(listener: Listener) -> str:
+    return listener.hostname or "no hostname"
+
+
+def _settled(listener: Listener, conflict: Condition | None) -> Listener:
+    if conflict is None:
+        return listener
+    _, resolved = listener.conditions
+    refused = false(reasons.ACCEPTED, conflict.reason, conflict.message)
+    return replace(listener, conditions=(refused, resolved, conflict), served=False)
+
+
+def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
+    kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
-    accepted = _accepted(listener, conflict)
+    accepted = _accepted(listener)
     resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS)
-    served = accepted.status and not (listener.protocol == "HTTPS" and not certificates)
-    conditions = (accepted, resolved, *((conflict,) if conflict else ()))
+    served = accepted.status and not (_terminates(listener) and not certificates)
     return Listener(
+        owner=key,
         name=listener.name,
         port=listener.port,
         protocol=listener.protocol,
-        hostname=listener.hostname.lower(),
-        table=str(listener.port) if listener.protocol == "HTTP" else f"{listener.port}/{listener.name}",
+        hostname=listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else "",
+        table=_table(key, listener),
         certificates=certificates,
-        conditions=conditions,
+        conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
+        passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
 
 
-def _accepted(listener: api.Listener, conflict: Condition | None) -> Condition:
-    if conflict:
-        return false(reasons.ACCEPTED, conflict.reason, conflict.message)
+def _terminates(listener: api.Listener) -> bool:
+    """Whether it ends the client's TLS, for which it needs a certificate."""
+    return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
+
+
+def _kinds(listener: api.Listener) -> tuple[str, ...]:
+    """What is encrypted for the backend can be told apart by its SNI alone, which a TCPRoute does not have."""
+    kinds = ROUTE_KINDS.get(listener.protocol, ())
+    return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
+
+
+def _table(owner: Key, listener: api.Listener) -> str:
+    if listener.protocol == "HTTP":
+        return str(listener.port)
+    return "/".join((str(listener.port), *(owner[1:] if owner.kind == "ListenerSet" else ()), listener.name))
+
+
+def _accepted(listener: api.Listener) -> Condition:
     if listener.protocol not in ROUTE_KINDS:
-        message = f"protocol {listener.protocol} is not supported; use {' or '.join(ROUTE_KINDS)}"
+        message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
@@ -93,16 +190,17 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
     bad = [f"{k.group}/{k.kind}" for k in wanted if k.group != GROUP or k.kind not in kinds]
     if not bad:
         return good, None
-    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}"
+    mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
+    message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
     return good, false(reasons.RESOLVED_REFS, reasons.INVALID_ROUTE_KINDS, message)
 
 
 def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Condition | None]:
-    if listener.protocol != "HTTPS":
+    if not _terminates(listener):
         return (), None
     refs = listener.tls.certificate_refs if listener.tls else ()
     if not refs:
-        message = "tls.certificateRefs is empty; an HTTPS listener needs a certificate"
+        message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
         return (), false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
     good, problem = [], None
     for number, ref in enumerate(refs):
@@ -122,33 +220,7 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
         return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
     # Permission before existence, so that nobody learns what another namespace holds.
     if not permitted(g, GROUP, key, "", secret):
-        message = f"no ReferenceGrant in namespace {secret.namespace} lets Gateways of {key.namespace} use {secret.name}"
+        message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, message)
     pair = g(key_pair, secret)
     return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, pair) if isinstance(pair, str) else None
-
-
-def allows_namespace(g: Graph, gateway: Key, rule: RouteNamespaces, namespace: str) -> bool:
-    match rule.from_:
-        case "All":
-            return True
-        case "Same":
-            return gateway.namespace == namespace
-        case "Selector" if rule.selector is not None:
-            found = read(g, Key("Namespace", "", namespace), Namespace)
-            return found is not None and selects(rule.selector, found.metadata.labels)
-        case _:
-            return False
-
-
-def selects(selector: LabelSelector, labels: StringMap) -> bool:
-    """Kubernetes' label selection. A selector that asks for nothing selects everything."""
-    have = dict(labels)
-    if any(have.get(key) != value for key, value in selector.match_labels):
-        return False
-    for wanted in selector.match_expressions:
-        present, inside = wanted.key in have, have.get(wanted.key) in wanted.values
-        holds = {"In": inside, "NotIn": not inside, "Exists": present, "DoesNotExist": not present}
-        if not holds.get(wanted.operator, False):
-            return False
-    return True

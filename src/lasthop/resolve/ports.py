@@ -16,9 +16,9 @@ class Probe(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def probe_input(key: Key, address: str, port: int) -> tuple[str, Key, str, int]:
+def probe_input(key: Key, address: str, port: int, transport: str) -> tuple[str, Key, str, int, str]:
     """The input that holds the probe's result; while it is unset the port has not been tried yet and is not served."""
-    return ("probe", key, address, port)
+    return ("probe", key, address, port, transport)
 
 
 class PortProblem(msgspec.Struct, frozen=True):
@@ -27,16 +27,16 @@ class PortProblem(msgspec.Struct, frozen=True):
     """Nothing is wrong yet; the port is about to be tried."""
 
 
-def port_problem(g: Graph, key: Key, port: int) -> PortProblem | None:
+def port_problem(g: Graph, key: Key, port: int, transport: str) -> PortProblem | None:
     """Why a Gateway cannot serve a port of this host, if it cannot."""
     owner = g(gateway, key)
     if owner is None or not settings(g).host_network:
         return None
-    holder = g(port_holder, key, port)
+    holder = g(port_holder, key, port, transport)
     if holder:
         return PortProblem(f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address")
     for address in owner.addresses:
-        probe: Probe | None = g.input(probe_input(key, address, port))
+        probe: Probe | None = g.input(probe_input(key, address, port, transport))
         if probe is None:
             return PortProblem(f"{address}:{port} has not been tried yet", pending=True)
         if probe.problem:

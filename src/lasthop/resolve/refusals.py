@@ -62,6 +62,9 @@ def _session_problems(rule: HTTPRouteRule, field: str) -> Iterator[RouteProblem]
     if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
         message = "a session cannot be kept over several backendRefs; use one"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+    if session.idle_timeout:
+        message = "idleTimeout cannot be done, and newer bundles do not have it; remove it"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.absoluteTimeout")

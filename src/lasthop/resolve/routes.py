@@ -1,8 +1,10 @@
-"""HTTPRoutes: rules as matches and actions, and everything in them that cannot be done."""
+"""Routes: where their rules lead, and everything in them that cannot be done. For HTTPRoutes, rules as matches and actions."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +17,10 @@ from lasthop.api.routes import (
     HTTPRouteMatch,
     HTTPRouteRule,
     SessionPersistence,
+    StreamRouteRule,
+)
+from lasthop.api.routes import (
+    Route as AnyRoute,
 )
 from lasthop.plan import reasons
 from lasthop.plan.routing import (
@@ -44,11 +50,19 @@ SESSION_NAME = "lasthop-session-{:08x}"
 """Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
 
 
+PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE)}
+"""Route kinds of single requests, and what is spoken to their backends: the usual protocol first."""
+
+
+def read_route(g: Graph, key: Key) -> AnyRoute | None:
+    return cast("AnyRoute | None", g.input(key))
+
+
 class RouteVerdict(msgspec.Struct, frozen=True):
     """What a route's own text is worth, for one Gateway."""
 
     refused: tuple[RouteProblem, ...] = ()
-    """What rules ask for and cannot have; those rules answer 500."""
+    """What rules ask for and cannot have; those rules answer 500, or are left out."""
     all_refused: bool = False
     refs: tuple[RouteProblem, ...] = ()
     """References that lead nowhere or may not be followed."""
@@ -56,21 +70,33 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
 def all_refused(g: Graph, route: Key) -> bool:
     """Whether no rule of the route can be done as it asks; rules that only name an unknown filter are another matter."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     if obj is None:
         return False
-    found = [refusals(rule, "") for rule in obj.spec.rules]
+    found = [_refusals(rule, number) for number, rule in enumerate(_rules(obj))]
     return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
+
+
+def _rules(obj: AnyRoute) -> Sequence[HTTPRouteRule | StreamRouteRule]:
+    return obj.spec.rules
+
+
+def _refusals(rule: HTTPRouteRule | StreamRouteRule, number: int) -> tuple[RouteProblem, ...]:
+    field = f"spec.rules[{number}]"
+    if isinstance(rule, HTTPRouteRule):
+        return refusals(rule, field)
+    message = "the rule before it takes every connection, so this one is never used; remove it"
+    return (RouteProblem(reasons.UNSUPPORTED_VALUE, message, field),) if number else ()
 
 
 def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     """Every Service port that the route may send to, mirrors included."""
-    obj = read(g, route, HTTPRoute)
+    obj = read_route(g, route)
     if obj is None:
         return ()
     found: dict[Target, None] = {}
-    for number, rule in enumerate(obj.spec.rules):
-        if not refusals(rule, f"spec.rules[{number}]"):
+    for number, rule in enumerate(_rules(obj)):
+        if not _refusals(rule, number):
             for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
                 resolved = target(g, route, ref)
                 if isinstance(resolved, Target):
@@ -78,33 +104,36 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _mirrors(rule: HTTPRouteRule) -> list[HTTPRequestMirrorFilter]:
-    return [f.request_mirror for f in rule.filters if f.request_mirror]
+def _mirrors(rule: HTTPRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
+    return [f.request_mirror for f in rule.filters if f.request_mirror] if isinstance(rule, HTTPRouteRule) else []
 
 
-def verdict(g: Graph, route: Key, gateway: Key) -> RouteVerdict:
-    obj = read(g, route, HTTPRoute)
+def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
+    """What is to be said of the route where that protocol is spoken to its backends."""
+    obj = read_route(g, route)
     if obj is None:
         return RouteVerdict()
     refused: list[RouteProblem] = []
     refs: list[RouteProblem] = []
-    for number, rule in enumerate(obj.spec.rules):
+    for number, rule in enumerate(_rules(obj)):
         field = f"spec.rules[{number}]"
-        found = refusals(rule, field)
+        found = _refusals(rule, number)
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
         for index, ref in enumerate(rule.backend_refs):
-            refs += _reference_problem(g, route, gateway, ref, f"{field}.backendRefs[{index}]")
-        for index, filter in enumerate(rule.filters):
+            refs += _reference_problem(g, route, gateway, ref, protocol, f"{field}.backendRefs[{index}]")
+        for index, filter in enumerate(rule.filters if isinstance(rule, HTTPRouteRule) else ()):
             if filter.request_mirror:
                 place = f"{field}.filters[{index}].requestMirror"
-                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, place)
+                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, protocol, place)
     return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
 
 
-def _reference_problem(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, field: str) -> list[RouteProblem]:
+def _reference_problem(
+    g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol, field: str
+) -> list[RouteProblem]:
     resolved = target(g, route, ref)
-    found = problem(g, gateway, resolved) if isinstance(resolved, Target) else resolved
+    found = problem(g, gateway, resolved, protocol) if isinstance(resolved, Target) else resolved
     return [replace(found, field=field)] if found else []
 
 

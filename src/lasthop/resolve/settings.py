@@ -11,6 +11,7 @@ from lasthop.store.graph import Graph
 SETTINGS: Final = "settings"
 POLICIES_UNKNOWN: Final = "policies-unknown"
 SYSTEM_STORE: Final = "system-store"
+CRD_VERSIONS: Final = "crd-versions"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -21,6 +22,9 @@ class Settings(msgspec.Struct, frozen=True):
     external_names: bool = True
     """ExternalName Services may be backends. Off on Kubernetes: whoever may write a Service could point the gateway at
     anything (CVE-2021-25740)."""
+
+
+IN_CLUSTER: Final = Settings(host_network=False, external_names=False)
 
 
 def settings(g: Graph) -> Settings:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from lasthop.api.meta import Key
 from lasthop.api.routes import HTTPRoute
 from lasthop.plan.routing import VirtualHost
-from lasthop.resolve.attachment import MISDIRECTED, route_hostname
+from lasthop.resolve.attachment import route_hostname
 from lasthop.resolve.hostnames import specificity
-from lasthop.resolve.routes import routes
+from lasthop.resolve.routes import PROTOCOLS, routes
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -15,14 +15,12 @@ from lasthop.store.store import read
 def virtual_host(g: Graph, gateway: Key, table: str, hostname: str) -> VirtualHost:
     """Order: the route's own hostname, then the match, then the older route, then {namespace}/{name}, then its own order."""
     ranked = []
-    misdirected = False
-    for (member,), emitted in g.bucket("vhost", gateway, table, hostname):
-        misdirected |= emitted == MISDIRECTED
-        obj = read(g, member, HTTPRoute) if member.kind == "HTTPRoute" else None
+    for (member,), _ in g.bucket("vhost", gateway, table, hostname):
+        obj = read(g, member, HTTPRoute) if member.kind in PROTOCOLS else None
         if obj is None:
             continue
         own = specificity(g(route_hostname, member, hostname))
         for number, route in enumerate(g(routes, member, gateway)):
             ranked.append((own, route.match.precedence, obj.age, number, route))
     ranked.sort(key=lambda entry: entry[:4])
-    return VirtualHost(hostname, tuple(route for *_, route in ranked), misdirected)
+    return VirtualHost(hostname, tuple(route for *_, route in ranked))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.plan.finding import Finding
 
 
@@ -20,6 +20,9 @@ class Batch(msgspec.Struct, frozen=True):
     policies_known: bool = True
     """False while some input that might hold a BackendTLSPolicy could be neither read nor remembered: then nothing new may
     be served in plaintext, because not knowing is not "none"."""
+    crd_versions: StringMap = StringMap()
+    """CRD of the Gateway API -> its bundle version, "" if that cannot be told. Those of our own that admit files are not
+    mentioned."""
 
 
 class Source(Protocol):

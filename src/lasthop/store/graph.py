@@ -233,6 +233,11 @@ class Graph:
     def unsettled(self) -> bool:
         return any(self._dirty)
 
+    def waiting(self, *outputs: str) -> bool:
+        """Whether members of these outputs are still to be looked at."""
+        named = zip(self.stages, self._dirty, strict=True)
+        return any(dirty for stage, dirty in named if stage.name in outputs)
+
     def _take_dirty(self, number: int, limit: int | None) -> list[Any]:
         dirty = self._dirty[number]
         if limit is None or len(dirty) <= limit:

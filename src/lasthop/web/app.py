@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -34,12 +35,14 @@ class AdminUnusable(Exception):
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """A page of another site must not read this one through a name that resolves to loopback (DNS rebinding). What a kubelet
-    or Prometheus asks by the pod's address tells nothing about the objects."""
+    """Only this machine (in a Pod: the Pod, which is where a port-forward comes from) is told of the objects; and a page of
+    another site must not read this one through a name that resolves to loopback (DNS rebinding). What a kubelet or Prometheus
+    asks by the pod's address tells nothing about them."""
     if request.path in PUBLIC:
         return await handler(request)
+    peer = request.transport.get_extra_info("peername") if request.transport else None
     name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
-    if (name or request.host) not in LOCAL_NAMES and request.transport and request.transport.get_extra_info("peername"):
+    if peer and not ((name or request.host) in LOCAL_NAMES and ipaddress.ip_address(peer[0]).is_loopback):
         raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1\n")
     return await handler(request)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from lasthop.proxy.admin import AdminUnavailable
+from lasthop.web.measures import BUCKETS, Durations, Measure
 from lasthop.web.view import View
 
 
@@ -33,6 +35,27 @@ class _Collector:
             for type_url, traffic in self._view.traffic.items():
                 family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
             yield family
+        yield from map(_family, self._view.measures())
+        yield _histogram(
+            "lasthop_time_to_programmed_seconds",
+            "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
+            self._view.time_to_programmed,
+        )
+
+
+def _family(measure: Measure) -> Metric:
+    make = CounterMetricFamily if measure.counter else GaugeMetricFamily
+    family = make(measure.name, measure.help, labels=measure.labels)
+    for texts, value in measure.values:
+        family.add_metric(texts, value)
+    return family
+
+
+def _histogram(name: str, help: str, durations: Durations) -> Metric:
+    family = HistogramMetricFamily(name, help, labels=[])
+    totals = [float(total) for total in accumulate(durations.counts)]
+    family.add_metric([], list(zip((*map(str, BUCKETS), "+Inf"), totals, strict=True)), durations.sum)
+    return family
 
 
 def _verification(view: View) -> Iterator[Metric]:

@@ -6,14 +6,24 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.web.view import View
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SECTIONS = (("Gateways", "Gateway"), ("Routes", "HTTPRoute"), ("Policies", "BackendTLSPolicy"))
+SECTIONS = (
+    ("Gateways", "Gateway"),
+    ("Listener sets", "ListenerSet"),
+    ("Routes", "HTTPRoute"),
+    *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
+    ("Policies", "BackendTLSPolicy"),
+)
+ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
+"""Sections that are shown even if they are empty."""
 _MANNER = {"verified": "good", "pinned only": "good", "waived": "bad", "failing closed": "bad"}
 """Whatever else there is deserves a look."""
 
@@ -44,7 +54,8 @@ def _live(view: View) -> str:
 
 
 def _values(view: View) -> dict[str, Any]:
-    sections = [(title, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    found = [(title, kind, [_row(document) for document in view.objects(kind)]) for title, kind in SECTIONS]
+    sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
     return {
         "ready": view.ready,
         "sections": sections,
@@ -64,7 +75,7 @@ def _row(document: dict[str, Any]) -> tuple[str, str, str]:
     return (path, *summary(document))
 
 
-NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
+NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
 """Conditions that are bad news when true."""
 
 DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification"})
@@ -72,20 +83,31 @@ DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification"})
 
 
 def summary(document: dict[str, Any]) -> tuple[str, str]:
-    """(ready, why): True if nothing in the status is bad news, with the first bad news otherwise."""
-    status = document.get("status")
-    if not status:
+    """(ready, why): True if nothing in our part of the status is bad news, with the first bad news otherwise."""
+    if problem := document.get("rejected"):
+        return "False", problem
+    found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
+    if not found:
         return "Unknown", "nothing of ours reaches it"
-    groups = [("", status), *((listener["name"], listener) for listener in status.get("listeners", ()))]
-    for entry in (*status.get("parents", ()), *status.get("ancestors", ())):
-        ref = entry.get("parentRef") or entry.get("ancestorRef")
-        groups.append((f"{ref.get('namespace', '')}/{ref['name']}", entry))
-    degraded = ""
-    for name, group in groups:
-        for condition in group.get("conditions", ()):
-            if condition["type"] in DEGRADED:
-                degraded = degraded or condition["message"]
-            elif (condition["status"] == "True") == (condition["type"] in NEGATIVE):
-                where = f"{name}: " if name else ""
-                return "False", f"{where}{condition['reason']}: {condition['message']}"
-    return "True", degraded
+    told = [(name, c) for name, c in found if c["type"] not in DEGRADED]
+    bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
+    for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
+        where = f"{name}: " if name else ""
+        said = f"{where}{condition['reason']}: {condition['message']}"
+        return ("Unknown" if condition["status"] == "Unknown" else "False"), said
+    seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
+    if seen < now:
+        return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
+    return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
+
+
+def _groups(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    from lasthop.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
+
+    status = document.get("status") or {}
+    yield "", status
+    yield from ((listener["name"], listener) for listener in status.get("listeners") or ())
+    for entry in (*(status.get("parents") or ()), *(status.get("ancestors") or ())):
+        if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
+            ref = entry.get("parentRef") or entry.get("ancestorRef")
+            yield f"{ref.get('namespace', '')}/{ref['name']}".lstrip("/"), entry

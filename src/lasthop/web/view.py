@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
     from lasthop.outputs.audit.hops import HopReport
     from lasthop.plan.finding import Finding
     from lasthop.proxy.process import Proxy
+    from lasthop.web.measures import Durations, Measure
     from lasthop.xds.server import Traffic
 
 
@@ -40,3 +41,10 @@ class View(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Objects by kind."""
         ...
+
+    def measures(self) -> Iterable[Measure]:
+        """What is counted besides."""
+        ...
+
+    @property
+    def time_to_programmed(self) -> Durations: ...

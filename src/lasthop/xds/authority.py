@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote, unquote
 
 import msgspec
 from cryptography import x509
@@ -33,6 +34,7 @@ SETTLE: Final = 1 * HOUR
 """A new CA is trusted everywhere for this long before it signs: kubelets bring a changed Secret within minutes."""
 
 IDENTITY: Final = "lasthop://gateway/"
+REPLICA: Final = "lasthop://controller/"
 
 CA_CERTIFICATES: Final = "ca.crt"
 CA_KEYS: Final = "ca.key"
@@ -108,6 +110,14 @@ def server_pair(authority: Authority, names: tuple[str, ...], now: float) -> Key
     return certificates.issue(authority.signer(now), "Lasthop xDS", sans, server=True, now=now, life=SERVER_LIFE)
 
 
+def replica_pair(authority: Authority, replica: str, now: float) -> KeyPair:
+    """What a replica of the controller shows to the one that leads."""
+    identity = x509.UniformResourceIdentifier(REPLICA + quote(replica, safe=""))
+    return certificates.issue(
+        authority.signer(now), "Lasthop controller", (identity,), server=False, now=now, life=SERVER_LIFE
+    )
+
+
 def server_pair_due(authority: Authority, pair: KeyPair, now: float) -> bool:
     certificate = certificates.loaded(pair.certificate)
     return certificates.spent(pair.certificate, now) >= RENEW_AT or not certificates.issued_by(
@@ -117,8 +127,17 @@ def server_pair_due(authority: Authority, pair: KeyPair, now: float) -> bool:
 
 def gateway_uid(identities: tuple[str, ...]) -> str:
     """Which Gateway a verified certificate's URIs speak for; empty if none, or more than one."""
-    found = [uri.removeprefix(IDENTITY) for uri in identities if uri.startswith(IDENTITY)]
-    return found[0] if len(found) == 1 else ""
+    return _only(identities, IDENTITY)
+
+
+def replica_name(identities: tuple[str, ...]) -> str:
+    """Which replica of the controller they speak for; empty if none, or more than one."""
+    return unquote(_only(identities, REPLICA))
+
+
+def _only(identities: tuple[str, ...], prefix: str) -> str:
+    found = [uri.removeprefix(prefix) for uri in identities if uri.startswith(prefix)]
+    return found[0] if len(found) == 1 and len(identities) == 1 else ""
 
 
 def _age(ca: KeyPair, now: float) -> float:

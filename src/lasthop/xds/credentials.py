@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import msgspec
 
-from lasthop.xds.authority import gateway_uid
+from lasthop.xds.authority import gateway_uid, replica_name
 from lasthop.xds.certificates import KeyPair
 
 
@@ -38,10 +38,19 @@ def server_credentials(current: Callable[[], Credentials]) -> Any:
 
 def peer_uid(context: Any) -> str:
     """The UID of the Gateway that the client's certificate speaks for. gRPC has verified the certificate by now."""
+    return gateway_uid(_identities(context))
+
+
+def peer_replica(context: Any) -> str:
+    """The replica of the controller that the client's certificate speaks for."""
+    return replica_name(_identities(context))
+
+
+def _identities(context: Any) -> tuple[str, ...]:
     auth = context.auth_context()
     if auth.get("transport_security_type") != [b"ssl"]:
-        return ""
-    return gateway_uid(tuple(uri.decode(errors="replace") for uri in auth.get("peer_uri", ())))
+        return ()
+    return tuple(uri.decode(errors="replace") for uri in auth.get("peer_uri", ()))
 
 
 def _configuration(credentials: Credentials) -> Any:

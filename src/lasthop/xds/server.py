@@ -20,6 +20,7 @@ import msgspec
 from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.outputs.envoy.resource import TYPES, Changes
+from lasthop.xds import replicas
 from lasthop.xds.cache import Cache
 from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
 from lasthop.xds.events import Acked, Nacked
@@ -126,11 +127,17 @@ class Server:
         await server.start()
 
     async def start_tls(
-        self, address: str, credentials: Callable[[], Credentials], gateway_of_uid: Callable[[str], str | None]
+        self,
+        address: str,
+        credentials: Callable[[], Credentials],
+        gateway_of_uid: Callable[[str], str | None],
+        heard: replicas.Heard = lambda replica, report: False,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
-        not count. The answer is the port. Raises RuntimeError if the address cannot be had."""
+        not count. And for other replicas, whose reports go to `heard`. The answer is the port. Raises RuntimeError if the
+        address cannot be had."""
         server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
+        server.add_generic_rpc_handlers((replicas.handler(heard),))
         port: int = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port

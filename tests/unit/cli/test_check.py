@@ -120,6 +120,28 @@ def test_an_invalid_policy_is_not_reported_again_at_its_routes(tmp_path: Path) -
     assert "so HTTPRoute shop/api, spec.rules[0].backendRefs[0] is refused" in result.stdout
 
 
+def test_a_listener_set_that_is_not_let_in_is_not_reported_again_at_its_routes(tmp_path: Path) -> None:
+    team = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: team, namespace: shop}
+spec:
+  parentRef: {name: web}
+  listeners: [{name: http, port: 81, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: team, namespace: shop}
+spec:
+  parentRefs: [{kind: ListenerSet, name: team}]
+  rules: [{backendRefs: [{name: api, port: 80}]}]
+"""
+    (finding,) = _json(write(tmp_path / "objects", team=team))["findings"]
+    assert (finding["object"]["kind"], finding["reason"]) == ("ListenerSet", "NotAllowed")
+    assert "spec.allowedListeners of the Gateway" in finding["remedy"]
+    assert [follow["object"]["kind"] for follow in finding["follows"]] == ["HTTPRoute"]
+
+
 def test_objects_that_a_broken_file_holds_are_not_reported_as_missing(tmp_path: Path) -> None:
     parts = BASE.split("---\n")
     folder = write(tmp_path / "objects", base="---\n".join(parts[:3]), service=parts[3] + "---\n" + "kind: Servce\n")

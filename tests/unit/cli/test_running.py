@@ -69,6 +69,20 @@ def test_a_name_that_is_not_there_is_answered_with_a_suggestion(gateway: Lasthop
     assert (result.returncode, "did you mean shop/lost?" in result.stderr) == (1, True)
 
 
+def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lasthop) -> None:
+    rejected = documents.policy("refused", "api.internal", "corp-ca")
+    rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
+    gateway.write("refused.yaml", rejected)
+    try:
+        until(lambda: "refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
+        ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
+        assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
+        assert "could not be read whole" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
+        assert "refused.yaml:" in gateway.cli("check").stdout
+    finally:
+        (gateway.folder / "refused.yaml").unlink()
+
+
 def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
     output = gateway.root / "watched"
     with output.open("wb") as out:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from conformance.results import Output, Result, summary
+from conformance.results import Output, Result, summary, verdict
 
 OUTPUT = """\
 \x16=== RUN   TestConformance
@@ -55,3 +55,27 @@ def test_the_summary_has_a_line_per_profile() -> None:
         "GATEWAY-TLS    core 40 passed, 0 failed, 0 skipped",
     ]
     assert summary({}) == []
+
+
+def mk_output(**outcomes: str) -> Output:
+    return Output({test: Result(test, outcome, 1.0) for test, outcome in outcomes.items()})
+
+
+def test_what_failed_and_then_passed_alone_is_told_and_is_not_fatal() -> None:
+    output = mk_output(Alpha="PASS", Beta="FAIL", Gamma="SKIP")
+    assert verdict(output, ["Beta"], 1) == (
+        ["1 passed, 1 failed, 1 skipped", "FLAKY  Beta: failed, then passed alone"],
+        0,
+    )
+
+
+def test_what_failed_twice_is_fatal() -> None:
+    lines, code = verdict(mk_output(Alpha="FAIL", Beta="FAIL"), ["Beta"], 1)
+    assert code == 1 and lines[1:] == ["FLAKY  Beta: failed, then passed alone", "FAILED Alpha"]
+
+
+def test_a_suite_that_did_not_run_to_its_end_has_not_passed() -> None:
+    assert verdict(mk_output(Alpha="PASS"), [], 1)[1] == 1
+    assert verdict(mk_output(Alpha="FAIL"), ["Alpha"], 2)[1] == 1, "it broke off"
+    assert verdict(mk_output(), [], 0)[1] == 1, "nothing was run"
+    assert verdict(mk_output(Alpha="PASS"), [], 0)[1] == 0

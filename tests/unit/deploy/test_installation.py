@@ -14,7 +14,7 @@ from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.infra.kubernetes.identity import SECRET
-from lasthop.infra.kubernetes.installation import Options, crds, documents, path
+from lasthop.infra.kubernetes.installation import Options, crds, documents, path, surplus
 from lasthop.infra.kubernetes.installation.chart import files
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
@@ -148,6 +148,27 @@ def test_the_controller_has_as_few_rights_in_its_pod_as_a_proxy() -> None:
     assert deployment["spec"]["replicas"] == 3
 
 
+def test_proxies_and_the_other_replicas_reach_the_xds_port_and_nobody_else_does() -> None:
+    (policy,) = of_kind("NetworkPolicy")
+    xds = [rule for rule in policy["spec"]["ingress"] if {"protocol": "TCP", "port": "xds"} in rule["ports"]]
+    assert [rule["from"] for rule in xds] == [
+        [
+            {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "lasthop-proxy"}}},
+            {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "lasthop-controller"}}},
+        ]
+    ]
+
+
+def test_a_replica_knows_its_own_address() -> None:
+    (deployment,) = of_kind("Deployment")
+    fields = {
+        e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"]
+        for e in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        if "valueFrom" in e
+    }
+    assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
+
+
 def test_each_document_knows_its_place() -> None:
     paths = [path(document) for document in documents(ALL)]
     assert "/apis/networking.k8s.io/v1/namespaces/gateways/networkpolicies/lasthop-controller" in paths
@@ -163,3 +184,22 @@ def test_the_profile_has_a_structural_schema() -> None:
     ]
     assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image"}
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
+
+
+def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -> None:
+    found = {
+        f"{kind.lower()}s": [each for options in (ALL, SOME) for each in of_kind(kind, options)]
+        for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
+    }
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    assert surplus(SOME, found) == [f"{roles}/clusterrolebindings/lasthop-gateways", f"{roles}/clusterroles/lasthop-gateways"]
+    assert surplus(ALL, found) == [
+        f"{roles}/namespaces/{namespace}/{plural}/lasthop-gateways"
+        for plural in ("rolebindings", "roles")
+        for namespace in ("shop", "blog")
+    ]
+
+
+def test_rights_of_another_install_are_not_taken() -> None:
+    others = {"clusterrolebindings": of_kind("ClusterRoleBinding", Options("x", "elsewhere"))}
+    assert surplus(SOME, others) == []

@@ -19,6 +19,7 @@ from tests.world import (
     mk_config_map,
     mk_gateway,
     mk_grant,
+    mk_listener_set,
     mk_policy,
     mk_route,
     mk_secret,
@@ -137,6 +138,45 @@ def test_a_gateway_lists_listeners_routes_and_hops() -> None:
     listener = _said(fact, "listener http: HTTP port 80, any hostname")
     assert [each.text for each in listener.because] == ["HTTPRoute shop/r for shop.example"]
     assert _said(fact, "hop to Service shop/api port 443").state is State.GOOD
+
+
+TEAM = mk_listener_set("team/set", "shop/web", [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": "team.example"}])
+OPEN = mk_gateway("shop/web", allowedListeners={"namespaces": {"from": "All"}})
+
+
+def test_a_listener_set_says_which_gateway_takes_it_and_the_gateway_lists_it() -> None:
+    parents = [{"kind": "ListenerSet", "name": "set", "sectionName": "http"}]
+    route = mk_route("team/r", "", [{"name": "api", "namespace": "shop", "port": 443}], parents=parents)
+    world = (OPEN, TEAM, route, mk_grant("shop/grant", "team"))
+    fact = _explained(Key("ListenerSet", "team", "set"), *world)
+    assert fact.state is State.GOOD
+    assert _said(fact, "accepted by Gateway shop/web")
+    listener = _said(fact, "listener http: HTTP port 80, team.example")
+    assert [each.text for each in listener.because] == ["HTTPRoute team/r for team.example"]
+    whole = _explained(Key("Gateway", "shop", "web"), *world)
+    assert _said(whole, "ListenerSet team/set").because == fact.because
+    routed = _explained(Key("HTTPRoute", "team", "r"), *world)
+    assert _said(routed, "ListenerSet team/set: accepted")
+    assert _said(routed, "served by listener http (port 80) for team.example")
+    assert _said(routed, "TLS because of BackendTLSPolicy shop/p")
+
+
+def test_a_listener_set_says_why_it_has_no_effect() -> None:
+    assert _said(
+        _explained(Key("ListenerSet", "team", "set"), TEAM), "not accepted: allowedListeners of Gateway shop/web does"
+    )
+    lost = mk_listener_set("team/set", "shop/nowhere", [])
+    assert _said(
+        _explained(Key("ListenerSet", "team", "set"), lost), "no effect: of its Gateway shop/nowhere: it does not exist"
+    )
+    route = mk_route("team/r", "", [], parents=[{"kind": "ListenerSet", "name": "gone"}])
+    assert _said(_explained(Key("HTTPRoute", "team", "r"), route), "ListenerSet team/gone: no effect, it does not exist")
+
+
+def test_a_secret_knows_the_listener_set_that_shows_it() -> None:
+    tls = {"name": "s", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "k0"}]}}
+    world = (OPEN, mk_listener_set("team/set", "shop/web", [tls]), mk_secret("team/k0", *key_pair("k0")))
+    assert _said(_explained(Key("Secret", "team", "k0"), *world), "holds a certificate for listeners of ListenerSet team/set")
 
 
 def test_a_service_says_who_routes_to_it_under_which_policy() -> None:

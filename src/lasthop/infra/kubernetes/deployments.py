@@ -39,10 +39,13 @@ class Deployments:
         *,
         authority: Callable[[], Authority | None],
         changed: Callable[[Key, Infrastructure], None],
+        may_write: Callable[[], bool] = lambda: True,
         namespaces: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`namespaces` are those that we may see; none named: all of them."""
+        """`namespaces` are those that we may see; none named: all of them. `may_write` is asked right before each write: a
+        process that was frozen for a while leads no more, and has not heard of it."""
+        self._may_write = may_write
         self._api, self._site, self._authority, self._changed = api, site, authority, changed
         self._namespaces = namespaces or ("",)
         self._clock = clock
@@ -173,6 +176,8 @@ class Deployments:
 
     async def _do(self, action: Action) -> bool:
         """Whether it is to be looked at again shortly."""
+        if not self._may_write():
+            return True
         match action:
             case Apply():
                 if action.new and await self._is_somebodys(action.made):

@@ -1,4 +1,5 @@
-"""The controller's CA as it stands in the cluster, and the certificate that this replica shows to proxies.
+"""The controller's CA as it stands in the cluster, and the certificates that this replica shows to proxies and to the
+replica that leads.
 
 Every replica reads the Secret; only the one that leads makes it, and replaces the CA in good time.
 """
@@ -36,16 +37,18 @@ class Identity:
         api: Api,
         namespace: str,
         server_names: tuple[str, ...],
+        replica: str,
         *,
         may_write: Callable[[], bool],
         problem: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`may_write` says whether this replica leads; `problem` hears what is wrong, and an empty text when it is mended."""
-        self._api, self._namespace, self._names = api, namespace, server_names
+        self._api, self._namespace, self._names, self._replica = api, namespace, server_names, replica
         self._may_write, self._problem, self._clock = may_write, problem, clock
         self._authority: Authority | None = None
         self._credentials: Credentials | None = None
+        self._client: Credentials | None = None
         self._told = ""
         self.known = asyncio.Event()
 
@@ -57,6 +60,11 @@ class Identity:
         """For the xDS server; called on gRPC's threads."""
         assert self._credentials is not None, "wait for `known`"
         return self._credentials
+
+    def client_credentials(self) -> Credentials:
+        """What this replica shows to the one that leads."""
+        assert self._client is not None, "wait for `known`"
+        return self._client
 
     async def run(self) -> None:
         while True:
@@ -80,11 +88,14 @@ class Identity:
         return await read_authority(self._api, self._namespace)
 
     def _take(self, authority: Authority) -> None:
-        now, old = self._clock(), self._credentials
-        if old is None or ca.server_pair_due(authority, old.own, now):
-            self._credentials = Credentials(ca.server_pair(authority, self._names, now), authority.bundle)
-        elif old.trusted != authority.bundle:
-            self._credentials = Credentials(old.own, authority.bundle)
+        now, bundle = self._clock(), authority.bundle
+        server, client = self._credentials, self._client
+        # Both were made at the same moment and last as long.
+        if server is None or client is None or ca.server_pair_due(authority, server.own, now):
+            self._credentials = Credentials(ca.server_pair(authority, self._names, now), bundle)
+            self._client = Credentials(ca.replica_pair(authority, self._replica, now), bundle)
+        elif server.trusted != bundle:
+            self._credentials, self._client = Credentials(server.own, bundle), Credentials(client.own, bundle)
         self._authority = authority
         self.known.set()
 

@@ -99,9 +99,9 @@ def _container(gateway: Wanted, site: Site) -> dict[str, Any]:
         "securityContext": CONTAINER_SECURITY,
         "readinessProbe": {
             "httpGet": {"path": PATH, "port": port},
-            "periodSeconds": 2,
+            "periodSeconds": 1,
             "timeoutSeconds": 3,
-            "failureThreshold": 2,
+            "failureThreshold": 3,
         },
         "volumeMounts": [
             {"name": "run", "mountPath": RUN_DIR},

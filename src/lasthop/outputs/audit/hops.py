@@ -9,9 +9,8 @@ import msgspec
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
-from lasthop.plan.upstream import Hop
-from lasthop.resolve.policies.backend_tls import hop_tls
-from lasthop.resolve.policies.gate import plaintext_refusal
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.targets import WHOLE, claims
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
@@ -60,19 +59,18 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
 
 
 def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
-    """One line for each Gateway and port; the protocols of a hop share its fate, unless they have no TLS of ours."""
+    """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
     return sorted({_report(g, hop) for hop in hops})
 
 
 def _report(g: Graph, hop: Hop) -> HopReport:
     where = (hop.gateway.path, hop.service.path, hop.port)
-    if hop.protocol.value == "passthrough":
-        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, which the Gateway does not open")
-    if hop.protocol.value == "udp":
-        refused = g.value(plaintext_refusal, *hop[:3], True)
-        manner, detail = (Manner.FAILING, refused.message) if refused else (Manner.UDP, "no TLS is possible")
-        return HopReport(*where, manner, detail)
-    return _of_tls(g, hop, where, g.value(hop_tls, *hop[:3]))
+    tls = g.value(spoken, hop)
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
+    if hop.protocol is Protocol.UDP and not isinstance(tls, Refused):
+        return HopReport(*where, Manner.UDP, "no TLS is possible")
+    return _of_tls(g, hop, where, tls)
 
 
 def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:

@@ -36,12 +36,26 @@ FIELDS: Final = {
 }
 
 
+STREAM_FIELDS: Final = {
+    **{
+        name: FIELDS[name] for name in ("time", "flags", "upstream_cluster", "upstream_host", "tls_failure", "policy", "wants")
+    },
+    "details": "%CONNECTION_TERMINATION_DETAILS%",
+    "authority": "%REQUESTED_SERVER_NAME%",
+    "duration_ms": FIELDS["duration_ms"],
+}
+
+STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
+"""Flags of connections that came to nothing."""
+
+
+def stream_log(gateway: str, route: str) -> Any:
+    """Of connections, which have no status: those that could not be handed on."""
+    failures = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=STREAM_FAILURES))
+    return _log({"gateway": gateway, "route": route, **STREAM_FIELDS}, failures)
+
+
 def access_log(gateway: str) -> Any:
-    fields = Struct()
-    fields.update({"gateway": gateway, **FIELDS})
-    log = file_pb2.FileAccessLog(
-        path=PATH, log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=fields)
-    )
     failures = accesslog_pb2.AccessLogFilter(
         status_code_filter=accesslog_pb2.StatusCodeFilter(
             comparison=accesslog_pb2.ComparisonFilter(
@@ -50,4 +64,13 @@ def access_log(gateway: str) -> Any:
             )
         )
     )
-    return accesslog_pb2.AccessLog(name="envoy.access_loggers.file", filter=failures, typed_config=packed(log))
+    return _log({"gateway": gateway, **FIELDS}, failures)
+
+
+def _log(fields: dict[str, str], only: Any) -> Any:
+    format = Struct()
+    format.update(fields)
+    log = file_pb2.FileAccessLog(
+        path=PATH, log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=format)
+    )
+    return accesslog_pb2.AccessLog(name="envoy.access_loggers.file", filter=only, typed_config=packed(log))

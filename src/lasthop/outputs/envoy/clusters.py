@@ -23,7 +23,7 @@ from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve.backends import endpoints, upstream
-from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.store.graph import Graph, Output
 
 CONNECT_TIMEOUT: Final = 5.0
@@ -51,10 +51,10 @@ class ClusterEntry(msgspec.Struct, frozen=True):
 def cluster(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
     """None: no cluster, so that whoever names it answers 500 or closes."""
     hop = Hop(gateway, service, port, protocol)
-    found, tls = g(upstream, gateway, service, port), g(hop_tls, gateway, service, port)
+    found, tls = g(upstream, *hop), spoken(g, hop)
     if found is None or isinstance(tls, Refused):
         return None
-    names = g(endpoints, service, port) if found.endpoints is EndpointsKind.DNS else None
+    names = g(endpoints, service, port, protocol.transport) if found.endpoints is EndpointsKind.DNS else None
     entry = build(hop, found, tls, names)
     return None if quarantined(g, entry.resource) else entry
 
@@ -67,10 +67,11 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
         circuit_breakers=_no_breakers(),
         ignore_health_on_host_removal=True,
-        typed_extension_protocol_options={HTTP_OPTIONS: packed(_http_options(hop, found, tls))},
     )
+    if hop.protocol.http:
+        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(hop, found, tls)))
     if isinstance(tls, BackendTLS):
-        message.transport_socket.CopyFrom(upstream_transport_socket(tls))
+        message.transport_socket.CopyFrom(upstream_transport_socket(tls, () if hop.protocol.http else tls.options.alpn))
         message.metadata.CopyFrom(_metadata(tls))
     if names is not None:
         message.type = cluster_pb2.Cluster.STRICT_DNS
@@ -157,7 +158,7 @@ def load_assignment(g: Graph, gateway: Key, service: Key, port: int, protocol: P
     entry = g(cluster, gateway, service, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    body = encode(_assignment(entry.endpoints_name, g(endpoints, service, port)))
+    body = encode(_assignment(entry.endpoints_name, g(endpoints, service, port, protocol.transport)))
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 

@@ -31,8 +31,9 @@ def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.Co
     )
 
 
-def socket_address(address: str, port: int) -> address_pb2.Address:
-    return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port))
+def socket_address(address: str, port: int, transport: str = "TCP") -> address_pb2.Address:
+    protocol = address_pb2.SocketAddress.Protocol.Value(transport)
+    return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port, protocol=protocol))
 
 
 def varint(value: int) -> bytes:

@@ -1,6 +1,7 @@
 """Listeners: one for each port of a Gateway, one filter chain for each HTTPS hostname.
 
-Certificates come by SDS and routes by RDS, so neither a rotation nor a route edit touches a listener.
+Certificates come by SDS and routes by RDS, so neither a rotation nor an edit of an HTTPRoute touches a listener. The filter
+chains of routes of connections are in streams.py and join their listener last, each as its own bytes.
 """
 
 from __future__ import annotations
@@ -36,43 +37,54 @@ HEADERS_TIMEOUT: Final = 10.0
 MAX_STREAMS: Final = 100
 
 
-def listener_name(key: Key, port: int) -> str:
-    return f"{key.path}/{port}"
+def listener_name(key: Key, port: int, transport: str) -> str:
+    return f"{key.path}/{port}" if transport == "TCP" else f"{key.path}/{port}/{transport.lower()}"
+
+
+def listener_port(name: str) -> tuple[int, str]:
+    """(port, TCP or UDP): the way back."""
+    _, _, port, *udp = name.split("/")
+    return int(port), "UDP" if udp else "TCP"
 
 
 def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
-    """The Gateway's listeners by port; a port that cannot be had is left out."""
+    """The Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be had is left
+    out."""
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
-    ports: dict[int, list[Listener]] = {}
+    ports: dict[tuple[int, str], list[Listener]] = {}
     for listener in owner.listeners:
-        if listener.served and g(port_problem, key, listener.port) is None:
-            ports.setdefault(listener.port, []).append(listener)
-    built = (_port(g, owner, port, listeners) for port, listeners in sorted(ports.items()))
+        if listener.served and g(port_problem, key, listener.port, listener.transport) is None:
+            ports.setdefault((listener.port, listener.transport), []).append(listener)
+    built = (_port(g, owner, port, transport, listeners) for (port, transport), listeners in sorted(ports.items()))
     return tuple(resource for resource in built if resource)
 
 
-def _port(g: Graph, owner: Gateway, port: int, listeners: list[Listener]) -> Resource | None:
-    name = listener_name(owner.key, port)
+def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource | None:
+    name = listener_name(owner.key, port, transport)
     chains: dict[str, Any] = {}
     for listener in listeners:
+        if not listener.http:
+            continue
         chain = _chain(owner, listener)
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
         if not part_quarantined(g, LISTENER, part, digest):
             chains[part] = chain
-    if not chains:
+    if not chains and all(listener.http for listener in listeners):
         return None
     first, *rest = owner.addresses
     message = listener_pb2.Listener(
         name=name,
-        address=socket_address(first, port),
-        additional_addresses=[listener_pb2.AdditionalAddress(address=socket_address(a, port)) for a in rest],
+        address=socket_address(first, port, transport),
+        additional_addresses=[
+            listener_pb2.AdditionalAddress(address=socket_address(address, port, transport)) for address in rest
+        ],
         per_connection_buffer_limit_bytes={"value": BUFFER_LIMIT},
         filter_chains=chains.values(),
     )
-    if listeners[0].protocol == "HTTPS":
+    if listeners[0].protocol in ("HTTPS", "TLS"):
         inspector = packed(tls_inspector_pb2.TlsInspector())
         message.listener_filters.append(
             listener_components_pb2.ListenerFilter(name="envoy.filters.listener.tls_inspector", typed_config=inspector)
@@ -90,14 +102,14 @@ def _chain(owner: Gateway, listener: Listener) -> Any:
     if listener.protocol == "HTTPS":
         if listener.hostname:
             chain.filter_chain_match.server_names.append(listener.hostname)
-        chain.transport_socket.CopyFrom(_downstream_tls(listener))
+        chain.transport_socket.CopyFrom(downstream_tls(listener, ("h2", "http/1.1")))
     return chain
 
 
-def _downstream_tls(listener: Listener) -> Any:
+def downstream_tls(listener: Listener, alpn: tuple[str, ...] = ()) -> Any:
     context = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
-            alpn_protocols=["h2", "http/1.1"],
+            alpn_protocols=alpn,
             tls_params=common_pb2.TlsParameters(
                 tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
                 tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,

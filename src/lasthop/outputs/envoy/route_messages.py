@@ -43,6 +43,7 @@ _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
 LONGEST_PAUSE: Final = 60.0
 IDLE: Final = 300.0
 """After so many seconds without a byte Envoy ends a request by itself."""
+UPGRADE: Final = "upgrade"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -57,23 +58,46 @@ def refusal(status: int = INTERNAL_ERROR) -> Any:
     return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
 
 
-def envoy_routes(route: Route, listening: Listening) -> list[Any]:
-    """Usually two: requests that ask for an upgrade go by a hop of their own, because WebSocket needs HTTP/1.1."""
+class Messages(NamedTuple):
+    """A route as Envoy has it, for requests that ask for an upgrade and for all others: WebSocket needs HTTP/1.1, so the
+    former go by a hop of their own. One and the same list where that makes no difference."""
+
+    upgrade: list[Any]
+    other: list[Any]
+
+    @property
+    def differ(self) -> bool:
+        return self.upgrade is not self.other
+
+    def listed(self) -> list[Any]:
+        """For a list that is tried from the top."""
+        if not self.differ:
+            return self.other
+        return [*(_upgrading(message) for message in self.upgrade), *self.other]
+
+
+def envoy_routes(route: Route, listening: Listening) -> Messages:
     match route.action:
         case Refuse() | Forward(backends=()):
             found = _route(route)
             found.direct_response.status = INTERNAL_ERROR
-            return [found]
+            refused = [found]
+            return Messages(refused, refused)
         case Redirect() as redirect:
-            return _redirects(route, redirect, listening)
+            redirects = _redirects(route, redirect, listening)
+            return Messages(redirects, redirects)
         case Forward() as forward:
-            upgrade = _route(route)
-            upgrade.match.headers.append(rc.HeaderMatcher(name="upgrade", present_match=True))
-            return [
-                built
-                for message, protocol in ((upgrade, Protocol.H1_UPGRADE), (_route(route), Protocol.AUTO))
-                for built in _forwards(message, forward, protocol, route)
-            ]
+            return Messages(
+                _forwards(_route(route), forward, Protocol.H1_UPGRADE, route),
+                _forwards(_route(route), forward, Protocol.AUTO, route),
+            )
+
+
+def _upgrading(message: Any) -> Any:
+    found = rc.Route()
+    found.CopyFrom(message)
+    found.match.headers.append(rc.HeaderMatcher(name=UPGRADE, present_match=True))
+    return found
 
 
 def _route(route: Route) -> Any:

@@ -5,7 +5,7 @@ An edit re-encodes one virtual host; only the last join of cached bytes looks at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,11 +19,13 @@ from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import Listening, envoy_routes, refusal
 from lasthop.plan.listener import Listener
 from lasthop.plan.routing import VirtualHost
+from lasthop.resolve.attachment import MISDIRECTED, misdirected
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.virtual_hosts import virtual_host
 from lasthop.store.graph import Graph, Output
 
-MISDIRECTED: Final = 421
+MISDIRECTED_STATUS: Final = 421
+"""So that the client asks again on a connection of its own."""
 _VIRTUAL_HOSTS_FIELD: Final = b"\x12"
 """Tag of RouteConfiguration.virtual_hosts: field 2, length-delimited."""
 
@@ -33,6 +35,8 @@ class EncodedHost(msgspec.Struct, frozen=True):
     body: bytes
     digest: str
     """Empty for the stand-in of a refused host: there is nothing in it that could be blamed."""
+    misdirected: frozenset[str] = frozenset()
+    """Instead of a body: names that are to be asked for on another connection."""
 
 
 def table_name(gateway: Key, table: str) -> str:
@@ -41,6 +45,8 @@ def table_name(gateway: Key, table: str) -> str:
 
 def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHost:
     """One virtual host as bytes; one that Envoy has refused answers 500 instead."""
+    if hostname == MISDIRECTED:
+        return EncodedHost(hostname, b"", "", misdirected(g, gateway, table))
     host = g(virtual_host, gateway, table, hostname)
     name = hostname or "*"
     body = encode(_virtual_host(name, host, _listening(g(table_listener, gateway, table))))
@@ -58,16 +64,20 @@ def _listening(listener: Listener | None) -> Listening:
 
 def _virtual_host(name: str, host: VirtualHost, listening: Listening) -> Any:
     message = route_components_pb2.VirtualHost(name=name, domains=[name])
-    if host.misdirected and not host.routes:
-        message.routes.append(refusal(MISDIRECTED))
-        return message
     routes = [(route.match, envoy_routes(route, listening)) for route in host.routes]
     tree = indexed(routes)
     if tree is None:
-        message.routes.extend(found for _, built in routes for found in built)
+        message.routes.extend(found for _, messages in routes for found in messages.listed())
     else:
         message.matcher.CopyFrom(tree)
     return message
+
+
+def _misdirected(names: Collection[str]) -> bytes:
+    if not names:
+        return b""
+    domains = [name or "*" for name in sorted(names)]
+    return encode(route_components_pb2.VirtualHost(name=MISDIRECTED, domains=domains, routes=[refusal(MISDIRECTED_STATUS)]))
 
 
 HOSTS = Output("hosts", "vhost", encoded_host, names=True)
@@ -79,6 +89,8 @@ def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
     head = route_pb2.RouteConfiguration(name=name)
     tail = route_pb2.RouteConfiguration(ignore_port_in_host_matching=True)
     ordered = [hosts[key] for key in sorted(hosts)]
-    parts = [_VIRTUAL_HOSTS_FIELD + varint(len(h.body)) + h.body for h in ordered]
+    # The names are worked out here, because a domain that stood in two hosts, if only for a moment, would be refused.
+    bodies = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else h.body for h in ordered]
+    parts = [_VIRTUAL_HOSTS_FIELD + varint(len(body)) + body for body in bodies if body]
     body = b"".join([encode(head), *parts, encode(tail)])
     return Resource(ROUTES, name, body, content_hash(body), {f"{name}#{h.name}": h.digest for h in ordered if h.digest})

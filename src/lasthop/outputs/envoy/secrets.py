@@ -22,7 +22,7 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
     owner = g(gateway, key)
     if owner is None or not owner.accepted.status:
         return ()
-    secrets = {secret for listener in owner.listeners for secret in listener.certificates}
+    secrets = {secret for listener in owner.listeners if listener.served for secret in listener.certificates}
     own = g(client_certificate, key)
     if isinstance(own, Key):
         secrets.add(own)

@@ -27,12 +27,14 @@ VERSIONS: Final = {
 TLS: Final = "envoy.transport_sockets.tls"
 
 
-def upstream_transport_socket(tls: BackendTLS) -> base_pb2.TransportSocket:
+def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
+    """`alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
     certificates = [secret_config(tls.client_certificate)] if tls.client_certificate else []
     context = tls_pb2.UpstreamTlsContext(
         sni=tls.sni,
         max_session_keys={"value": SESSION_KEYS},
         common_tls_context=tls_pb2.CommonTlsContext(
+            alpn_protocols=alpn,
             tls_params=common_pb2.TlsParameters(
                 tls_minimum_protocol_version=VERSIONS[tls.options.min_version],
                 tls_maximum_protocol_version=VERSIONS[tls.options.max_version],

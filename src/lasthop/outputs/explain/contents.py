@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api.core import Service
+from lasthop.api.core import Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning
@@ -15,11 +15,11 @@ from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_of
 from lasthop.outputs.explain.policies import routes_to
 from lasthop.outputs.explain.reads import STATUS_OF, above
 from lasthop.outputs.explain.routes import worst
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.listeners import listeners
+from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.trust import bundle, day
@@ -33,39 +33,46 @@ GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver"
 
 def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, Service)
-    hops = sorted({(hop.gateway, hop.port) for hop in (Hop(*member) for member, _ in g.bucket("reach", key))})
+    hops = sorted({_spoken(Hop(*member)) for member, _ in g.bucket("reach", key)})
     facts: list[Fact] = []
     for port in obj.spec.ports if obj else ():
-        if port.protocol == "TCP":
-            reached = [_reached(g, gateway, Target(key, number)) for gateway, number in hops if number == port.port]
-            named = f" ({port.name})" if port.name else ""
-            because = tuple(reached or _unreached(g, key, port.port, port.name))
-            facts.append(Fact(f"port {port.port}{named}", worst(list(because)), because))
-    known = {port.port for port in obj.spec.ports} if obj else set()
+        reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
+        named = f" ({port.name})" if port.name else ""
+        because = tuple(reached or _unreached(g, key, port))
+        facts.append(Fact(f"port {port.port}{named}", worst(list(because)), because))
+    known = {(port.port, port.protocol) for port in obj.spec.ports} if obj else set()
     facts += [
-        bad(f"port {number}, which {_routes(g, gateway, key, number)} of {gateway} want, does not exist")
-        for gateway, number in hops
-        if number not in known
+        bad(f"port {hop.port}, which {_routes(g, hop)} of {hop.gateway} want, does not exist")
+        for hop in hops
+        if (hop.port, hop.protocol.transport) not in known
     ]
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def _reached(g: Graph, gateway: Key, target: Target) -> Fact:
-    tls = tls_of(g, gateway, target)
-    said = f"from {gateway} by {_routes(g, gateway, target.service, target.port)}: {tls.text}"
+def _spoken(hop: Hop) -> Hop:
+    """Protocols that policies have a say in share their fate."""
+    return hop._replace(protocol=Protocol.TCP) if hop.protocol.policed else hop
+
+
+def _reached(g: Graph, hop: Hop) -> Fact:
+    tls = tls_of(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
+    said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
     return Fact(said, tls.state, tls.because, tls.object)
 
 
-def _routes(g: Graph, gateway: Key, service: Key, port: int) -> str:
-    return ", ".join(str(route) for route in routes_to(g, gateway, service, port))
+def _routes(g: Graph, hop: Hop) -> str:
+    found = routes_to(g, hop.gateway, hop.service, hop.port, policed=hop.protocol.policed)
+    return ", ".join(str(route) for route in found)
 
 
-def _unreached(g: Graph, key: Key, number: int, name: str) -> Iterator[Fact]:
+def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
     yield plain("no accepted route of a Gateway leads here")
-    winner = g(port_winner, key, name)
+    if port.protocol != "TCP":
+        return
+    winner = g(port_winner, key, port.name)
     if winner:
         yield plain(f"a request would go by TLS, as {winner.policy} says", object=winner.policy)
-    yield from rivals(g, key, number)
+    yield from rivals(g, key, port.port)
     if not g(claims, key):
         yield plain("no BackendTLSPolicy targets it: a request would go in plaintext")
 
@@ -81,7 +88,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
             bundles[args[1]] = args[0]
         elif query is verdict:
             uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
-        elif query is listeners and key.kind == "Secret":
+        elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
         elif query is client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")

@@ -6,20 +6,23 @@ from collections.abc import Callable
 from typing import Final
 
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import Unserved
 from lasthop.outputs.explain.contents import explain_content, explain_service
 from lasthop.outputs.explain.fact import Fact, warning
-from lasthop.outputs.explain.gateways import explain_class, explain_gateway
+from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.outputs.explain.grants import explain_grant
-from lasthop.outputs.explain.policies import explain_policy
+from lasthop.outputs.explain.policies import explain_policy, explain_rejected
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.store.graph import Graph
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "GatewayClass": explain_class,
     "Gateway": explain_gateway,
-    "HTTPRoute": explain_route,
+    "ListenerSet": explain_listener_set,
+    **dict.fromkeys(ROUTE_KINDS, explain_route),
     "BackendTLSPolicy": explain_policy,
+    "RejectedPolicy": explain_rejected,
     "Service": explain_service,
     "ReferenceGrant": explain_grant,
 }

@@ -1,4 +1,4 @@
-"""Gateways and their classes in words: listeners, the routes on each, and the hops they lead to."""
+"""Gateways, their classes and ListenerSets in words: listeners, the routes on each, and the hops they lead to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from lasthop.outputs.explain.reads import above
 from lasthop.outputs.explain.routes import not_ours, worst
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.reasons import Condition
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents
+from lasthop.resolve.backends import Target
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.listener_sets import listener_set
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import targets
 from lasthop.resolve.trust import day
@@ -31,30 +34,52 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
     owner = g(gateway, key)
     if owner is None:
         return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+    own = [listener for listener in owner.listeners if listener.owner == key]
     if not owner.accepted.status:
-        return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), object=key)
+        refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
+        return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), *refused, object=key)
     facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
-    facts += [_listener(g, owner, listener) for listener in owner.listeners]
+    facts += [listener_fact(g, key, listener) for listener in own]
+    facts += [*_sets(g, key)]
     facts += [*_client_certificate(g, key), *_hops(g, owner)]
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def attached(g: Graph, key: Key, listener: str) -> list[Key]:
+def _sets(g: Graph, key: Key) -> Iterator[Fact]:
+    """ListenerSets that name the Gateway, those too that it does not let in."""
+    named = [each for (each,), _ in g.bucket("listener-set", key)]
+    yield from (explain_listener_set(g, each) for each in named[:SHOWN])
+    yield from _more(len(named), "ListenerSets")
+
+
+def explain_listener_set(g: Graph, key: Key) -> Fact:
+    found = g(listener_set, key)
+    if found is None:
+        return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+    listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
+    if not found.accepted.status:
+        return bad(str(key), bad(f"not accepted: {found.accepted.message}"), *listeners, object=key)
+    facts = [good(f"accepted by {found.gateway}", object=found.gateway), *listeners]
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def attached(g: Graph, listener: Listener) -> list[Key]:
     """The routes on a listener."""
-    return [route for (route, *_), _ in g.bucket("attached", key, listener)]
+    return [route for (route, *_), _ in g.bucket("attached", listener.owner, listener.name)]
 
 
-def _listener(g: Graph, owner: Gateway, listener: Listener) -> Fact:
+def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates)]
-    held = g(port_problem, owner.key, listener.port)
+    held = g(port_problem, gateway_key, listener.port, listener.transport)
     if held and not held.pending:
         facts.append(bad(held.message))
-    known = attached(g, owner.key, listener.name)
-    routes = [*(_route(g, owner.key, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
+    known = attached(g, listener)
+    routes = [*(_route(g, listener.owner, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
     if not known:
-        routes = [warning("no route is attached, so every request gets 404")]
+        answer = "every request gets 404" if listener.http else "nothing is taken in"
+        routes = [warning(f"no route is attached, so {answer}")]
     state = worst([good(""), *facts, *routes])
     return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
 
@@ -70,7 +95,7 @@ def _certificate(g: Graph, secret: Key) -> Fact:
 
 
 def _route(g: Graph, key: Key, route: Key) -> Fact:
-    hosts = {host or "any hostname" for parent in g(parents, route) if parent.gateway == key for _, host in parent.hosts}
+    hosts = {host or "any hostname" for parent in g(parents, route) if parent.owner == key for _, host in parent.hosts}
     return plain(f"{route} for {', '.join(sorted(hosts))}" if hosts else f"{route}, for no hostname", object=route)
 
 
@@ -83,11 +108,19 @@ def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
-    routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, owner.key, listener.name))
-    found = dict.fromkeys(target for route in routes for target in g(targets, route))
-    for target in sorted(found, key=lambda each: (each.service, each.port))[:SHOWN]:
-        yield hop(g, owner.key, target, prefix="hop to ")
+    routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
+    found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
+    for service, port, protocol in sorted(found)[:SHOWN]:
+        yield hop(g, owner.key, Target(service, port), protocol, prefix="hop to ")
     yield from _more(len(found), "hops")
+
+
+def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:
+    """Protocols that differ only in who asks are one hop to a reader."""
+    spoken = {parent.protocols for parent in g(parents, route) if parent.gateway == key and parent.problem is None}
+    shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
+    for target in g(targets, route):
+        yield from (((target.service, target.port), protocol) for protocol in shown)
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.reads import below
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import SERVICE_NAME, Target, endpoints, problem
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.policies.backend_tls import hop_tls
@@ -24,20 +25,24 @@ SHOWN_ENDPOINTS = 5
 SHOWN_ANCHORS = 5
 
 
-def hop(g: Graph, gateway: Key, found: Target, *, prefix: str = "") -> Fact:
+def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: str = "") -> Fact:
     """What a Gateway does when it speaks to a Service port, and why."""
     said = f"{prefix}Service {found.service.path} port {found.port}"
-    why = problem(g, gateway, found)
+    why = problem(g, gateway, found, protocol)
     service = read(g, found.service, Service)
-    if service is None or service.port(found.port) is None:
+    if service is None or service.port(found.port, protocol.transport) is None:
         return bad(f"{said}: refused, {why.message if why else 'it does not exist'}", object=found.service)
-    tls = tls_of(g, gateway, found)
+    tls = tls_of(g, gateway, found, protocol)
     if why and tls.state is not State.BAD:
         tls = bad(f"refused: {why.message}", *tls.because)
-    return Fact(said, tls.state, (tls, _endpoints(g, found, refused=bool(why))), found.service)
+    return Fact(said, tls.state, (tls, _endpoints(g, found, protocol, refused=bool(why))), found.service)
 
 
-def tls_of(g: Graph, gateway: Key, found: Target) -> Fact:
+def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
+    if protocol is Protocol.PASSTHROUGH:
+        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy has a say in it")
+    if protocol is Protocol.UDP:
+        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy has a say in it")
     tls = g(hop_tls, gateway, found.service, found.port)
     others = tuple(rivals(g, found.service, found.port))
     match tls:
@@ -142,12 +147,13 @@ def _lost(claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Ite
             yield warning(f"not {claim.policy}: {winner.policy.path} names the same and is older", object=claim.policy)
 
 
-def _endpoints(g: Graph, found: Target, *, refused: bool) -> Fact:
-    known = g(endpoints, found.service, found.port).endpoints
+def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:
+    known = g(endpoints, found.service, found.port, protocol.transport).endpoints
     if not known:
         slices = g.bucket("slice", found.service.namespace, found.service.name)
         why = "its EndpointSlices have no ready address for this port" if slices else _no_slices(found.service)
-        return bad(f"no endpoints, so requests get 503: {why}")
+        answer = "requests get 503" if protocol.http else "nothing comes of it"
+        return bad(f"no endpoints, so {answer}: {why}")
     shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
     return plain(f"{'would be sent' if refused else 'sent'} to {shown}{more}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import checks, trust
 from lasthop.plan.tls import BackendTLS, Refused
@@ -35,6 +35,13 @@ def explain_policy(g: Graph, key: Key) -> Fact:
         for gateway in reached.without_room
     ]
     return Fact(str(key), _overall(facts), tuple(facts), key)
+
+
+def explain_rejected(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, RejectedPolicy)
+    assert obj is not None
+    targets = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in obj.targets)
+    return bad(str(obj.policy), bad(f"could not be read whole: {obj.message}"), *targets, object=obj.policy)
 
 
 def _overall(facts: list[Fact]) -> State:
@@ -86,16 +93,18 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
         tls = g(hop_tls, gateway, service, port)
         if isinstance(tls, Refused):
-            yield bad(f"{gateway}, port {port}: requests get 500, {tls.message}", by, object=gateway)
+            yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
         elif isinstance(tls, BackendTLS) and tls.waiver:
             yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
         else:
             yield good(f"{gateway}, port {port}: TLS, verified", by, object=gateway)
 
 
-def routes_to(g: Graph, gateway: Key, service: Key, port: int) -> list[Key]:
+def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
+    """The routes that lead there, either where policies have a say or where they have none."""
     hops = (Hop(*member) for member, _ in g.bucket("reach", service))
-    found = {route for hop in hops if (hop.gateway, hop.port) == (gateway, port) for (route, *_), _ in g.bucket("hop", *hop)}
+    wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
+    found = {route for hop in wanted for (route, *_), _ in g.bucket("hop", *hop)}
     return sorted(found)
 
 

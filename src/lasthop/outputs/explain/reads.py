@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.store.graph import Graph, NodeId, input_node
@@ -16,7 +18,8 @@ from lasthop.store.graph import Graph, NodeId, input_node
 STATUS_OF: Final = {
     "GatewayClass": class_status,
     "Gateway": gateway_status,
-    "HTTPRoute": route_status,
+    "ListenerSet": listener_set_status,
+    **dict.fromkeys(ROUTE_KINDS, route_status),
     "BackendTLSPolicy": policy_status,
 }
 """The query that ends in an object's status."""

@@ -1,33 +1,43 @@
-"""An HTTPRoute in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
+"""A route in words: for each Gateway it names, whether it is served there, under which names, and what each rule does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lasthop.api import gateway as api
-from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.routes import BackendObjectReference, HTTPRoute, HTTPRouteMatch, HTTPRouteRule, ParentReference
+from lasthop.api.routes import (
+    BackendObjectReference,
+    HTTPRouteMatch,
+    HTTPRouteRule,
+    ParentReference,
+    Route,
+    StreamRoute,
+    StreamRouteRule,
+)
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import hop
 from lasthop.plan.routing import Parent
-from lasthop.resolve.attachment import parents
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.allowed_listeners import parent_gateway
+from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
-from lasthop.resolve.gateways import gateway
-from lasthop.resolve.routes import refusals
+from lasthop.resolve.listener_sets import holder
+from lasthop.resolve.routes import read_route, refusals
+from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 
 def explain_route(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, HTTPRoute)
+    obj = read_route(g, key)
     if obj is None:
         return bad(f"{key} does not exist")
     attached = g(parents, key)
     facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not _ours(g, key, ref)]
-    for owner in dict.fromkeys(parent.gateway for parent in attached):
-        facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.gateway == owner]))
+    for owner in dict.fromkeys(parent.owner for parent in attached):
+        facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.owner == owner]))
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -42,18 +52,23 @@ def _parent(key: Key, ref: ParentReference) -> Key:
 
 
 def _ours(g: Graph, key: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) == (GROUP, "Gateway") and g(gateway, _parent(key, ref)) is not None
+    return (ref.group, ref.kind) in PARENT_KINDS and g(holder, _parent(key, ref)) is not None
 
 
 def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
     parent = _parent(key, ref)
-    if (ref.group, ref.kind) != (GROUP, "Gateway"):
-        return plain(f"{parent}: left alone, only Gateways are served")
+    if (ref.group, ref.kind) not in PARENT_KINDS:
+        return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
     return warning(f"{parent}: no effect, {not_ours(g, parent)}", object=parent)
 
 
 def not_ours(g: Graph, key: Key) -> str:
-    """Why a Gateway is not served by this controller."""
+    """Why a Gateway or ListenerSet is not served by this controller."""
+    if key.kind == "ListenerSet":
+        if read(g, key, api.ListenerSet) is None:
+            return "it does not exist"
+        parent = parent_gateway(g, key)
+        return f"of its {parent}: {not_ours(g, parent)}" if parent else "its parentRef does not name a Gateway"
     obj = read(g, key, api.Gateway)
     if obj is None:
         return "it does not exist"
@@ -64,13 +79,19 @@ def not_ours(g: Graph, key: Key) -> str:
     return f"its GatewayClass {name} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
 
 
-def _at(g: Graph, key: Key, obj: HTTPRoute, owner: Key, attached: list[Parent]) -> Fact:
+def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> Fact:
     accepted = [parent for parent in attached if parent.problem is None]
     refused = [_refused(parent) for parent in attached if parent.problem]
     if not accepted:
         return bad(f"{owner}: not accepted", *refused, object=owner)
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
-    rules = [_rule(g, key, owner, number, rule) for number, rule in enumerate(obj.spec.rules)]
+    gateway = accepted[0].gateway
+    spoken = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
+    if isinstance(obj, StreamRoute):
+        facts += _rivals(g, key, accepted)
+        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
+    else:
+        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(obj.spec.rules)]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -82,7 +103,7 @@ def _refused(parent: Parent) -> Fact:
 
 def _served(g: Graph, parent: Parent) -> Fact:
     names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
-    owner = g(gateway, parent.gateway)
+    owner = g(holder, parent.owner)
     ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
     listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
     if not names:
@@ -90,26 +111,45 @@ def _served(g: Graph, parent: Parent) -> Fact:
     return good(f"served by listener {listeners} for {', '.join(names)}")
 
 
-def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule) -> Fact:
+def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
+    """Other routes that have connections which this one would take."""
+    for parent in accepted:
+        for table, hostname in parent.hosts:
+            other = g(stream_owner, parent.gateway, table, hostname)
+            if other and other != key:
+                yield warning(f"not for {hostname or 'any connection'}: {other} comes first", object=other)
+
+
+def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Protocol) -> Fact:
+    facts = _shares(g, key, owner, rule, protocol)
+    if not any(ref.weight for ref in rule.backend_refs):
+        facts.append(bad("no backend, so nothing comes of it"))
+    what = "datagrams go" if protocol is Protocol.UDP else "connections go"
+    return Fact(f"{what} as they are" if not protocol.policed else what, worst(facts), tuple(facts))
+
+
+def _shares(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:
+    total, several = sum(ref.weight for ref in rule.backend_refs), len(rule.backend_refs) > 1
+    shares = (f"{ref.weight} of {total} to " if several else "" for ref in rule.backend_refs)
+    return [_backend(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
+
+
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
     if wrong:
         return bad(f"{said} answers 500", *wrong)
-    facts = [*_filters(g, key, owner, rule)]
-    total = sum(ref.weight for ref in rule.backend_refs)
-    for ref in rule.backend_refs:
-        share = f"{ref.weight} of {total} to " if len(rule.backend_refs) > 1 else ""
-        facts.append(_backend(g, key, owner, ref, share))
+    facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]
     redirected = any(filter.request_redirect for filter in rule.filters)
-    if not total and not redirected:
+    if not any(ref.weight for ref in rule.backend_refs) and not redirected:
         facts.append(bad("no backend, so every request gets 500"))
     return Fact(said, worst(facts), tuple(facts))
 
 
-def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fact]:
+def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
         if filter.request_mirror:
-            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ")
+            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ", protocol)
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
             yield good(f"answers {redirect.status_code}, redirect{to}")
@@ -117,11 +157,11 @@ def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule) -> Iterator[Fa
             yield plain(f"filter {filter.type}")
 
 
-def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str) -> Fact:
+def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str, protocol: Protocol) -> Fact:
     found = target(g, key, ref)
     if not isinstance(found, Target):
         return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.message}")
-    return hop(g, owner, found, prefix=share)
+    return hop(g, owner, found, protocol, prefix=share)
 
 
 def matched(match: HTTPRouteMatch) -> str:

@@ -15,6 +15,8 @@ from lasthop.store.graph import Graph
 
 def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str, Any] | None:
     """None if there is no such object. `reads`: the recorded reads as they are instead of in words."""
+    if g.peek(key) is None and key.kind == "BackendTLSPolicy":
+        key = key._replace(kind="RejectedPolicy")
     if g.peek(key) is None:
         return None
     fact = g.value(reads_tree, key) if reads else g.value(explain, key)

@@ -10,7 +10,17 @@ import msgspec
 
 from lasthop.api.kinds import document
 from lasthop.api.meta import Key
-from lasthop.api.status import AncestorStatus, GatewayStatus, ListenerStatus, ParentStatus, PolicyStatus, RouteStatus, Status
+from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.api.status import (
+    AncestorStatus,
+    GatewayStatus,
+    ListenerSetStatus,
+    ListenerStatus,
+    ParentStatus,
+    PolicyStatus,
+    RouteStatus,
+    Status,
+)
 from lasthop.outputs.status.conditions import timed
 from lasthop.store.store import Store
 
@@ -36,6 +46,14 @@ class StatusBook:
                 changed.append(key)
         return changed
 
+    def documents(self, kind: str) -> list[dict[str, Any]]:
+        """A policy that is rejected is shown as one, unless an older text of it is still in force."""
+        keys = self._store.keys(kind)
+        if kind == "BackendTLSPolicy":
+            paths = {key.path for key in keys}
+            keys = sorted([*keys, *(key for key in self._store.keys("RejectedPolicy") if key.path not in paths)], key=_path)
+        return [found for found in map(self.document, keys) if found]
+
     def get(self, key: Key) -> Status | None:
         return self._statuses.get(key)
 
@@ -47,11 +65,20 @@ class StatusBook:
         obj = self._store.get(key)
         if obj is None:
             return None
-        shown = document(key.kind, obj)
+        if isinstance(obj, RejectedPolicy):
+            read = BackendTLSPolicy(metadata=obj.metadata)
+            targets = [msgspec.to_builtins(target) for target in obj.targets]
+            shown = {**document("BackendTLSPolicy", read), "spec": {"targetRefs": targets}, "rejected": obj.message}
+        else:
+            shown = document(key.kind, obj)
         shown.pop("status", None)
         if status := self._statuses.get(key):
             shown["status"] = msgspec.to_builtins(status)
         return shown
+
+
+def _path(key: Key) -> tuple[str, str]:
+    return key.namespace, key.name
 
 
 def merged(new: Status, old: Status | None, now: str) -> Status:
@@ -63,7 +90,7 @@ def merged(new: Status, old: Status | None, now: str) -> Status:
         case PolicyStatus(), PolicyStatus() | None:
             ancestors = {a.ancestor_ref: a.conditions for a in old.ancestors} if old else {}
             return PolicyStatus(tuple(_at(a, ancestors.get(a.ancestor_ref, ()), now) for a in new.ancestors))
-        case GatewayStatus(), GatewayStatus() | None:
+        case GatewayStatus() | ListenerSetStatus(), GatewayStatus() | ListenerSetStatus() | None:
             listeners = {x.name: x.conditions for x in old.listeners} if old else {}
             at = tuple(_at(x, listeners.get(x.name, ()), now) for x in new.listeners)
             conditions = timed(new.conditions, old.conditions if old else (), now)

@@ -8,20 +8,25 @@ from lasthop.api.core import Service
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
+from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.routes import Unserved
-from lasthop.api.status import ConditionStatus, GatewayStatus, RouteStatus
+from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus, RouteStatus
 from lasthop.outputs.status.gateways import class_status, gateway_status
+from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.routing import Parent
 from lasthop.plan.tls import Plaintext, Refused
-from lasthop.resolve.attachment import parents
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.routes import verdict
+from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import minute, waiver
@@ -30,6 +35,8 @@ from lasthop.store.store import read
 
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 """Conditions that are bad news when true."""
+SAID_ELSEWHERE = frozenset({reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED})
+"""Reasons of Gateways and ListenerSets that only point to the listeners or to the Gateway, which speak for themselves."""
 
 
 def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
@@ -40,14 +47,22 @@ def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", fie
 
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     status = g(gateway_status, key)
-    return tuple(dict.fromkeys(_of_gateway(key, status))) if status else ()
+    return tuple(dict.fromkeys(_of_listeners(key, status))) if status else ()
 
 
-def _of_gateway(key: Key, status: GatewayStatus) -> Iterator[Finding]:
+def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    status = g(listener_set_status, key)
+    if status is None:
+        message = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
+        return (Finding(key, reasons.NO_MATCHING_PARENT, message, field="spec.parentRef", severity=Severity.WARNING),)
+    return tuple(dict.fromkeys(_of_listeners(key, status)))
+
+
+def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterator[Finding]:
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
         yield from (f for f in found if f.reason != reasons.INVALID)
-    yield from (f for f in _bad(key, status.conditions) if f.reason != reasons.LISTENERS_NOT_VALID)
+    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
 
 
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -58,15 +73,28 @@ def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     status: RouteStatus | None = g(route_status, key)
     if status is None:
-        message = "no parentRef names a Gateway of this controller; the route has no effect"
+        message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
         return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
     found: list[Finding] = []
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
-        judged = g(verdict, key, parent.gateway)
+        judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
+
+
+def _lost(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
+    """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
+    for table, hostname in parent.hosts:
+        other = g(owner, parent.gateway, table, hostname)
+        if other and other != key:
+            own, others = g(route_hostname, key, hostname), g(route_hostname, other, hostname)
+            why = "which is older, or first by name" if own == others else "which has the more specific hostname"
+            what = f"everything for {hostname}" if hostname else "everything"
+            message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
+            yield Finding(key, "Shadowed", message, "Remove one of the two.", severity=Severity.WARNING)
 
 
 def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -121,11 +149,11 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
 
 
-def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: str) -> tuple[Finding, ...]:
+def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
     service = read(g, service_key, Service)
     service_port = service.port(port) if service else None
-    if service_port is None or service_port.app_protocol.lower() != "https":
+    if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()
     if not isinstance(g(hop_tls, gateway_key, service_key, port), Plaintext):
         return ()
@@ -148,7 +176,8 @@ UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Un
 FINDINGS = (
     Output("findings-classes", "GatewayClass", class_findings),
     Output("findings-gateways", "Gateway", gateway_findings),
-    Output("findings-routes", "HTTPRoute", route_findings),
+    Output("findings-listener-sets", "ListenerSet", listener_set_findings),
+    *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),

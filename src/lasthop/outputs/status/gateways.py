@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from lasthop.api import gateway as api
-from lasthop.api.gateway import GatewayAddress, RouteGroupKind
+from lasthop.api.bundle import SUPPORTED_FEATURES
+from lasthop.api.gateway import GatewayAddress
 from lasthop.api.meta import Key
-from lasthop.api.status import GatewayClassStatus, GatewayStatus, ListenerStatus
+from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
 from lasthop.outputs.status.conditions import stated
+from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
-from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
-from lasthop.resolve.classes import gateway_class
+from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.policies.degraded import waived_ports
-from lasthop.resolve.ports import PortProblem, port_problem
+from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
@@ -25,42 +27,39 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     obj, accepted = read(g, key, api.GatewayClass), g(gateway_class, key)
     if obj is None or accepted is None:
         return None
-    return GatewayClassStatus(stated((accepted, true(reasons.SUPPORTED_VERSION)), obj))
+    features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
+    return GatewayClassStatus(stated((accepted, supported_version(g)), obj), features)
 
 
 def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     obj, owner = read(g, key, api.Gateway), g(gateway, key)
     if obj is None or owner is None:
         return None
-    proxy: ProxyState = g.input(proxy_input(key)) or ProxyState()
-    listeners = []
-    for listener in owner.listeners:
-        conditions = (*listener.conditions, _listener_programmed(g, owner, listener, proxy))
-        kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
-        attached = g.size("attached", key, listener.name)
-        listeners.append(ListenerStatus(listener.name, attached, kinds, stated(conditions, obj)))
-    conditions = (owner.accepted, _programmed(g, owner, proxy), *_references(g, key), *_insecure(g, key))
+    own = (listener for listener in owner.listeners if listener.owner == key)
+    listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
+    conditions = (owner.accepted, g(programmed, key), *_references(g, key), *_insecure(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
-    return GatewayStatus(addresses, stated(conditions, obj), tuple(listeners))
-
-
-def _infrastructure(g: Graph, owner: Gateway) -> Infrastructure:
-    return g.input(infrastructure_input(owner.key)) or Infrastructure()
+    return GatewayStatus(addresses, stated(conditions, obj), listeners, g.size("accepted-set", key))
 
 
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
     """Where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
     if settings(g).host_network:
         return tuple(("IPAddress", address) for address in owner.addresses)
-    return _infrastructure(g, owner).addresses
+    around: Infrastructure = g.input(infrastructure_input(owner.key)) or Infrastructure()
+    return around.addresses
 
 
-def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
+def programmed(g: Graph, key: Key) -> Condition:
     """True as soon as the proxy serves at least one listener as it is written now."""
-    if not owner.accepted.status:
+    owner = g(gateway, key)
+    proxy: ProxyState = g.input(proxy_input(key)) or ProxyState()
+    if owner is None or not owner.accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the Gateway is not accepted")
     if not settings(g).host_network:
-        around = _infrastructure(g, owner)
+        around = g.input(infrastructure_input(owner.key))
+        if around is None:
+            return false(reasons.PROGRAMMED, reasons.PENDING, "nothing is known of its Service yet")
         if around.missing:
             message = f"not given: {', '.join(around.missing)}"
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, message)
@@ -68,31 +67,16 @@ def _programmed(g: Graph, owner: Gateway, proxy: ProxyState) -> Condition:
             message = around.problem or "its Service has no address yet"
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
     served = [listener for listener in owner.listeners if listener.served]
-    problems = {listener.port: g(port_problem, owner.key, listener.port) for listener in served}
+    ports = {(listener.port, listener.transport) for listener in served}
+    problems = {port: g(port_problem, owner.key, *port) for port in ports}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
-        return _blocked(blocked)
+        return blocked_ports(blocked, reasons.ADDRESS_NOT_USABLE)
     if not proxy.connected:
         return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "no proxy is connected")
-    if any(port in proxy.ports for port in problems) or not served:
+    if any(proxy.serves(*port) for port in problems) or not served:
         return true(reasons.PROGRAMMED, "; ".join(problem.message for problem in blocked))
     return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged the configuration yet")
-
-
-def _listener_programmed(g: Graph, owner: Gateway, listener: Listener, proxy: ProxyState) -> Condition:
-    if not listener.served or not owner.accepted.status:
-        return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
-    problem = g(port_problem, owner.key, listener.port)
-    if problem:
-        return _blocked([problem])
-    if listener.port in proxy.ports:
-        return true(reasons.PROGRAMMED)
-    return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged it yet")
-
-
-def _blocked(problems: list[PortProblem]) -> Condition:
-    reason = reasons.PENDING if any(problem.pending for problem in problems) else reasons.ADDRESS_NOT_USABLE
-    return false(reasons.PROGRAMMED, reason, "; ".join(problem.message for problem in problems))
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.policies import AncestorReference, BackendTLSPolicy
-from lasthop.api.status import AncestorStatus, PolicyStatus
+from lasthop.api.policies import AncestorReference, BackendTLSPolicy, RejectedPolicy
+from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
 from lasthop.outputs.status.conditions import stated
-from lasthop.resolve.policies.backend_tls import ancestors
+from lasthop.plan import reasons
+from lasthop.plan.reasons import false
+from lasthop.resolve.gateways import age
+from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.standing import conditions
+from lasthop.resolve.policies.targets import is_service
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -18,11 +22,25 @@ def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, BackendTLSPolicy)
     if obj is None:
         return None
-    entries = []
-    for gateway in g(ancestors, key).gateways:
-        ref = AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway")
-        entries.append(AncestorStatus(ref, CONTROLLER_NAME, stated(g(conditions, key, gateway), obj)))
+    entries = [_entry(gateway, stated(g(conditions, key, gateway), obj)) for gateway in g(ancestors, key).gateways]
     return PolicyStatus(tuple(entries)) if entries else None
 
 
+def rejected_status(g: Graph, key: Key) -> PolicyStatus | None:
+    """A policy that cannot be read whole is invalid wherever what it names is reached."""
+    obj = read(g, key, RejectedPolicy)
+    if obj is None:
+        return None
+    services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
+    reached = {gateway for service, section in services for gateway, _ in g(reached_by, service, section)}
+    refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"could not be read: {obj.message}"),), obj)
+    entries = [_entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: g(age, gateway))]
+    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
+
+
+def _entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStatus:
+    return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
+
+
+REJECTED_STATUS = Output("status-rejected", "RejectedPolicy", rejected_status)
 POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)

@@ -1,41 +1,43 @@
-"""Status of routes: one entry for each parentRef that names a Gateway of ours."""
+"""Status of routes: one entry for each parentRef that names a Gateway of ours or one of its ListenerSets."""
 
 from __future__ import annotations
 
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute, ParentReference
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.routes import ParentReference
 from lasthop.api.status import ParentStatus, RouteStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
-from lasthop.resolve.routes import RouteVerdict, verdict
+from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route, verdict
 from lasthop.store.graph import Graph, Output
-from lasthop.store.store import read
 
 
 def route_status(g: Graph, key: Key) -> RouteStatus | None:
-    obj = read(g, key, HTTPRoute)
+    obj = read_route(g, key)
     if obj is None:
         return None
     entries = []
     for parent in g(parents, key):
+        owner = parent.owner
         ref = ParentReference(
-            parent.gateway.name, namespace=parent.gateway.namespace, section_name=parent.section_name, port=parent.port
+            owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
-        conditions = _conditions(parent, g(verdict, key, parent.gateway))
+        conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]))
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 
 
-def _conditions(parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
+def _conditions(kind: str, parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
     accepted = _accepted(parent, judged)
     found = [accepted, _resolved(judged)]
     if judged.refused and accepted.status:
         # "Dropped Rule" is how the spec wants it to begin.
-        message = f"Dropped Rule, so that it answers 500: {_joined(judged.refused)}"
+        answer = ", so that it answers 500" if kind in PROTOCOLS else ""
+        message = f"Dropped Rule{answer}: {_joined(judged.refused)}"
         found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
     return tuple(found)
 
@@ -58,4 +60,4 @@ def _joined(problems: tuple[RouteProblem, ...]) -> str:
     return "; ".join(str(problem) for problem in problems)
 
 
-ROUTE_STATUS = Output("status-routes", "HTTPRoute", route_status)
+ROUTE_STATUS = tuple(Output(f"status-{kind}", kind, route_status) for kind in ROUTE_KINDS)

@@ -17,7 +17,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import HopTLS, Plaintext, Refused
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import age, client_certificate
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
@@ -36,7 +36,7 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
         return Refused(reasons.BACKEND_NOT_FOUND, f"Service {service_key.path} has no TCP port {port}")
     claim = g(port_winner, service_key, service_port.name)
     if claim is None:
-        return _without_policy(g, gateway_key, service_key, port)
+        return _without_policy(g, Hop(gateway_key, service_key, port, Protocol.TCP))
     policy = claim.policy
     if claim.rejected:
         return Refused(reasons.INVALID, f"BackendTLSPolicy {policy.path} could not be read: {claim.rejected}", policy)
@@ -60,18 +60,25 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     return msgspec.structs.replace(wanted, client_certificate=own)
 
 
+def spoken(g: Graph, hop: Hop) -> HopTLS:
+    """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
+    if hop.protocol.policed:
+        return g(hop_tls, hop.gateway, hop.service, hop.port)
+    return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
+
+
 def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
     """The input that is set for a port which was served in plaintext while the policies were still all known."""
     return ("served-plaintext", service, port)
 
 
-def _without_policy(g: Graph, gateway: Key, service: Key, port: int) -> HopTLS:
+def _without_policy(g: Graph, hop: Hop) -> HopTLS:
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
-    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(service, port)):
+    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.service, hop.port)):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; mend it"
         return Refused(reasons.INVALID, message)
-    return plaintext_refusal(g, gateway, service, port) or Plaintext()
+    return plaintext_refusal(g, hop) or Plaintext()
 
 
 class Ancestors(msgspec.Struct, frozen=True):
@@ -98,8 +105,12 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
 
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
     """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
-    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look."""
+    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look; but
+    for passthrough, where no policy means anything."""
     service = read(g, service_key, Service)
-    ports = {p.port for p in service.spec.ports if p.name == section != WHOLE and p.protocol == "TCP"} if service else set()
-    hops = (Hop(*member) for member, _ in g.bucket("reach", service_key))
-    return tuple(sorted({(hop.gateway, hop.port) for hop in hops if not ports or hop.port in ports}))
+    named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
+    ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
+    policed = not named or any(p.protocol == "TCP" for p in named)
+    hops = [Hop(*member) for member, _ in g.bucket("reach", service_key)]
+    reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
+    return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

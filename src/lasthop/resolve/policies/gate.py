@@ -14,6 +14,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.profile import BackendRules
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.validation import wanted_tls
 from lasthop.resolve.profiles import backend_rules
@@ -64,14 +65,15 @@ def _waiver(g: Graph, rules: BackendRules, found: Waiver) -> str:
     return ""
 
 
-def plaintext_refusal(g: Graph, gateway: Key, service: Key, port: int, udp: bool = False) -> Refused | None:
+def plaintext_refusal(g: Graph, hop: Hop) -> Refused | None:
     """Why a backend that no policy speaks of, or that none can speak of, may not be reached from this Gateway."""
-    rules = g(backend_rules, gateway)
+    rules = g(backend_rules, hop.gateway)
     if rules.plaintext:
         return None
     who = f"plaintext backends are denied here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
-    if udp:
-        message = f"UDP to port {port} of Service {service.path} cannot carry TLS, and {who}; remove the backend"
+    where = f"port {hop.port} of Service {hop.service.path}"
+    if hop.protocol is Protocol.UDP:
+        message = f"UDP to {where} cannot carry TLS, and {who}; remove the backend"
     else:
-        message = f"no BackendTLSPolicy names port {port} of Service {service.path}, and {who}; create a policy for it"
+        message = f"no BackendTLSPolicy names {where}, and {who}; create a policy for it"
     return Refused(reasons.PLAINTEXT_NOT_PERMITTED, message)

@@ -17,6 +17,7 @@ TIMEOUT: Final = 30.0
 """Seconds for a whole answer that is not a stream."""
 PAGE: Final = 500
 """Objects in a page of a list, as in client-go."""
+JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 FIELD_MANAGER: Final = "lasthop"
@@ -44,7 +45,7 @@ class Client:
         # unpacking what mostly travels inside one network costs more than sending it.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
-            headers={"User-Agent": FIELD_MANAGER, "Accept": "application/json", "Accept-Encoding": "identity"},
+            headers={"User-Agent": FIELD_MANAGER, "Accept-Encoding": "identity"},
             trust_env=self.access.proxy is None,
             raise_for_status=False,
         )
@@ -56,8 +57,8 @@ class Client:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def get(self, path: str, params: Params | None = None) -> Json:
-        return _decoded(await self.request("GET", path, params=params))
+    async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Json:
+        return _decoded(await self.request("GET", path, params=params, accept=accept))
 
     async def pages(self, path: str, params: Params | None = None, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
         """A consistent list, page by page, each as it came. Raises 410 if it took so long that the rest is forgotten."""
@@ -116,11 +117,14 @@ class Client:
         *,
         params: Params | None = None,
         body: Json | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         within: float | None = None,
     ) -> bytes:
         limit = aiohttp.ClientTimeout(total=within or self._timeout, connect=CONNECT)
-        async with self._respond(method, path, params=params, body=body, content_type=content_type, limit=limit) as response:
+        async with self._respond(
+            method, path, params=params, body=body, content_type=content_type, accept=accept, limit=limit
+        ) as response:
             return await response.read()
 
     @asynccontextmanager
@@ -132,12 +136,13 @@ class Client:
         params: Params | None,
         limit: aiohttp.ClientTimeout,
         body: Json | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """One answer with a good status; everything else is an `ApiError`. A 401 is tried once more with new credentials."""
         assert self._session is not None, "use `async with`"
         content = None if body is None else msgspec.json.encode(body)
-        headers = {} if content is None else {"Content-Type": content_type}
+        headers = {"Accept": accept, **({} if content is None else {"Content-Type": content_type})}
         again = True
         while True:
             try:

@@ -90,7 +90,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
     """`paths`: one file, or several with colons between them, merged as kubectl does."""
     reader: Any = import_module("kubernetes.config.kube_config")
 
-    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+    if not any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path):
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
 
     def read() -> Any:

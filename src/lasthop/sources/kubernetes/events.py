@@ -61,13 +61,15 @@ class EventRecorder:
         every: float = EVERY,
         rate: float = RATE,
         burst: int = BURST,
+        may_write: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`instance` is who tells it: the pod's name."""
+        """`instance` is who tells it: the pod's name. `may_write` is asked right before each request."""
         self.counts: Counter[str] = Counter()
         """told, repeated, suppressed, dropped, errors; for metrics."""
         self._client, self._instance, self._every, self._clock = client, instance[:128], every, clock
         self._bucket = TokenBucket(rate, burst, clock)
+        self._may_write = may_write
         self._told: OrderedDict[_What, _Told] = OrderedDict()
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUED)
 
@@ -89,6 +91,9 @@ class EventRecorder:
     async def run(self) -> None:
         while True:
             job = await self._queue.get()
+            if not self._may_write():
+                self.counts["dropped"] += 1
+                continue
             try:
                 await self._tell(job)
             except ApiError:

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 OWN_CONDITIONS: Final = frozenset(
     (
         *("Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "SupportedVersion"),
-        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned", "AttachedListenerSets"),
+        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned"),
         *("VerificationDegraded", "InsecureBackendVerification"),
     )
 )
@@ -43,7 +43,7 @@ def rendered(status: Status | None, kind: str) -> Json:
     if status is None:
         field = "ancestors" if kind == "BackendTLSPolicy" else "parents" if kind.endswith("Route") else ""
         return {field: []} if field else {}
-    stated: Json = msgspec.to_builtins(status)
+    stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):
         entry["parentRef"] = {"group": GATEWAY_API, "kind": "Gateway", **entry["parentRef"]}
     for listener in stated.get("listeners", ()):
@@ -150,5 +150,5 @@ def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
 
 
 def _empty_like(value: Any) -> Any:
-    """What an absent field stands for: an empty list is no news."""
-    return [] if isinstance(value, list) else None
+    """What an absent field stands for: an empty list is no news, nor is a count of zero."""
+    return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

@@ -6,14 +6,16 @@ else that no struct declares is gone with the JSON. A BackendTLSPolicy that cann
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from lasthop.api import core
-from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS, Kind, decode_json
+from lasthop.api.kinds import KINDS, decode_json, has_status
 from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.api.status import Status
 from lasthop.plan.finding import Finding
 from lasthop.sources.kubernetes.observed import Held
 
@@ -40,6 +42,8 @@ class Read(NamedTuple):
     problem: Finding | None = None
     opaque: bool = False
     """It is a BackendTLSPolicy, and not everything that it targets could be read."""
+    document: dict[str, Any] | None = None
+    """The object as it came, for those who show it."""
 
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
@@ -52,11 +56,6 @@ class _Meta(msgspec.Struct, rename="camel", gc=False):
 class _Envelope(msgspec.Struct, gc=False):
     metadata: _Meta
     status: msgspec.Raw = msgspec.Raw()
-
-
-def has_status(kind: Kind) -> bool:
-    """Whether we may have something to say in its status."""
-    return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
 
 
 _envelope: Final = msgspec.json.Decoder(_Envelope)
@@ -94,6 +93,15 @@ def gone(key: Key) -> dict[Key, Object | None]:
     if key.kind == POLICY:
         faces[Key(REJECTED, key.namespace, key.name)] = None
     return faces
+
+
+def on_objects(statuses: Mapping[Key, Status | None]) -> dict[Key, Status | None]:
+    """By the objects that hold them: both faces of a policy have one status, and where both are spoken of one is no more."""
+    found: dict[Key, Status | None] = {}
+    for key, status in statuses.items():
+        holder = Key(POLICY, key.namespace, key.name) if key.kind == REJECTED else key
+        found[holder] = status or found.get(holder)
+    return found
 
 
 def trimmed(kind: str, obj: Object) -> Object:

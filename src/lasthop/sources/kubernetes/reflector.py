@@ -96,7 +96,15 @@ class _Reading:
 
 
 class Reflector:
-    def __init__(self, kind: Kind, client: Client, path: str, sink: Sink, timing: Timing | None = None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        client: Client,
+        path: str,
+        sink: Sink,
+        timing: Timing | None = None,
+        read: Callable[[str, msgspec.Raw], Read] = read_object,
+    ) -> None:
         self.kind, self.path = kind, path
         self.known: dict[Key, str] = {}
         """Version by object."""
@@ -104,7 +112,7 @@ class Reflector:
         """Where to go on from; empty while everything must be read."""
         self.restarts: Counter[str] = Counter()
         """Why requests ended, for metrics."""
-        self._client, self._sink, self._timing = client, sink, timing or Timing()
+        self._client, self._sink, self._timing, self._read = client, sink, timing or Timing(), read
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
         """Apart, because a server that was away for long has always forgotten, and is there now."""
@@ -220,7 +228,7 @@ class Reflector:
         key, version = identify(self.kind.kind, content)
         reading.keys[key] = version
         if self.known.get(key) != version:
-            reading.reads.append(read_object(self.kind.kind, content))
+            reading.reads.append(self._read(self.kind.kind, content))
 
     def _replace(self, reading: _Reading, version: str) -> None:
         """A complete list takes the place of what was known, and so tells what is gone."""
@@ -247,7 +255,7 @@ class Reflector:
             self._sink.read(self.kind, [], [key])
         else:
             self.known[key] = version
-            self._sink.read(self.kind, [read_object(self.kind.kind, content)], [])
+            self._sink.read(self.kind, [self._read(self.kind.kind, content)], [])
 
     def _progress(self) -> None:
         self._backoff.reset()

@@ -14,8 +14,9 @@ from typing import Any, Final
 import structlog
 
 from lasthop.api.kinds import KINDS, Kind
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key, Object, StringMap
 from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.kubernetes.bundle import crd_versions
 from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.discovery import choose, discover
 from lasthop.sources.kubernetes.errors import ApiError
@@ -75,6 +76,7 @@ class KubernetesSource:
         self._absent: set[str] = set()
         self._discovered = False
         self._discovery_error: ApiError | None = None
+        self._crd_versions = StringMap()
         self._changes: dict[Key, Object | None] = {}
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
@@ -116,23 +118,23 @@ class KubernetesSource:
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        told: tuple[tuple[Finding, ...], bool] = ((), True)
+        told: tuple[tuple[Finding, ...], bool, StringMap] = ((), True, StringMap())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_discovery(tasks))
             while True:
                 await self._news.wait()
                 await asyncio.sleep(self._settle)
                 self._news.clear()
-                findings, known = self.findings(), self.policies_known
+                findings, known, crds = self.findings(), self.policies_known, self._crd_versions
                 if not self.started:
                     self._tell(findings)
                     if not self.complete:
                         continue
-                elif not self._changes and (findings, known) == told:
+                elif not self._changes and (findings, known, crds) == told:
                     continue
                 changes, self._changes = self._changes, {}
-                self.started, told = True, (findings, known)
-                yield Batch(changes, findings, known)
+                self.started, told = True, (findings, known, crds)
+                yield Batch(changes, findings, known, crds)
 
     def _tell(self, findings: tuple[Finding, ...]) -> None:
         """Before the first batch nobody else can say why there is none."""
@@ -150,8 +152,11 @@ class KubernetesSource:
             self._look.clear()
             try:
                 served = await discover(self._client, self._kinds)
+                versions = choose(self._kinds, served)
+                installed = [kind for kind in self._kinds if kind.kind in versions]
+                self._crd_versions = await crd_versions(self._client, installed, self._crd_versions)
                 self._discovery_error, self._discovered, failures = None, True, 0
-                self._adopt(choose(self._kinds, served), tasks)
+                self._adopt(versions, tasks)
             except ApiError as error:
                 failures += 1
                 if failures > 1 or not (self.started and error.passing):  # one failure alone is no news

@@ -23,19 +23,24 @@ from lasthop.api.status import Status
 from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.errors import ApiError
 from lasthop.sources.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sources.kubernetes.objects import on_objects
 from lasthop.sources.kubernetes.observed import Held, Observed
 from lasthop.sources.kubernetes.pace import Backoff, TokenBucket
 
 IN_FLIGHT: Final = 8
-RATE: Final = 50.0
+RATE: Final = 100.0
 BURST: Final = 100
-"""5,000 routes after a start are written in 100 s; a small cluster does not notice that there is a limit."""
+"""5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
 CONFLICTS: Final = 5
 """How often to read and merge again at once, before others have their turn."""
 DISPUTE: Final = 1.0
 """Seconds between two writes to an object that somebody else keeps rewriting."""
+LOOK_AGAIN: Final = 0.5
+"""Seconds until something that was premature is looked at again; a new status is looked at at once."""
 LONGEST_PAUSE: Final = 10.0
 """Between two attempts while the server is away."""
+
+Json = dict[str, Any]
 
 
 def _now() -> str:
@@ -53,15 +58,19 @@ class StatusWriter:
         burst: int = BURST,
         dispute: float = DISPUTE,
         may_write: Callable[[], bool] = lambda: True,
+        premature: Callable[[Key, Json, Json], bool] = lambda key, before, after: False,
+        written: Callable[[Key, Json, Json], None] = lambda key, before, after: None,
         now: Callable[[], str] = _now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`may_write` is asked right before each write: `LeaderElector.certain`."""
+        """`may_write` is asked right before each write: `LeaderElector.certain`. `premature` is asked whether the step from
+        one status to the other is to wait a little, and `written` hears of each that was done."""
         self.counts: Counter[str] = Counter()
         """writes, unchanged, conflicts, errors, outdated; for metrics."""
         self._client, self._observed = client, observed
         self._in_flight, self._bucket, self._dispute = in_flight, TokenBucket(rate, burst, clock), dispute
         self._now, self._clock, self._may_write = now, clock, may_write
+        self._premature, self._done = premature, written
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to look at, in order; a dict because each stands there once."""
@@ -81,7 +90,7 @@ class StatusWriter:
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
         """The newest word on these objects. Cheap, never waits."""
-        for key, status in changes.items():
+        for key, status in on_objects(changes).items():
             self._wanted[key] = status
             self._backoffs.pop(key, None)
             self._enqueue(key)
@@ -185,12 +194,15 @@ class StatusWriter:
         ours = rendered(self._wanted[key], key.kind)
         if generation(ours) > held.generation:  # another object of the same name by now
             raise Outdated
-        current: dict[str, Any] = msgspec.json.decode(held.status) if held.status else {}
+        current: Json = msgspec.json.decode(held.status) if held.status else {}
         status = merged(current, ours, self._now(), key.namespace)
         if status == current:
             self.counts["unchanged"] += 1
             if self._wanted[key] is None:
                 del self._wanted[key]
+            return False
+        if self._premature(key, current, status):
+            self._enqueue_later(key, LOOK_AGAIN)
             return False
         await asyncio.sleep(self._bucket.take())
         if not (self.leading and self._may_write()):
@@ -213,6 +225,7 @@ class StatusWriter:
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
         self._observe(key, answer)
+        self._done(key, current, status)
         return False
 
     def _observe(self, key: Key, answer: dict[str, Any]) -> None:

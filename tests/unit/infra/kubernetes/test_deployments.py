@@ -26,7 +26,7 @@ NOW = 1_790_000_000.0
 class World:
     def __init__(self) -> None:
         self.api = FakeApi()
-        self.now = NOW
+        self.now, self.leads = NOW, True
         self.authority = ca.renewed(None, NOW)
         self.heard: list[tuple[Key, Infrastructure]] = []
         self.deployments = self.another()
@@ -37,6 +37,7 @@ class World:
             SITE,
             authority=lambda: self.authority,
             changed=lambda key, found: self.heard.append((key, found)),
+            may_write=lambda: self.leads,
             clock=lambda: self.now,
         )
 
@@ -81,6 +82,15 @@ async def test_a_gateway_gets_all_it_needs_in_order(world: World) -> None:
     assert world.heard == [(WEB, Infrastructure((("IPAddress", "192.0.2.1"),)))]
     data = world.api.named("lasthop-web-xds")["data"]
     assert uris(base64.b64decode(data["tls.crt"])) == ("lasthop://gateway/uid-of-web",)
+
+
+async def test_a_lease_that_ran_out_while_frozen_forbids_every_write(world: World) -> None:
+    world.want(gateway())
+    world.leads = False
+    async with world.leading():
+        assert await world.settled() == []
+        world.leads = True
+        assert len(await world.settled()) == len(ALL)
 
 
 async def test_what_is_there_already_is_not_written_again_by_the_next_leader(world: World) -> None:

@@ -15,7 +15,7 @@ NOW = 1_790_000_000.0
 
 
 def identity(api: FakeApi, *, leads: bool = True, now: float = NOW) -> Identity:
-    return Identity(api, NAMESPACE, ("lasthop-xds.lasthop-system.svc",), may_write=lambda: leads, clock=lambda: now)
+    return Identity(api, NAMESPACE, ("lasthop-xds.lasthop-system.svc",), "me", may_write=lambda: leads, clock=lambda: now)
 
 
 async def test_the_leader_makes_it_once() -> None:
@@ -69,7 +69,7 @@ async def test_a_replica_shows_a_certificate_and_renews_it_also_without_the_serv
     api = FakeApi()
     moment = [NOW]
     problems: list[str] = []
-    own = Identity(api, NAMESPACE, ("x.svc",), may_write=lambda: True, problem=problems.append, clock=lambda: moment[0])
+    own = Identity(api, NAMESPACE, ("x.svc",), "me", may_write=lambda: True, problem=problems.append, clock=lambda: moment[0])
     await own.refresh()
     first = own.credentials()
     await own.refresh()

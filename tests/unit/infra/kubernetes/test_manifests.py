@@ -213,7 +213,7 @@ def test_an_address_that_was_asked_for_and_not_given_is_missing() -> None:
 
 
 def listener(port: int, protocol: str, served: bool = True) -> plan.Listener:
-    return plan.Listener(f"l{port}", port, protocol, "", str(port), served=served)
+    return plan.Listener(Key("Gateway", "shop", "web"), f"l{port}", port, protocol, "", str(port), served=served)
 
 
 def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:

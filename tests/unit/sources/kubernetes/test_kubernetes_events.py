@@ -96,3 +96,12 @@ async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:
         recorder.emit(ROUTE, "u", "Bad", "é" * 2000)
         await until(lambda: events(api))
         assert len(events(api)[0]["note"].encode()) == 1024
+
+
+async def test_what_is_queued_is_dropped_when_the_lead_is_lost(api: FakeApi) -> None:
+    leads = True
+    async with recording(api, may_write=lambda: leads) as (recorder, _):
+        recorder.emit(ROUTE, "u", "Bad", "one")
+        leads = False
+        await until(lambda: recorder.counts["dropped"] == 1)
+        assert events(api) == []

@@ -16,13 +16,16 @@ from lasthop.api.status import (
     ConditionStatus,
     GatewayClassStatus,
     GatewayStatus,
+    ListenerSetStatus,
     ListenerStatus,
     ParentStatus,
     PolicyStatus,
     RouteStatus,
     Status,
+    SupportedFeature,
 )
-from lasthop.sources.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sources.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from tests.docs.code import condition_types
 
 Json = dict[str, Any]
 NOW, BEFORE = "2026-11-16T00:00:00Z", "2026-01-01T00:00:00Z"
@@ -32,8 +35,8 @@ def mk_condition(type: str = "Accepted", status: str = "True", generation: int =
     return ConditionStatus(type, status, type, message, generation)
 
 
-def mk_parent(name: str, *conditions: ConditionStatus, section: str = "") -> ParentStatus:
-    ref = ParentReference(name, namespace="shop", section_name=section)
+def mk_parent(name: str, *conditions: ConditionStatus, section: str = "", kind: str = "Gateway") -> ParentStatus:
+    ref = ParentReference(name, kind=kind, namespace="shop", section_name=section)
     return ParentStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
 
 
@@ -136,13 +139,41 @@ def test_listeners_are_a_map_by_name_and_keep_foreign_conditions() -> None:
         ListenerStatus(name, 3, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),)) for name in ("https", "http")
     )
     current = {"listeners": [standing, gone], "attachedListenerSets": 2}
-    result = merge(current, GatewayStatus((GatewayAddress("IPAddress", "10.0.0.1"),), (), listeners), "Gateway")
+    addresses = (GatewayAddress("IPAddress", "10.0.0.1"),)
+    result = merge(current, GatewayStatus(addresses, (), listeners, attached_listener_sets=1), "Gateway")
     assert [listener["name"] for listener in result["listeners"]] == ["http", "https"]
     [http, https] = result["listeners"]
     assert http["newField"] == 7 and http["attachedRoutes"] == 3 and http["conditions"][0] == theirs
     assert https["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
     assert result["addresses"] == [{"type": "IPAddress", "value": "10.0.0.1"}]
-    assert result["attachedListenerSets"] == 2
+    assert result["attachedListenerSets"] == 1
+
+
+def test_a_count_of_zero_is_written_only_over_another() -> None:
+    """A CRD of an older bundle drops the field: writing it again and again would never end."""
+    current = {"conditions": [stored("Accepted")]}
+    wanted = GatewayStatus(conditions=(mk_condition(),))
+    assert merge(current, wanted, "Gateway") == current
+    assert merge({**current, "attachedListenerSets": 2}, wanted, "Gateway")["attachedListenerSets"] == 0
+    one = GatewayStatus(conditions=(mk_condition(),), attached_listener_sets=1)
+    assert merge(current, one, "Gateway")["attachedListenerSets"] == 1
+
+
+def test_a_listener_set_is_another_parent_than_a_gateway_of_its_name() -> None:
+    gateway, listener_set = mk_parent("web"), mk_parent("web", mk_condition(status="False"), kind="ListenerSet")
+    result = merge({}, RouteStatus((gateway, listener_set)))
+    assert [entry["parentRef"]["kind"] for entry in result["parents"]] == ["Gateway", "ListenerSet"]
+    assert merge(result, RouteStatus((listener_set,)))["parents"] == result["parents"][1:]
+
+
+def test_a_listener_set_has_listeners_as_a_gateway_has() -> None:
+    listener = ListenerStatus("http", 1, (RouteGroupKind("HTTPRoute"),), (mk_condition("Programmed"),))
+    result = merge(
+        {"conditions": [stored("example.com/Other")]}, ListenerSetStatus((mk_condition(),), (listener,)), "ListenerSet"
+    )
+    assert [condition["type"] for condition in result["conditions"]] == ["example.com/Other", "Accepted"]
+    assert result["listeners"][0]["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
+    assert merge(result, None, "ListenerSet") == result
 
 
 def test_empty_lists_are_no_reason_to_write() -> None:
@@ -181,3 +212,16 @@ def test_unknown_fields_of_our_own_entries_are_preserved() -> None:
 def test_generation_is_the_newest_that_we_speak_of() -> None:
     status = RouteStatus((mk_parent("a", mk_condition(generation=4)), mk_parent("b", mk_condition(generation=5))))
     assert generation(rendered(status, "HTTPRoute")) == 5 and generation(rendered(None, "HTTPRoute")) == 0
+
+
+def test_all_conditions_that_are_made_are_known_to_be_ours() -> None:
+    """One that is not would stay for ever once it stands."""
+    made = condition_types()
+    assert {"Accepted", "Programmed"} <= made <= OWN_CONDITIONS
+
+
+def test_features_of_a_class_are_replaced_as_a_whole() -> None:
+    current = {"conditions": [], "supportedFeatures": [{"name": "Gateway"}, {"name": "Mesh"}]}
+    status = GatewayClassStatus((mk_condition(),), (SupportedFeature("Gateway"), SupportedFeature("HTTPRoute")))
+    result = merge(current, status, "GatewayClass")
+    assert result["supportedFeatures"] == [{"name": "Gateway"}, {"name": "HTTPRoute"}]

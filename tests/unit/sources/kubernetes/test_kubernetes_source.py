@@ -116,6 +116,15 @@ async def test_no_answer_on_backendtlspolicies_means_no_first_batch(api: FakeApi
         await until(lambda: reader.batches)
 
 
+async def test_silence_on_backendtlspolicies_means_no_first_batch(api: FakeApi) -> None:
+    for verb in ("list", "watch"):
+        api.fail(verb, "backendtlspolicies", "*", "silence")
+    async with reading(api) as reader:
+        await until(lambda: api.watching("httproutes"))
+        await asyncio.sleep(0.3)
+        assert not reader.batches and not reader.source.complete
+
+
 async def test_discovery_that_fails_is_not_a_cluster_without_kinds(api: FakeApi) -> None:
     api.fail("get", f"{GATEWAY}/v1", "*", Refusal(503, "ServiceUnavailable"))
     async with reading(api) as reader:

@@ -15,6 +15,7 @@ from test_kubernetes_merge import foreign, mk_condition, mk_parent
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
 from lasthop.sources.kubernetes.lease import LeaderElector
+from lasthop.sources.kubernetes.objects import on_objects
 from lasthop.sources.kubernetes.observed import Held, Observed
 from lasthop.sources.kubernetes.pace import TokenBucket
 from lasthop.sources.kubernetes.writer import StatusWriter
@@ -252,3 +253,10 @@ def test_token_bucket() -> None:
     assert not bucket.try_take()
     now = 1.0
     assert bucket.try_take() and bucket.try_take() and not bucket.try_take()
+
+
+def test_both_faces_of_a_policy_have_one_status() -> None:
+    whole, rejected = Key("BackendTLSPolicy", "shop", "a"), Key("RejectedPolicy", "shop", "a")
+    assert on_objects({whole: None, rejected: REFUSED}) == {whole: REFUSED}
+    assert on_objects({rejected: None, whole: ACCEPTED}) == {whole: ACCEPTED}
+    assert on_objects({rejected: None}) == {whole: None}

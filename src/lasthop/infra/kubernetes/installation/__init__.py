@@ -4,6 +4,7 @@ chart in `deploy/chart` is made of it (`python -m lasthop.infra.kubernetes.insta
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from importlib.resources import files
 from string import Template
@@ -23,7 +24,7 @@ CRDS: Final = ("gatewayprofiles.yaml", "pinsets.yaml", "verificationwaivers.yaml
 class Options(msgspec.Struct, frozen=True):
     image: str
     namespace: str = NAMESPACE
-    replicas: int = 1
+    replicas: int = 2
     watched: tuple[str, ...] = ()
     """Only these namespaces; none named: all of them."""
 
@@ -71,6 +72,26 @@ def path(document: dict[str, Any]) -> str:
     group, _, api_version = document["apiVersion"].rpartition("/")
     kind, metadata = document["kind"], document["metadata"]
     return path_of(group, api_version, PLURALS.get(kind, f"{kind.lower()}s"), metadata.get("namespace", ""), metadata["name"])
+
+
+RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+"""In the order in which they are taken away: a binding before what it binds."""
+GATEWAYS_ROLE: Final = "lasthop-gateways"
+OWN_LABEL: Final = "app.kubernetes.io/part-of=lasthop"
+
+
+def surplus(options: Options, found: Mapping[str, Iterable[dict[str, Any]]]) -> list[str]:
+    """Paths of rights from an earlier install that this one no longer gives. `found`: what carries our label, by plural."""
+    kept = {path(document) for document in documents(options)}
+    paths = []
+    for plural, items in found.items():
+        for item in items:
+            metadata = item["metadata"]
+            where = path_of("rbac.authorization.k8s.io", "v1", plural, metadata.get("namespace", ""), metadata["name"])
+            others = [s for s in item.get("subjects") or () if s.get("namespace") != options.namespace]
+            if metadata["name"] == GATEWAYS_ROLE and where not in kept and not others:
+                paths.append(where)
+    return paths
 
 
 def documents(options: Options) -> list[dict[str, Any]]:

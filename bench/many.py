@@ -1,0 +1,128 @@
+"""`python -m bench.many`: how a controller starts with 5,000 policies on a real API server.
+
+Two starts of one `lasthop controller`, as a process beside the cluster: the first finds no status and writes them all; before
+the second, the first is killed, and nothing is left to write. From the start of the process until it serves proxies, until the
+proxy has confirmed everything, and until the last status is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import sys
+import time
+from typing import Any
+
+import aiohttp
+import click
+
+from bench import objects
+from bench.processes import cpu, resident
+from conformance import lasthop, sandbox
+from conformance.build import build
+from conformance.children import Server, say
+from conformance.cluster import Cluster
+from conformance.network import NODE_IP
+from examples.quickstart.certificates import Issued
+
+WRITES = "lasthop_status_writes_total"
+ADMIN = "http://127.0.0.1:19000"
+AT_ONCE = 24
+"""Objects being created at the same time."""
+PATIENCE = 900.0
+SECONDS = 30.0
+"""What "starts in seconds" may mean at 5,000, until it serves proxies."""
+
+
+async def scenario(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    size: int = arguments["policies"]
+    begin = time.monotonic()
+    count = await _create(cluster, size)
+    say(f"{count:,} objects created in {time.monotonic() - begin:.0f} s")
+    await lasthop.install(cluster, "process")
+    controller = next(server for server in cluster.started if server.name == "lasthop-controller")
+    first = await _watch(controller, 2 * size, "first start, no status yet")
+    await controller.kill()
+    await controller.start()
+    again = await _watch(controller, 0, "start after kill -9, every status written")
+    good = max(first, again) <= SECONDS
+    say(f"serves proxies within {SECONDS:.0f} s: {'yes' if good else 'no'}")
+    return 0 if good else 1
+
+
+async def _create(cluster: Cluster, size: int) -> int:
+    ca = Issued("bench CA")
+    await cluster.apply([*objects.gateway(), objects.ca(ca.pem.decode())])
+    sets = (objects.backend(f"s{n}", f"h{n}.bench.example", NODE_IP, 8443, f"h{n}.bench.example") for n in range(size))
+    documents = itertools.chain.from_iterable(sets)
+    created = 0
+
+    async def worker() -> None:
+        nonlocal created
+        for document in documents:
+            path = (await cluster.api.path(document)).rpartition("/")[0]
+            await cluster.api.create(path, document)
+            created += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(worker())
+    return created
+
+
+async def _watch(controller: Server, statuses: int, name: str) -> float:
+    """Prints what it took; the seconds until it served proxies."""
+    began, pid = time.monotonic(), controller.pid
+    assert pid is not None
+    serving = synced = written = 0.0
+    metrics: dict[str, float] = {}
+    async with aiohttp.ClientSession() as session:
+        while not (serving and synced and written):
+            passed = time.monotonic() - began
+            if passed > PATIENCE or not controller.running:
+                raise RuntimeError(f"not done after {passed:.0f} s: {metrics}\n{controller.last_words()}")
+            await asyncio.sleep(0.1)
+            if not (metrics := await _metrics(session)):
+                continue
+            passed = time.monotonic() - began
+            serving = serving or (passed if metrics["lasthop_ready"] else 0.0)
+            synced = synced or (passed if metrics.get("lasthop_xds_synced", 0) else 0.0)
+            # Nothing pending right after the start may only mean that nothing has been asked for yet.
+            quiet = synced and not metrics["lasthop_status_pending"]
+            written = written or (passed if quiet and metrics[f"{WRITES}_writes"] >= statuses else 0.0)
+    writes = metrics[f"{WRITES}_writes"]
+    say(f"\n{name}")
+    say(f"  serves proxies after                  {serving:.1f} s")
+    say(f"  the proxy has confirmed all after     {synced:.1f} s   (its Deployment included, at the first start)")
+    rate = f", {writes / written:.0f} a second" if writes else ""
+    say(f"  statuses written                      {writes:,.0f} after {written:.1f} s{rate}")
+    say(f"  conflicts, errors                     {metrics[f'{WRITES}_conflicts']:.0f}, {metrics[f'{WRITES}_errors']:.0f}")
+    say(f"  memory                                {resident(pid):.0f} MiB")
+    say(f"  CPU                                   {cpu(pid):.1f} s")
+    return serving
+
+
+async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
+    """By name; those with a result also under the name of the result. Empty while nobody answers."""
+    try:
+        async with session.get(f"{ADMIN}/metrics") as response:
+            text = await response.text()
+    except aiohttp.ClientError:
+        return {}
+    found: dict[str, float] = {}
+    for name, labels, value in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE):
+        result = re.search(r'result="(\w+)"', labels)
+        found[f"{name}_{result[1]}" if result else name] = float(value)
+    return found
+
+
+@click.command("bench.many")
+@click.option("--policies", default=5000, show_default=True, type=click.IntRange(1))
+def command(policies: int) -> None:
+    build()
+    sys.exit(sandbox.run("bench.many:scenario", {"policies": policies}))
+
+
+if __name__ == "__main__":
+    command()

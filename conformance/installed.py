@@ -1,0 +1,247 @@
+"""`python -m conformance install`: Lasthop installed for two namespaces, with a Role in each and no rights beyond.
+
+A Gateway in one of them serves traffic and one elsewhere is left alone. Meanwhile the API server writes down every request of
+the controller: none may be refused, and every right that it was given must have been used, or be explained in `UNUSED`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from conformance.api import ApiError, Object
+from conformance.children import ChildError, say
+from conformance.cluster import Cluster, has_condition
+from conformance.lasthop import CONTROLLER, GATEWAY_CLASS, NAMESPACE
+from lasthop.infra.kubernetes.installation import Options, documents
+
+WATCHED = ("shop", "blog")
+ELSEWHERE = "elsewhere"
+GATEWAYS = "/apis/gateway.networking.k8s.io/v1/namespaces/{}/gateways/{}"
+FLAGS = (
+    f"--audit-policy-file={Path(__file__).with_name('audit-policy.yaml')}",
+    "--audit-log-path=-",
+    "--audit-log-mode=blocking",
+)
+"""Into the API server's own log, line by line."""
+
+Right = tuple[str, str, str]
+"""(group, resource or resource/subresource, verb)"""
+
+GATEWAY_API, EXPERIMENTAL = "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"
+
+
+def unused(right: Right) -> str:
+    """Why a right was given that the log shows no use of; empty: it should not have been."""
+    group, resource, verb = right
+    if verb == "list":
+        return "for servers that know no streaming list, or cannot give one while they start"
+    if group == "certificates.k8s.io":
+        return "this cluster does not serve ClusterTrustBundles"
+    if group in (GATEWAY_API, EXPERIMENTAL) and verb == "get":
+        return "reads an object again if somebody else has written its status at the same time"
+    if resource.endswith("/status"):
+        return "the scenario has no object of this kind"
+    return UNUSED.get(right, "")
+
+
+CREATED = (("", "services"), ("", "serviceaccounts"), ("apps", "deployments"), ("policy", "poddisruptionbudgets"))
+UNUSED: dict[Right, str] = {
+    ("", "secrets", "update"): "replaces the CA of the xDS connections every few months",
+    ("events.k8s.io", "events", "patch"): "counts an Event that happens again",
+    **{(*what, "create"): "an apply that makes something new needs it too (proved above)" for what in CREATED},
+}
+
+
+async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
+    manifests = documents(Options("lasthop", NAMESPACE, 1, WATCHED))
+    crds = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
+    await cluster.apply([*(_object("v1", "Namespace", "", name) for name in (*WATCHED, ELSEWHERE)), *crds])
+    await asyncio.sleep(1)  # until the new kinds are served
+    await cluster.apply(each for each in manifests if each not in crds)
+    await cluster.deployment_ready(NAMESPACE, CONTROLLER)
+    await cluster.apply(each for namespace in ("shop", ELSEWHERE) for each in _gateway(namespace))
+    granted = set(_granted(manifests))
+    bad = 0
+    for proof in (serves, left_alone, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed):
+        begin, name = time.monotonic(), (proof.__doc__ or "").rstrip(".")
+        try:
+            await proof(cluster)
+            say(f"proved  {name} ({time.monotonic() - begin:.1f} s)")
+        except (AssertionError, ApiError, ChildError, aiohttp.ClientError, OSError) as error:
+            bad += 1
+            say(f"FAILED  {name}: {error!r}")
+    used = {right for right, code in requests(cluster) if code != 403}
+    idle: dict[str, list[Right]] = {}
+    for right in sorted(granted - used):
+        idle.setdefault(unused(right), []).append(right)
+    for reason, rights in idle.items():
+        bad += not reason
+        names = ", ".join(f"{verb} {resource}" for _, resource, verb in rights)
+        say(f"{'unused ' if reason else 'FAILED '} {reason or 'given and not used; take it away'}: {names}")
+    say(f"{len(granted & used)} of {len(granted)} rights were used")
+    return 1 if bad else 0
+
+
+async def serves(cluster: Cluster) -> None:
+    """A Gateway in a watched namespace is programmed, and requests reach the backend."""
+    await _eventually(lambda: _programmed(cluster, "shop", "web"), 60)
+    address = (await cluster.api.get(GATEWAYS.format("shop", "web")))["status"]["addresses"][0]["value"]
+
+    async def answered() -> bool:
+        timeout = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            try:
+                async with session.get(f"http://{address}/") as response:
+                    return response.status == 200
+            except aiohttp.ClientError:
+                return False
+
+    await _eventually(answered, 30)
+
+
+async def left_alone(cluster: Cluster) -> None:
+    """A Gateway in another namespace gets no status, no Deployment and no Service."""
+    gateway = await cluster.api.get(GATEWAYS.format(ELSEWHERE, "web"))
+    assert not has_condition(gateway, "Accepted"), gateway["status"]
+    assert not (await cluster.api.get(f"/apis/apps/v1/namespaces/{ELSEWHERE}/deployments"))["items"][1:], "a Deployment"
+    names = [each["metadata"]["name"] for each in (await cluster.api.get(f"/api/v1/namespaces/{ELSEWHERE}/services"))["items"]]
+    assert names == ["echo"], names
+
+
+async def changed_in_place(cluster: Cluster) -> None:
+    """A label of the Gateway's infrastructure reaches everything that was made for it."""
+    path = GATEWAYS.format("shop", "web")
+    await cluster.api.patch(path, {"spec": {"infrastructure": {"labels": {"team": "shop"}}}})
+
+    async def labelled() -> bool:
+        kinds = ("/apis/apps/v1/namespaces/shop/deployments", "/api/v1/namespaces/shop/services")
+        found = [await cluster.api.get(kind, labelSelector="team=shop") for kind in kinds]
+        return all(each["items"] for each in found)
+
+    await _eventually(labelled, 30)
+    await _eventually(lambda: _programmed(cluster, "shop", "web"), 30)
+
+
+async def taken_away(cluster: Cluster) -> None:
+    """What was made for a Gateway goes when the Gateway is given to another class."""
+    await cluster.api.patch(GATEWAYS.format("shop", "web"), {"spec": {"gatewayClassName": "another"}})
+
+    async def gone() -> bool:
+        selector = "app.kubernetes.io/managed-by=lasthop"
+        paths = ("/apis/apps/v1/namespaces/shop/deployments", "/api/v1/namespaces/shop/secrets")
+        return not any([(await cluster.api.get(path, labelSelector=selector))["items"] for path in paths])
+
+    await _eventually(gone, 40)
+
+
+async def nothing_told(cluster: Cluster) -> None:
+    """The controller's admin address tells others in the cluster how it is, and nothing about the objects."""
+    (pod,) = (await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods"))["items"]
+    address = f"http://{pod['status']['podIP']}:19000"
+    expected = {"/readyz": 200, "/metrics": 200, "/api/objects": 421, "/": 421}
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+        for path, status in expected.items():
+            async with session.get(address + path, headers={"Host": "localhost"}) as response:
+                assert response.status == status, (path, response.status)
+
+
+async def nothing_refused(cluster: Cluster) -> None:
+    """The API server has refused the controller nothing."""
+    refused = {right for right, code in requests(cluster) if code == 403}
+    assert not refused, sorted(refused)
+
+
+async def create_is_needed(cluster: Cluster) -> None:
+    """Without `create`, which the log does not show because it is part of an apply, nothing new is made."""
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles/lasthop-gateways"
+    rules = (await cluster.api.get(path))["rules"]
+    for rule in rules:
+        if rule["resources"] == ["poddisruptionbudgets"]:
+            rule["verbs"].remove("create")
+    await cluster.api.patch(path, {"rules": rules})
+    await cluster.api.patch(GATEWAYS.format("shop", "web"), {"spec": {"gatewayClassName": GATEWAY_CLASS}})
+    wanted = (("policy", "poddisruptionbudgets", "patch"), 403)
+
+    async def refused() -> bool:
+        return wanted in requests(cluster)
+
+    await _eventually(refused, 30)
+
+
+def requests(cluster: Cluster) -> Iterator[tuple[Right, int]]:
+    """What the controller has asked of the API server, and how it was answered."""
+    for line in (cluster.logs / "kube-apiserver.log").read_text(errors="replace").splitlines():
+        if line.startswith('{"kind":"Event"'):
+            event = json.loads(line)
+            what = event.get("objectRef")
+            if what and what.get("resource"):
+                resource = "/".join(part for part in (what["resource"], what.get("subresource")) if part)
+                yield (what.get("apiGroup", ""), resource, event["verb"]), event.get("responseStatus", {}).get("code", 0)
+
+
+def _granted(manifests: list[Object]) -> Iterator[Right]:
+    for role in manifests:
+        if role["kind"] in ("Role", "ClusterRole"):
+            for rule in role["rules"]:
+                yield from (
+                    (group, resource, verb)
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                )
+
+
+async def _programmed(cluster: Cluster, namespace: str, name: str) -> bool:
+    gateway = await cluster.api.get(GATEWAYS.format(namespace, name))
+    return has_condition(gateway, "Programmed")
+
+
+async def _eventually(done: Callable[[], Awaitable[bool]], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not await done():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        await asyncio.sleep(0.2)
+
+
+def _object(version: str, kind: str, namespace: str, name: str, **content: Any) -> Object:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _gateway(namespace: str) -> list[Object]:
+    """A Gateway, a route to echo-basic, and a policy that cannot be fulfilled on a port of its own."""
+    api = "gateway.networking.k8s.io/v1"
+    env = [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+    ]
+    pod = {"containers": [{"name": "echo", "image": "echo-basic", "env": env}]}
+    template = {"metadata": {"labels": {"app": "echo"}}, "spec": pod}
+    ports = [{"name": name, "port": port, "targetPort": 3000} for name, port in (("http", 80), ("https", 443))]
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    rules = [
+        {"matches": [{"path": {"value": "/tls"}}], "backendRefs": [{"name": "echo", "port": 443}]},
+        {"backendRefs": [{"name": "echo", "port": 80}]},
+    ]
+    target = {"group": "", "kind": "Service", "name": "echo", "sectionName": "https"}
+    trust = {"hostname": "echo.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "nowhere"}]}
+    return [
+        _object(
+            "apps/v1",
+            "Deployment",
+            namespace,
+            "echo",
+            spec={"selector": {"matchLabels": {"app": "echo"}}, "template": template},
+        ),
+        _object("v1", "Service", namespace, "echo", spec={"selector": {"app": "echo"}, "ports": ports}),
+        _object(api, "Gateway", namespace, "web", spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener]}),
+        _object(api, "HTTPRoute", namespace, "echo", spec={"parentRefs": [{"name": "web"}], "rules": rules}),
+        _object(api, "BackendTLSPolicy", namespace, "echo", spec={"targetRefs": [target], "validation": trust}),
+    ]

@@ -1,0 +1,93 @@
+"""What the user may not read of a cluster, and which findings may be due to that alone: not seen is not missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from lasthop.api.meta import Key
+from lasthop.outputs.explain.explain import explain
+from lasthop.outputs.explain.reads import below
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding, Severity
+from lasthop.sources.kubernetes.findings import optional
+from lasthop.sources.kubernetes.snapshot import Listed
+from lasthop.store.graph import Graph
+
+FORBIDDEN: Final = "Forbidden"
+MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?does not exist|: no effect, it does not exist)")
+"""An object that a message calls missing: `Secret shop/web does not exist`."""
+DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "NoGatewayClass": ("GatewayClass",),
+    "NotReached": ("HTTPRoute", "ListenerSet", "Gateway", "GatewayClass", "ReferenceGrant"),
+    "PlaintextBackend": ("BackendTLSPolicy",),
+    reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
+    reasons.NOT_ALLOWED: ("Namespace",),
+    reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),
+    reasons.REF_NOT_PERMITTED: ("ReferenceGrant",),
+}
+"""Findings that say that something is missing without naming it, and of which kinds that may be."""
+
+
+class Hidden:
+    def __init__(self, listed: Iterable[Listed]) -> None:
+        self._refused = {each.kind.kind: each for each in listed if each.refusal is not None}
+        self._findings = {kind: _finding(each) for kind, each in self._refused.items()}
+
+    def said(self) -> list[str]:
+        """What stays out of sight, in a line for all that is hidden in the same way."""
+        lines = []
+        for namespace in sorted({each.namespace for each in self._refused.values()}):
+            names = [
+                each.kind.plural for each in self._refused.values() if each.namespace == namespace and not optional(each.kind)
+            ]
+            where = f" outside namespace {namespace}" if namespace else ""
+            lines += [f"You may not list {', '.join(names)}{where}"] if names else []
+        return lines
+
+    def unseen(self, g: Graph, key: Key) -> list[Key]:
+        """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
+        return [each for each in g.value(_missed, key) if self._hides(each.kind, each.path)]
+
+    def cause(self, finding: Finding) -> Finding | None:
+        """The refusal to which a finding may be due: then it says nothing about the objects."""
+        named = MISSING.findall(finding.message)
+        if named:
+            causes = [self._hides(kind, path) for kind, path in named]
+            return causes[0] if all(causes) else None
+        return next((self._findings[kind] for kind in DEPENDS.get(finding.reason, ()) if kind in self._findings), None)
+
+    def _hides(self, kind: str, path: str) -> Finding | None:
+        each = self._refused.get(kind)
+        namespace, slash, _ = path.rpartition("/")
+        return None if each is None or (slash and each.namespace == namespace) else self._findings[kind]
+
+    def veiled(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """An explanation in which nothing is called bad that may only be unseen."""
+        because = [self.veiled(each) for each in tree.get("because", ())]
+        found = {**tree, "because": because} if because else dict(tree)
+        missing = MISSING.findall(tree["text"])
+        if missing and all(self._hides(*each) for each in missing):
+            found["text"] = re.sub(r"(it )?does not exist", "cannot be seen with your rights", tree["text"])
+            found["state"], found["unseen"] = "warning", True
+        elif any(each.get("unseen") for each in because):
+            found["unseen"] = True
+            if tree.get("state") == "bad" and not any(each.get("state") == "bad" for each in because):
+                found["state"] = "warning"
+        return found
+
+
+def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
+    """A query, so that the reads of the explanation are still there."""
+    g(explain, key)
+    asked = (node[1] for node in below(g, (explain, key)) if node[0] == "input" and isinstance(node[1], Key))
+    return tuple(each for each in asked if g.peek(each) is None)
+
+
+def _finding(each: Listed) -> Finding:
+    resource = f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural
+    where = f" outside namespace {each.namespace}" if each.namespace else ""
+    message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
+    remedy = f"Ask for the right to get and list {resource} (RBAC)."
+    return Finding(None, FORBIDDEN, message, remedy, severity=Severity.WARNING)

@@ -1,0 +1,154 @@
+"""Connections and datagrams: a filter chain for each name (SNI) that a listener is asked for, each encoded by itself.
+
+The chain's name carries the hash of the TLS that its backends are spoken to with. A changed policy is so a new chain, and
+Envoy ends the connections of the old one within its drain time; all other chains of the port stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from envoy.config.listener.v3 import listener_components_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
+from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
+from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
+from xds.core.v3 import extension_pb2
+from xds.type.matcher.v3 import matcher_pb2
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.access_log import stream_log
+from lasthop.outputs.envoy.encode import encode, packed, varint
+from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
+from lasthop.outputs.envoy.quarantine import part_quarantined
+from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
+from lasthop.outputs.envoy.route_messages import REFUSED
+from lasthop.outputs.envoy.tls import upstream_transport_socket
+from lasthop.plan.listener import Listener
+from lasthop.plan.routing import Backend, Stream
+from lasthop.plan.tls import BackendTLS
+from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.resolve.streams import stream
+from lasthop.store.graph import Graph, Output
+
+TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
+UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
+
+_FILTER_CHAINS_FIELD: Final = b"\x1a"
+"""Tag of Listener.filter_chains: field 3, length-delimited."""
+_LISTENER_FILTERS_FIELD: Final = b"\x4a"
+"""Tag of Listener.listener_filters: field 9, length-delimited."""
+
+
+class EncodedStream(msgspec.Struct, frozen=True):
+    listener: str
+    """The name of Envoy's listener that it belongs to."""
+    part: str
+    body: bytes
+    """What is added to the listener's bytes; empty for datagrams that nobody takes."""
+    digest: str
+    """Empty for the stand-in of a refused stream: there is nothing in it that could be blamed."""
+
+
+def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
+    """One stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no other."""
+    listener = g(table_listener, gateway, table)
+    if listener is None:
+        return None
+    name = listener_name(gateway, listener.port, listener.transport)
+    part = f"{name}#{table}/{hostname or '*'}"
+    body = _body(g, gateway, listener, g(stream, gateway, table, hostname))
+    digest = content_hash(body)
+    if part_quarantined(g, LISTENER, part, digest):
+        body, digest = _body(g, gateway, listener, Stream(hostname)), ""
+    return EncodedStream(name, part, body, digest)
+
+
+def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
+    if listener.transport == "UDP":
+        return _field(_LISTENER_FILTERS_FIELD, _datagrams(found)) if found.backends else b""
+    return _field(_FILTER_CHAINS_FIELD, _chain(g, gateway, listener, found))
+
+
+def _field(tag: bytes, message: Any) -> bytes:
+    body = encode(message)
+    return tag + varint(len(body)) + body
+
+
+def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
+    chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
+    if listener.protocol == "TLS":
+        # Whoever does not speak TLS has no business here, least of all with the backends of a passthrough listener.
+        chain.filter_chain_match.transport_protocol = "tls"
+        if found.hostname:
+            chain.filter_chain_match.server_names.append(found.hostname)
+    if not found.backends:
+        # No filters: the connection is closed.
+        return chain
+    if listener.protocol == "TLS" and not listener.passthrough:
+        chain.transport_socket.CopyFrom(downstream_tls(listener))
+    chain.name += f"@{_tls_hash(g, found.backends)}"
+    proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
+    if len(found.backends) == 1:
+        proxy.cluster = _cluster(found.backends[0])
+    else:
+        for backend in found.backends:
+            proxy.weighted_clusters.clusters.add(name=_cluster(backend), weight=backend.weight)
+    chain.filters.append(listener_components_pb2.Filter(name=TCP_PROXY, typed_config=packed(proxy)))
+    return chain
+
+
+def _cluster(backend: Backend) -> str:
+    return backend.hop.name if backend.hop else REFUSED
+
+
+def _tls_hash(g: Graph, backends: tuple[Backend, ...]) -> str:
+    tls = (spoken(g, backend.hop) if backend.hop else None for backend in backends)
+    contexts = (encode(upstream_transport_socket(t)) if isinstance(t, BackendTLS) else repr(type(t)).encode() for t in tls)
+    return content_hash(b"".join(content_hash(context).encode() for context in contexts))[:12]
+
+
+def _datagrams(found: Stream) -> Any:
+    config = udp_proxy_pb2.UdpProxyConfig(stat_prefix="udp", matcher=_by_weight(found.backends))
+    return listener_components_pb2.ListenerFilter(name=UDP_PROXY, typed_config=packed(config))
+
+
+def _by_weight(backends: tuple[Backend, ...]) -> Any:
+    """UDP has no weighted clusters in Envoy. The client's port decides: by its hash, each backend takes its share of what
+    those before it have left, and the last one takes the rest. Each step hashes with a seed of its own."""
+    matcher = matcher_pb2.Matcher()
+    *first, last = backends
+    left = sum(backend.weight for backend in backends)
+    for seed, backend in enumerate(first):
+        share = consistent_hashing_pb2.ConsistentHashing(threshold=left - backend.weight, modulo=left, seed=seed)
+        step = matcher.matcher_list.matchers.add()
+        step.predicate.single_predicate.input.CopyFrom(_extension("port", network_inputs_pb2.SourcePortInput()))
+        step.predicate.single_predicate.custom_match.CopyFrom(_extension("share", share))
+        step.on_match.action.CopyFrom(_to(backend))
+        left -= backend.weight
+    matcher.on_no_match.action.CopyFrom(_to(last))
+    return matcher
+
+
+def _to(backend: Backend) -> Any:
+    return _extension("route", route_pb2.Route(cluster=_cluster(backend)))
+
+
+def _extension(name: str, message: Any) -> Any:
+    return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
+
+
+STREAMS = Output("streams", "stream", encoded_stream, named=True, names=True)
+
+
+def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:
+    """The listener with the streams of its port; None while it has no chain at all, which Envoy would refuse."""
+    ordered = sorted(streams, key=lambda each: each.part)
+    if not ordered:
+        return listener if listener.parts else None
+    body = b"".join([listener.body, *(each.body for each in ordered)])
+    parts = {**listener.parts, **{each.part: each.digest for each in ordered if each.digest}}
+    return Resource(LISTENER, listener.name, body, content_hash(body), parts)

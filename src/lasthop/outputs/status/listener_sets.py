@@ -1,0 +1,44 @@
+"""Status of ListenerSets."""
+
+from __future__ import annotations
+
+from lasthop.api import gateway as api
+from lasthop.api.meta import Key
+from lasthop.api.status import ListenerSetStatus
+from lasthop.outputs.status.conditions import stated
+from lasthop.outputs.status.gateways import programmed
+from lasthop.outputs.status.listeners import listener_programmed, listener_status
+from lasthop.plan import reasons
+from lasthop.plan.listener import ListenerSet
+from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.listener_sets import listener_set
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+
+def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
+    obj, found = read(g, key, api.ListenerSet), g(listener_set, key)
+    if obj is None or found is None:
+        return None
+    listeners = tuple(listener_status(g, found.gateway, listener, obj) for listener in found.listeners)
+    return ListenerSetStatus(stated((found.accepted, _programmed(g, found)), obj), listeners)
+
+
+def _programmed(g: Graph, found: ListenerSet) -> Condition:
+    """True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
+    accepted = found.accepted
+    if not accepted.status:
+        of_parent = accepted.reason == reasons.PARENT_NOT_ACCEPTED
+        reason = reasons.PARENT_NOT_PROGRAMMED if of_parent else accepted.reason
+        return false(reasons.PROGRAMMED, reason, accepted.message)
+    parent = g(programmed, found.gateway)
+    if not parent.status:
+        reason = reasons.PENDING if parent.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
+        return false(reasons.PROGRAMMED, reason, f"Gateway {found.gateway.path} is not programmed: {parent.message}")
+    served = [listener_programmed(g, found.gateway, listener) for listener in found.listeners if listener.served]
+    if any(condition.status for condition in served):
+        return true(reasons.PROGRAMMED)
+    return served[0]
+
+
+LISTENER_SET_STATUS = Output("status-listener-sets", "ListenerSet", listener_set_status)

@@ -1,0 +1,52 @@
+"""ListenerSets: whether the Gateway they name takes them, and what becomes of their listeners."""
+
+from __future__ import annotations
+
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.listener import Holder, ListenerSet
+from lasthop.plan.reasons import false, true
+from lasthop.resolve.allowed_listeners import parent_gateway
+from lasthop.resolve.gateways import gateway_accepted
+from lasthop.resolve.listeners import listeners_by_owner
+from lasthop.store.graph import Emitter, Graph
+
+
+def listener_set(g: Graph, key: Key) -> ListenerSet | None:
+    """The set as it is to be served; None if its Gateway is not ours."""
+    parent = parent_gateway(g, key)
+    accepted = g(gateway_accepted, parent) if parent else None
+    if parent is None or accepted is None:
+        return None
+    own = g(listeners_by_owner, parent).get(key)
+    if own is None:
+        message = f"allowedListeners of Gateway {parent.path} does not let ListenerSets of namespace {key.namespace} in"
+        return ListenerSet(key, parent, (), false(reasons.ACCEPTED, reasons.NOT_ALLOWED, message))
+    bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
+    message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
+    if not any(listener.served for listener in own):
+        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message))
+    if not accepted.status:
+        message = f"Gateway {parent.path} is not accepted: {accepted.message}"
+        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.PARENT_NOT_ACCEPTED, message))
+    return ListenerSet(key, parent, own, true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else ""))
+
+
+def holder(g: Graph, key: Key) -> Holder | None:
+    """A Gateway or ListenerSet as a parent of routes; None if it is not ours."""
+    if key.kind == "Gateway":
+        return Holder(key, key, g(listeners_by_owner, key)[key]) if g(gateway_accepted, key) else None
+    found = g(listener_set, key)
+    if found is None:
+        return None
+    refused = found.accepted.reason == reasons.NOT_ALLOWED
+    return Holder(key, found.gateway, found.listeners, found.accepted.message if refused else "")
+
+
+def _emit_accepted(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], bool], ...]:
+    found = g(listener_set, key)
+    return ((("accepted-set", found.gateway), True),) if found and found.accepted.status else ()
+
+
+ACCEPTED_SETS = Emitter("accepted-sets", "ListenerSet", _emit_accepted)
+"""Counted for the Gateway's status."""

@@ -1,0 +1,44 @@
+"""Streams: which route has a listener's connections (or datagrams), and where it sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lasthop.api.meta import Key
+from lasthop.api.routes import StreamRoute
+from lasthop.plan.listener import Listener
+from lasthop.plan.routing import Backend, Stream
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.attachment import OWN, stream_protocol
+from lasthop.resolve.backends import Target, target
+from lasthop.resolve.listeners import table_listener
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+
+def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
+    """Several routes may be attached to a listener, but a connection has one: that of the route whose own hostname is the
+    most specific, then of the older one, then by {namespace}/{name}."""
+    ranked: list[tuple[Any, Key]] = []
+    for (member,), rank in g.bucket("stream", gateway, table, hostname):
+        if rank != OWN:
+            ranked.append((rank, member))
+    return min(ranked)[1] if ranked else None
+
+
+def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
+    route, listener = g(owner, gateway, table, hostname), g(table_listener, gateway, table)
+    obj = read(g, route, StreamRoute) if route else None
+    if route is None or obj is None or listener is None:
+        return Stream(hostname)
+    return Stream(hostname, str(route), tuple(_backends(g, gateway, route, obj, listener)))
+
+
+def _backends(g: Graph, gateway: Key, route: Key, obj: StreamRoute, listener: Listener) -> list[Backend]:
+    protocol = stream_protocol(listener)
+    refs = obj.spec.rules[0].backend_refs if obj.spec.rules else ()
+    return [Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight]
+
+
+def _hop(g: Graph, gateway: Key, to: Any, protocol: Protocol) -> Hop | None:
+    return Hop(gateway, to.service, to.port, protocol) if isinstance(to, Target) else None

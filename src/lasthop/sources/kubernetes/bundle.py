@@ -1,0 +1,35 @@
+"""Of which release of the Gateway API the installed CRDs are: their annotation says it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from lasthop.api.bundle import BUNDLE_VERSION
+from lasthop.api.kinds import GATEWAY_API, Kind
+from lasthop.api.meta import StringMap
+from lasthop.sources.kubernetes.client import Client
+from lasthop.sources.kubernetes.errors import ApiError
+
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Without the schemas, which are most of a CRD."""
+
+
+async def crd_versions(client: Client, kinds: Iterable[Kind], before: StringMap) -> StringMap:
+    """CRD -> bundle version, of those `kinds` that are the Gateway API's. "": it has none, or we may not know it.
+
+    No answer is no news: then it is what it was before.
+    """
+    names = [f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API]
+    versions = await asyncio.gather(*(_version(client, name, before.get(name)) for name in names))
+    return StringMap.of(dict(zip(names, versions, strict=True)))
+
+
+async def _version(client: Client, name: str, before: str) -> str:
+    try:
+        found = await client.get(f"{CRDS}/{name}", accept=METADATA)
+    except ApiError as error:
+        return before if error.passing else ""
+    return str((found["metadata"].get("annotations") or {}).get(BUNDLE_VERSION, ""))

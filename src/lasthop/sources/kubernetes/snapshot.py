@@ -1,0 +1,109 @@
+"""A cluster looked at once, with the rights of whoever asks: lists, no watches, nothing written.
+
+Somebody who may read one namespace only is shown that one; what stays hidden is remembered, because "not seen" is not "none".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.api.kinds import Kind
+from lasthop.sources.kubernetes.client import Client, path_of
+from lasthop.sources.kubernetes.discovery import choose, discover
+from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.sources.kubernetes.objects import FIELD_SELECTORS
+
+IN_FLIGHT: Final = 6
+ATTEMPTS: Final = 2
+"""A long list that the server forgets in the middle (410) is begun anew once."""
+
+
+class Listed(NamedTuple):
+    """One kind, as far as it could be read."""
+
+    kind: Kind
+    path: str
+    version: str = ""
+    """The resourceVersion from which a watch goes on."""
+    items: tuple[msgspec.Raw, ...] = ()
+    namespace: str = ""
+    """Where they are; empty: everywhere."""
+    refusal: ApiError | None = None
+    """Why there is nothing, or nothing beyond `namespace`."""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _Meta
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, Listed]:
+    """The kinds that the server has, by name. `beyond`: every namespace, or only this one where that is all we may read.
+
+    A refusal (403) is part of the answer; whatever else goes wrong is raised as `ApiError`.
+    """
+    wanted = tuple(kinds)
+    versions = choose(wanted, await discover(client, wanted))
+    gate = asyncio.Semaphore(IN_FLIGHT)
+
+    async def one(kind: Kind) -> Listed | None:
+        async with gate:
+            return await _readable(client, kind, versions[kind.kind], namespace, beyond)
+
+    found = await asyncio.gather(*(one(kind) for kind in wanted if kind.kind in versions))
+    return {listed.kind.kind: listed for listed in found if listed is not None}
+
+
+async def _readable(client: Client, kind: Kind, version: str, namespace: str, beyond: bool) -> Listed | None:
+    scopes = ("",) if not kind.namespaced or not namespace else ("", namespace) if beyond else (namespace,)
+    refusal: ApiError | None = None
+    for scope in scopes:
+        try:
+            listed = await _list(client, kind, path_of(kind.group, version, kind.plural, scope))
+            return listed._replace(namespace=scope, refusal=refusal)
+        except ApiError as error:
+            if error.not_found:  # removed since discovery
+                return None
+            if error.status != 403:
+                raise
+            refusal = refusal or error
+    return Listed(kind, "", refusal=refusal)
+
+
+async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> Listed:
+    items: list[msgspec.Raw] = []
+    version = ""
+    try:
+        async with aclosing(client.pages(path, _selector(kind))) as pages:
+            async for page in pages:
+                content = msgspec.json.decode(page, type=_List)
+                version = content.metadata.resource_version
+                items += content.items or ()
+    except ApiError as error:
+        if error.forgotten and attempt < ATTEMPTS:
+            return await _list(client, kind, path, attempt + 1)
+        raise
+    except msgspec.DecodeError as error:
+        raise ApiError(0, "List", f"{path}: the answer makes no sense: {error}") from error
+    return Listed(kind, path, version, tuple(items))
+
+
+def _selector(kind: Kind) -> dict[str, str]:
+    found = FIELD_SELECTORS.get(kind.kind)
+    return {"fieldSelector": found} if found else {}
+
+
+def plain(kind: Kind, item: msgspec.Raw) -> dict[str, Any]:
+    """An object as kubectl shows it. The items of a list need not say what they are."""
+    document: dict[str, Any] = msgspec.json.decode(item)
+    document["metadata"].pop("managedFields", None)
+    return {"apiVersion": kind.api_versions[0], "kind": kind.kind, **document}

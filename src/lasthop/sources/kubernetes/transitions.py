@@ -1,0 +1,68 @@
+"""What a written status tells that is worth an Event: the difference between what stood there and what stands there now.
+
+Taken from the cluster itself and not from memory, so a controller that starts anew has nothing to announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from lasthop.api.kinds import CONTROLLER_NAME
+
+Json = dict[str, Any]
+
+GOOD: Final = frozenset(("Accepted", "Programmed"))
+"""Worth an Event when they become true, and when they are true no more; of objects that stand for themselves."""
+BAD: Final = frozenset(("VerificationDegraded", "InsecureBackendVerification"))
+"""Worth one when they are true, and when they are over."""
+
+
+class Transition(NamedTuple):
+    reason: str
+    note: str
+    warning: bool = False
+
+
+class Programmed(NamedTuple):
+    status: str
+    reason: str
+
+
+def programmed(status: Json) -> Programmed:
+    """What a Gateway's status says of itself as a whole."""
+    found: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
+    return Programmed(found.get("status", ""), found.get("reason", ""))
+
+
+def transitions(before: Json, after: Json) -> list[Transition]:
+    old, new = dict(_conditions(before)), dict(_conditions(after))
+    found: list[Transition] = []
+    for (place, type), condition in new.items():
+        was, now = old.get((place, type), {}).get("status"), condition["status"]
+        note = f"{place}{condition.get('message') or type}"
+        if was == now or (now != "True" and was != "True"):
+            continue
+        if type in BAD:
+            found.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
+        elif now == "True":
+            found.append(Transition(type, note))
+        else:
+            found.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
+    over = [
+        (place, type) for (place, type), c in old.items() if type in BAD and c["status"] == "True" and (place, type) not in new
+    ]
+    return found + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
+
+
+def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") in GOOD | BAD:
+            yield ("", condition["type"]), condition
+    for ancestor in status.get("ancestors") or ():
+        if ancestor.get("controllerName") == CONTROLLER_NAME:
+            ref = ancestor.get("ancestorRef") or {}
+            place = f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: "
+            for condition in ancestor.get("conditions") or ():
+                if condition.get("type") in BAD:
+                    yield (place, condition["type"]), condition

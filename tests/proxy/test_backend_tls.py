@@ -1,0 +1,187 @@
+"""docs/backend-tls.md, row by row: what a backend is spoken to with, for every kind of route on every kind of listener.
+
+There are three Services, one without a policy, one with a valid and one with an invalid policy; every row reaches all three.
+So one Service and one policy are used by all kinds of routes at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.backends import Backend, backend, until
+from tests.certificates import Certificate, dns
+from tests.docs.pages import DOCS, table_under
+from tests.proxy import documents as docs
+from tests.proxy.certs import CA, issued
+from tests.proxy.documents import Document
+from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+from tests.proxy.streams import asked, datagram, udp_backend
+from tests.servers import free_port
+
+POLICIES = ("none", "valid", "invalid")
+UDP = 53
+ANY_NAME = ssl.create_default_context(cadata=CA.pem)
+ANY_NAME.check_hostname = False
+
+
+class Row(NamedTuple):
+    route: str
+    listener: str
+    outcomes: tuple[str, str, str]
+    """Without a policy, with a valid one, with an invalid one."""
+
+
+ROWS_AS_WRITTEN = table_under(DOCS / "backend-tls.md", "## Where it applies")
+ROWS = [Row(route, listener, (none, valid, invalid)) for route, listener, none, valid, invalid in ROWS_AS_WRITTEN]
+CASES = [(row, policy) for row in ROWS for policy in range(len(POLICIES))]
+
+
+class World(NamedTuple):
+    lasthop: Lasthop
+    backends: dict[str, Backend]
+    ports: dict[str, int]
+    """By listener."""
+
+
+@pytest.fixture(scope="module")
+def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
+    lasthop = module_own()
+    names = ["https", "tls", *(f"{kind}-{policy}" for kind in ("tcp", "udp") for policy in POLICIES)]
+    ports = {name: free_port() for name in names}
+    own = Certificate("gateway", CA, sans=dns("*.ends.test", "*.tcp.test"))
+    with contextlib.ExitStack() as stack:
+        # Each takes whatever comes, and remembers it.
+        contexts = {name: issued("api.example", "*.pass.test") for name in POLICIES}
+        backends = {
+            name: stack.enter_context(backend(context, name=name, plaintext_too=True)) for name, context in contexts.items()
+        }
+        lasthop.write(
+            "gateway.yaml",
+            docs.gateway_class(),
+            docs.gateway("web", docs.http(lasthop.port), docs.https(ports["https"], "own"), *listeners(ports)),
+            docs.secret("own", tls_crt=own.pem, tls_key=own.key_pem),
+            docs.config_map("ca", CA.pem),
+            docs.policy("valid", "api.example", "ca"),
+            docs.policy("invalid", "api.example", "missing"),
+        )
+        for name in POLICIES:
+            udp = stack.enter_context(udp_backend(name))
+            lasthop.write(f"{name}.yaml", *reached(name, backends[name].port, udp))
+        lasthop.start()
+        yield World(lasthop, backends, ports)
+
+
+def listeners(ports: dict[str, int]) -> Iterator[Document]:
+    yield docs.listener("pass", "TLS", ports["tls"], "*.pass.test")
+    yield docs.listener("ends", "TLS", ports["tls"], "*.ends.test", "own")
+    for policy in POLICIES:
+        yield docs.listener(f"tls-{policy}", "TLS", ports["tls"], f"{policy}.tcp.test", "own")
+        yield docs.listener(f"tcp-{policy}", "TCP", ports[f"tcp-{policy}"])
+        yield docs.listener(f"udp-{policy}", "UDP", ports[f"udp-{policy}"])
+
+
+def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
+    """A Service and every route to it."""
+    yield docs.service(name, {"name": "https", "port": 443}, {"name": "udp", "port": UDP, "protocol": "UDP"})
+    yield from docs.endpoints(name, port)
+    (datagrams,) = docs.endpoints(f"{name}-udp", udp_port, port_name="udp", service=name)
+    datagrams["ports"][0]["protocol"] = "UDP"
+    yield datagrams
+    yield docs.route(name, docs.to(name))
+    yield docs.stream_route("TLSRoute", name, docs.to(name), hosts=(f"{name}.pass.test", f"{name}.ends.test"))
+    yield docs.stream_route("TCPRoute", name, docs.to(name), listener=f"tcp-{name}")
+    yield docs.stream_route("TCPRoute", f"{name}-tls", docs.to(name), listener=f"tls-{name}")
+    yield docs.stream_route("UDPRoute", name, docs.to(name, UDP), listener=f"udp-{name}")
+
+
+def ask(world: World, row: Row, policy: str) -> str:
+    """The answer that a client gets; of HTTP the status if there is a refusal."""
+    match row.route, row.listener:
+        case "HTTPRoute", "HTTP" | "HTTPS" as listener:
+            https = {"port": world.ports["https"], "tls": ANY_NAME} if listener == "HTTPS" else {}
+            status, body = world.lasthop.get(policy, **https)
+            return body if status == 200 else f"{status}{'' if body == BACKEND_FAILURE else body}"
+        case "TLSRoute", "TLS, Passthrough":
+            return asked(world.ports["tls"], f"{policy}.pass.test")
+        case "TLSRoute", "TLS, Terminate":
+            return asked(world.ports["tls"], f"{policy}.ends.test")
+        case "TCPRoute", "TLS, Terminate":
+            return asked(world.ports["tls"], f"{policy}.tcp.test")
+        case "TCPRoute", "TCP":
+            return asked(world.ports[f"tcp-{policy}"])
+        case "UDPRoute", "UDP":
+            return datagram(world.ports[f"udp-{policy}"])
+        case _:
+            raise AssertionError(f"no client for {row}")
+
+
+@pytest.mark.parametrize(
+    ("row", "policy"), CASES, ids=[f"{row.route} on {row.listener}, policy {POLICIES[policy]}" for row, policy in CASES]
+)
+def test_row(world: World, row: Row, policy: int) -> None:
+    name = POLICIES[policy]
+    served = world.backends[name]
+    before = len(served.connections)
+    answer = ask(world, row, name)
+    # HTTP may come over a connection that is open already, so the last one counts if there is no new one.
+    came = served.connections[before:] or [c for c in served.connections if c.heads][-1:]
+    match row.outcomes[policy]:
+        case "plaintext":
+            assert (answer, came[-1].plaintext) == (name, True)
+        case "TLS, verified":
+            assert (answer, came[-1].plaintext, came[-1].sni) == (name, False, "api.example")
+        case "the client's TLS":
+            assert (answer, came[-1].plaintext, came[-1].sni) == (name, False, f"{name}.pass.test")
+        case "UDP":
+            assert answer == name
+            assert len(served.connections) == before
+        case "500":
+            assert answer == "500"
+            assert len(served.connections) == before
+        case "closed":
+            assert answer == ""
+            assert len(served.connections) == before
+        case other:
+            raise AssertionError(f"what is {other}?")
+    if name != "none" and row.outcomes[policy] != "the client's TLS":
+        assert not [c for c in served.connections[before:] if c.plaintext]
+
+
+def test_every_kind_of_listener_has_a_row() -> None:
+    assert {row.listener for row in ROWS} == {"HTTP", "HTTPS", "TLS, Terminate", "TLS, Passthrough", "TCP", "UDP"}
+
+
+def test_the_statuses_agree(world: World) -> None:
+    """An invalid policy is an invalid backendRef wherever it has a say, and nowhere else."""
+    lasthop = world.lasthop
+    for kind, path, reason in (
+        ("HTTPRoute", "invalid", "InvalidBackendTLS"),
+        ("TLSRoute", "invalid", "InvalidBackendTLS"),
+        ("TCPRoute", "invalid", "InvalidBackendTLS"),
+        ("TCPRoute", "invalid-tls", "InvalidBackendTLS"),
+        ("UDPRoute", "invalid", "ResolvedRefs"),
+        ("TCPRoute", "valid", "ResolvedRefs"),
+        ("TLSRoute", "valid", "ResolvedRefs"),
+    ):
+        found = lasthop.conditions(kind, path)
+        assert (found["Accepted"][0], found["ResolvedRefs"][1]) == ("True", reason), (kind, path)
+    assert lasthop.conditions("BackendTLSPolicy", "valid")["Accepted"][0] == "True"
+    assert lasthop.conditions("BackendTLSPolicy", "invalid")["Accepted"][0] == "False"
+
+
+def test_the_log_says_why_a_connection_came_to_nothing(world: World) -> None:
+    assert ask(world, Row("TCPRoute", "TLS, Terminate", ("", "", "")), "invalid") == ""
+
+    def logged() -> Document | None:
+        lines = (world.lasthop.root / "out").read_text().splitlines()
+        return next((e for e in map(json.loads, lines) if e.get("route") == "TCPRoute shop/invalid-tls"), None)
+
+    entry = until(logged, 5)
+    assert entry["authority"] == "invalid.tcp.test"
+    assert "ConfigMap shop/missing does not exist" in entry["why"]

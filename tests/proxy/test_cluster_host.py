@@ -1,0 +1,87 @@
+"""`lasthop controller --infrastructure=process`: a cluster's objects, an Envoy of this host, statuses written back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from lasthop.cluster_host import ClusterHostController
+from lasthop.proxy.find import find_envoy
+from tests.backends import Backend
+from tests.fake_api import KINDS, FakeApi, client_of, serving, until
+from tests.proxy import certs
+from tests.proxy import documents as docs
+from tests.servers import free_port
+
+PLURALS = {kind: plural for plural, kind in KINDS.items()}
+
+
+def put(api: FakeApi, *documents: dict[str, Any]) -> None:
+    for document in documents:
+        api.put(PLURALS[document["kind"]], document)
+
+
+def programmed(api: FakeApi) -> str:
+    conditions = (api.get("gateways", "web", "shop").get("status") or {}).get("conditions") or ()
+    return next((c["status"] for c in conditions if c["type"] == "Programmed"), "")
+
+
+@contextlib.asynccontextmanager
+async def running(api: FakeApi) -> AsyncIterator[ClusterHostController]:
+    # Short, because unix sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as folder:
+        async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+            run_dir = Path(folder)
+            controller = ClusterHostController(
+                client, find_envoy(), run_dir, identity="me", namespace="system", address="127.0.0.1"
+            )
+            task = tasks.create_task(controller.run())
+            yield controller
+            controller.stop()
+            controller.stop()
+            await task
+
+
+async def ask(port: int) -> int:
+    url, headers = f"http://127.0.0.1:{port}/", {"host": "api.test"}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+        return response.status
+
+
+async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_status() -> None:
+    port = free_port()
+    with contextlib.closing(Backend(certs.issued())) as backend:
+        async with serving(FakeApi()) as api:
+            put(
+                api,
+                docs.gateway_class(),
+                docs.namespace("shop"),
+                docs.gateway("web", docs.http(port)),
+                docs.service("api"),
+                *docs.endpoints("api", backend.port),
+                docs.route("api", docs.to("api")),
+                docs.policy("api", certs.HOSTNAME, "ca"),
+                docs.config_map("ca", certs.CA.pem),
+            )
+            async with running(api) as controller:
+                await until(lambda: programmed(api) == "True", 20)
+                assert api.get("gateways", "web", "shop")["status"]["addresses"] == [
+                    {"type": "IPAddress", "value": "127.0.0.1"}
+                ]
+                assert await ask(port) == 200
+                assert not backend.saw_plaintext
+                assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "me"
+                names = {measure.name for measure in controller.measures()}
+                assert {"lasthop_leader", "lasthop_status_writes", "lasthop_xds_clients"} <= names
+
+                put(api, docs.config_map("ca", certs.OTHER_CA.pem))
+                async with asyncio.timeout(10):
+                    while await ask(port) != 503:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+    assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == ""

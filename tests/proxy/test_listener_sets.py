@@ -1,0 +1,101 @@
+"""ListenerSets: another team's listeners come and go, and the connections of everybody else stay."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+
+from tests.backends import Backend, until
+from tests.certificates import Certificate, dns
+from tests.proxy import documents as docs
+from tests.proxy.certs import CA, issued
+from tests.proxy.lasthop import Lasthop
+from tests.servers import free_port
+
+EDGE = Certificate("edge", CA, sans=dns("api.test"))
+TEAM = Certificate("team", CA, sans=dns("team.test"))
+TRUSTING = ssl.create_default_context(cadata=CA.pem)
+
+
+@contextlib.contextmanager
+def connected(port: int, host: str, *, tls: bool) -> Iterator[Callable[[], int]]:
+    """One connection; what it yields asks on it again, and fails if the gateway has closed it or is about to."""
+    connection = http.client.HTTPConnection(host, port)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=5)
+    connection.sock = TRUSTING.wrap_socket(plain, server_hostname=host) if tls else plain
+    connection.auto_open = False
+
+    def ask() -> int:
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        response.read()
+        assert response.getheader("connection") != "close", "the gateway drains the connection"
+        return response.status
+
+    with contextlib.closing(connection):
+        yield ask
+
+
+def answers(port: int, host: str, status: int, *, tls: bool) -> bool:
+    try:
+        with connected(port, host, tls=tls) as ask:
+            return ask() == status
+    except OSError:
+        return False
+
+
+def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
+    own: Callable[..., Lasthop], serve: Callable[..., Backend]
+) -> None:
+    lasthop, secure, extra, served = own(), free_port(), free_port(), serve(issued())
+    lasthop.write(
+        "gateway.yaml",
+        docs.gateway_class(),
+        docs.gateway(
+            "web",
+            {**docs.http(lasthop.port), "hostname": "*.test"},
+            docs.https(secure, "edge", "api.test"),
+            allowedListeners={"namespaces": {"from": "All"}},
+        ),
+        docs.secret("edge", tls_crt=EDGE.pem, tls_key=EDGE.key_pem),
+        docs.config_map("ca", CA.pem),
+        *docs.hop("api", served.port, docs.policy("api", "api.example", "ca")),
+    )
+    lasthop.start()
+    until(lambda: answers(secure, "api.test", 200, tls=True), 5)
+    listeners = [
+        {"name": "http", "port": lasthop.port, "protocol": "HTTP", "hostname": "team.test"},
+        {"name": "extra", "port": extra, "protocol": "HTTP"},
+        {**docs.https(secure, "team", "team.test"), "name": "https"},
+    ]
+    route = docs.route("team/team", docs.to("api", namespace="shop"))
+    route["spec"]["parentRefs"] = [{"kind": "ListenerSet", "name": "team"}]
+    with connected(lasthop.port, "api.test", tls=False) as plain, connected(secure, "api.test", tls=True) as secured:
+        assert (plain(), secured()) == (200, 200)
+        lasthop.write(
+            "team.yaml",
+            docs.obj(
+                docs.GATEWAY_API,
+                "ListenerSet",
+                "team/team",
+                spec={"parentRef": {"name": "web", "namespace": "shop"}, "listeners": listeners},
+            ),
+            docs.secret("team/team", tls_crt=TEAM.pem, tls_key=TEAM.key_pem),
+            docs.grant("team", "HTTPRoute", "team", "Service"),
+            route,
+        )
+        for port, tls in ((lasthop.port, False), (extra, False), (secure, True)):
+            until(lambda port=port, tls=tls: answers(port, "team.test", 200, tls=tls), 5)  # type: ignore[misc]
+        assert (plain(), secured()) == (200, 200)
+        found = lasthop.object("ListenerSet", "team/team")["status"]
+        assert {c["status"] for c in found["conditions"]} == {"True"}
+        assert [(x["name"], x["attachedRoutes"]) for x in found["listeners"]] == [("http", 1), ("extra", 1), ("https", 1)]
+        assert lasthop.object("Gateway", "web")["status"]["attachedListenerSets"] == 1
+
+        (lasthop.folder / "team.yaml").unlink()
+        until(lambda: not answers(secure, "team.test", 200, tls=True), 5)
+        until(lambda: answers(lasthop.port, "team.test", 404, tls=False), 5)
+        assert (plain(), secured()) == (200, 200)

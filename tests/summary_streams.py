@@ -1,0 +1,43 @@
+"""What a listener does with a connection or a datagram, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
+from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
+
+
+def listener_lines(listener: Any) -> list[str]:
+    """A line for each name that can be asked for."""
+    chains = [f"{', '.join(c.filter_chain_match.server_names) or 'any'}{_action(c)}" for c in listener.filter_chains]
+    return chains + [_datagrams(f) for f in listener.listener_filters if "udp_proxy" in f.name]
+
+
+def _action(chain: Any) -> str:
+    if not chain.filters:
+        return ": closed"
+    proxy = tcp_proxy_pb2.TcpProxy()
+    if not chain.filters[0].typed_config.Unpack(proxy):
+        return ""
+    shares = [f"{c.weight} to {c.name}" for c in proxy.weighted_clusters.clusters]
+    how = "terminated, " if chain.HasField("transport_socket") else ""
+    return f": {how}{', '.join(shares) or f'to {proxy.cluster}'}"
+
+
+def _datagrams(filter: Any) -> str:
+    config = udp_proxy_pb2.UdpProxyConfig()
+    assert filter.typed_config.Unpack(config)
+    steps = []
+    for step in config.matcher.matcher_list.matchers:
+        share = consistent_hashing_pb2.ConsistentHashing()
+        assert step.predicate.single_predicate.custom_match.typed_config.Unpack(share)
+        steps.append(f"{share.modulo - share.threshold} of {share.modulo} to {_cluster(step.on_match)}")
+    return "datagrams: " + ", else ".join([*steps, f"to {_cluster(config.matcher.on_no_match)}"])
+
+
+def _cluster(on_match: Any) -> str:
+    route = route_pb2.Route()
+    assert on_match.action.typed_config.Unpack(route)
+    return str(route.cluster)

@@ -1,0 +1,307 @@
+"""`status`, `check` and `explain` of a cluster: what is chosen, what is read, what a user without all rights is told."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+
+from lasthop.api.kinds import KINDS
+from tests.backends import until
+from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
+from tests.unit.cli.folders import BASE, config_map, lasthop, policy, route
+
+Json = dict[str, Any]
+FOREIGN = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: other}
+spec: {controllerName: example.com/other}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: theirs, namespace: blog}
+spec:
+  gatewayClassName: other
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+"""
+SECURE = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: secure, namespace: shop}
+spec:
+  gatewayClassName: lasthop
+  listeners:
+  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: web-tls}]}}
+"""
+
+
+def forbidden(plural: str) -> Refusal:
+    return Refusal(403, "Forbidden", f'{plural} is forbidden: User "dev" cannot list resource "{plural}"')
+
+
+def put(api: FakeApi, *texts: str) -> None:
+    for text in texts:
+        for document in yaml.safe_load_all(text):
+            api.put(KINDS[document["kind"]].plural, document)
+
+
+def say(api: FakeApi, plural: str, name: str, status: Json, namespace: str = "shop") -> None:
+    api.put(plural, {**api.get(plural, name, namespace), "status": status})
+
+
+def accepted(status: str = "True", generation: int = 1, message: str = "", **entry: Any) -> Json:
+    condition = {"type": "Accepted", "status": status, "reason": "Why", "message": message, "observedGeneration": generation}
+    return {**entry, "conditions": [condition]}
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
+    async with serving(FakeApi()) as found:
+        contexts = {"dev": "shop", "bare": ""}
+        kubeconfig = {
+            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "users": [{"name": "me", "user": {"token": "t"}}],
+            "contexts": [
+                {"name": name, "context": {"cluster": "fake", "user": "me", **({"namespace": ns} if ns else {})}}
+                for name, ns in contexts.items()
+            ],
+            "current-context": "dev",
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        put(found, BASE, policy(), config_map(), FOREIGN)
+        yield found
+
+
+async def run(*args: str | Path) -> Result:
+    return await asyncio.to_thread(lasthop, *args)
+
+
+def rows(result: Result) -> dict[str, tuple[str, str]]:
+    split = (line.split(maxsplit=2) for line in result.stdout.splitlines()[1:])
+    return {name: (ready, why[0] if why else "") for name, ready, *why in split}
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+async def test_status_says_what_stands_in_the_cluster_and_which_cluster_it_is(api: FakeApi) -> None:
+    say(api, "gateways", "web", accepted())
+    ours = accepted("False", message="no", parentRef={"name": "web"}, controllerName="lasthop.dev/gateway-controller")
+    theirs = accepted("False", message="theirs", parentRef={"name": "x"}, controllerName="example.com/other")
+    say(api, "httproutes", "api", {"parents": [theirs, ours]})
+    result = await run("status")
+    assert "Reading the cluster of context dev of" in result.stderr
+    assert "namespace shop" in result.stderr
+    found = rows(result)
+    assert found["gateway/shop/web"] == ("True", "")
+    assert found["httproute/shop/api"] == ("False", "web: Why: no")
+    assert found["backendtlspolicy/shop/api"] == ("Unknown", "nothing of ours reaches it")
+    assert "gateway/blog/theirs" not in found
+
+
+async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> None:
+    say(api, "gateways", "theirs", accepted(), namespace="blog")
+    found = rows(await run("status", "-A"))
+    assert found["gateway/blog/theirs"] == found["gatewayclass/other"] == ("-", "served by example.com/other")
+    assert rows(await run("status", "gateway", "-A"))["gateway/blog/theirs"] == ("-", "served by example.com/other")
+    assert "gatewayclass/other" not in rows(await run("status", "gateway", "-A"))
+
+
+async def test_a_status_of_an_older_generation_is_no_news(api: FakeApi) -> None:
+    say(api, "gateways", "web", accepted(generation=1))
+    api.put("gateways", {**api.get("gateways", "web", "shop"), "spec": {**api.get("gateways", "web", "shop")["spec"], "x": 1}})
+    ready, why = rows(await run("status"))["gateway/shop/web"]
+    assert (ready, "generation 2" in why) == ("Unknown", True)
+
+
+async def test_waiting_for_a_controller_is_not_bad_news(api: FakeApi) -> None:
+    say(api, "gateways", "web", accepted("Unknown", 0, "Waiting for controller"))
+    assert rows(await run("status"))["gateway/shop/web"] == ("Unknown", "Why: Waiting for controller")
+
+
+async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> None:
+    newer = yaml.safe_load(policy("newer"))
+    newer["spec"]["validation"]["mode"] = "Lax"
+    api.put("backendtlspolicies", newer)
+    ready, why = rows(await run("status"))["backendtlspolicy/shop/newer"]
+    assert ready == "False"
+    assert "mode" in why
+    assert (await run("status", "--exit-code")).exit_code == 1
+    assert "could not be read whole" in (await run("explain", "backendtlspolicy", "newer")).stdout
+
+
+async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:
+    found = api.get("httproutes", "api", "shop")
+    found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    document = yaml.safe_load((await run("status", "httproute/shop/api", "-o", "yaml", "--context", "bare")).stdout)
+    assert document["spec"]["hostnames"] == ["shop.example"]
+    assert "managedFields" not in document["metadata"]
+
+
+async def test_nothing_of_a_secret_is_shown(api: FakeApi) -> None:
+    content = base64.b64encode(b"hush").decode()
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": content}
+    metadata = {"name": "s", "namespace": "shop", "annotations": annotations}
+    api.put("secrets", {"metadata": metadata, "data": {"tls.key": content}})
+    result = await run("status", "secret", "-o", "json")
+    assert json.loads(result.stdout)[0]["metadata"]["name"] == "s"
+    assert content not in result.output
+    assert "hush" not in result.output
+
+
+async def test_status_reads_only_what_has_a_status_and_writes_nothing(api: FakeApi) -> None:
+    await run("status")
+    assert {verb for verb, _, _ in api.requests} == {"list"}
+    assert {plural for _, plural, _ in api.requests} == {"gatewayclasses", "gateways", "httproutes", "backendtlspolicies"}
+
+
+def _started(output: Path, *args: str) -> subprocess.Popen[bytes]:
+    with output.open("wb") as out:
+        command = [sys.executable, "-c", "from lasthop.cli.main import main; main()", *args]
+        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+
+async def test_watch_goes_on_from_the_list(api: FakeApi, tmp_path: Path) -> None:
+    output = tmp_path / "watched"
+    watching = _started(output, "status", "-w", "httproute")
+
+    async def shows(text: str) -> None:
+        await asyncio.to_thread(until, lambda: text in output.read_text(), 20, text)
+
+    try:
+        await shows("httproute/shop/api")
+        put(api, route("more", "{name: api, port: 443}"))
+        await shows("httproute/shop/more")
+        api.end("httproutes")
+        api.delete("httproutes", "more", "shop")
+        await shows("Gone")
+    finally:
+        watching.kill()
+        watching.wait(10)
+    assert len(api.asked("list", "httproutes")) == 1
+
+
+# --- check and explain -----------------------------------------------------------------------------------------------
+
+
+async def test_check_names_objects_instead_of_files(api: FakeApi) -> None:
+    assert (await run("check")).stdout == "nothing wrong in namespace shop; 8 objects\n"
+    put(api, route("lost", "{name: gone, port: 443}"))
+    result = await run("check")
+    assert result.exit_code == 1
+    assert "HTTPRoute shop/lost, spec.rules[0].backendRefs[0]: error: Service shop/gone does not exist" in result.stdout
+    assert json.loads((await run("check", "-o", "json")).stdout)["findings"][0]["object"]["name"] == "lost"
+    assert (await run("check", "-o", "github")).stdout.startswith("::error title=HTTPRoute shop/lost::")
+    assert (await run("check", "-n", "blog")).exit_code == 0
+    assert (await run("check", "-A")).exit_code == 1
+
+
+async def test_explain_is_the_same_tree_as_of_a_folder(api: FakeApi, tmp_path: Path) -> None:
+    (folder := tmp_path / "objects").mkdir()
+    (folder / "all.yaml").write_text("---\n".join((BASE, policy(), config_map())))
+    of_folder = (await run("explain", "httproute", "api", "--dir", folder)).stdout
+    of_cluster = (await run("explain", "httproute", "api")).stdout
+    assert of_cluster.splitlines() == [line.partition("  /")[0] for line in of_folder.splitlines()]
+
+
+async def test_explain_takes_the_namespace_of_the_context(api: FakeApi) -> None:
+    result = await run("explain", "httproute", "api", "--context", "bare")
+    assert (result.exit_code, "there is one in namespace shop" in result.stderr) == (1, True)
+    assert (await run("explain", "httproute", "api", "--context", "bare", "-A")).exit_code == 0
+    assert (await run("explain", "gatewayclass", "lasthop")).stdout.startswith("✓")
+
+
+async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_called_wrong(api: FakeApi) -> None:
+    put(api, SECURE)
+    assert (await run("check")).exit_code == 1
+    api.fail("list", "secrets", "*", forbidden("secrets"))
+    result = await run("check")
+    assert result.exit_code == 0
+    assert "You may not list secrets" in result.stderr
+    assert "Gateway shop/secure, spec.listeners[0] cannot be judged" in result.stdout
+    explained = await run("explain", "gateway", "secure")
+    assert "Not seen with your rights, so what depends on it may be wrong: Secret shop/web-tls" in explained.stderr
+    assert "Secret shop/web-tls cannot be seen with your rights" in explained.stdout
+
+
+async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -> None:
+    for plural in ("gateways", "httproutes", "services", "configmaps", "backendtlspolicies", "endpointslices"):
+        api.fail("list", plural, forbidden(plural))  # once: the second list is of the namespace
+    put(api, route("abroad", "{name: api, port: 443}").replace("{name: web}", "{name: web, namespace: infra}"))
+    result = await run("check")
+    assert result.exit_code == 0, result.output
+    assert "outside namespace shop" in result.stderr
+    assert "HTTPRoute shop/abroad cannot be judged" in result.stdout
+
+
+# --- which of the three ----------------------------------------------------------------------------------------------
+
+
+async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "objects").mkdir()
+    assert (await run("check", tmp_path / "objects")).stdout.startswith("nothing wrong in 0 files")
+    assert not api.requests
+    both = await run("check", tmp_path / "objects", "-A")
+    assert (both.exit_code, "leave out one" in both.stderr) == (2, True)
+
+
+async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        writer.close()
+
+    (tmp_path / "run" / "a").mkdir(parents=True)
+    path = tmp_path / "run" / "a" / "admin.sock"
+    async with await asyncio.start_unix_server(answer, path):
+        result = await run("status")
+        assert "Reading the gateway that runs on this machine" in result.stderr
+        assert (await run("check")).stdout == "nothing wrong in the running gateway; 0 objects\n"
+        assert not api.requests
+        assert "Reading the cluster" in (await run("status", "-A")).stderr
+    path.touch()
+    assert "Reading the cluster" in (await run("status")).stderr  # what a gateway that was killed leaves behind
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
+    assert "no context nowhere; there are bare, dev" in (await run("status", "--context", "nowhere")).stderr
+    assert "no such file" in (await run("check", "--kubeconfig", tmp_path / "none")).stderr
+    api.fail("list", "gateways", "*", forbidden("gateways"))
+    refused = await run("status", "gateway")
+    assert (refused.exit_code, "ask for the right to list it (RBAC)" in refused.stderr) == (1, True)
+    api.token = "another"
+    assert "refuses the credentials of context dev" in (await run("status")).stderr
+    api.token = ""
+    api.served = {each for each in api.served if each[0] != GATEWAY}
+    missing = await run("explain", "gateway", "web")
+    assert (missing.exit_code, "the CRDs of Gateway API are not installed" in missing.stderr) == (1, True)
+    assert "Traceback" not in missing.output
+
+
+async def test_a_server_that_is_away_is_said_in_words(api: FakeApi, tmp_path: Path) -> None:
+    away = (tmp_path / "kubeconfig").read_text().replace(api.url, "http://127.0.0.1:9")
+    (tmp_path / "away").write_text(away)
+    result = await run("check", "--kubeconfig", tmp_path / "away")
+    assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
+
+
+def test_the_client_library_is_imported_only_for_a_cluster() -> None:
+    code = (
+        "import sys\nfrom lasthop.cli import check, explain, status\nprint('kubernetes' in sys.modules, 'yaml' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False False\n"

@@ -1,0 +1,122 @@
+"""ListenerSets over time: order, ports of the host, the Gateway's own state. What they mean as such is in tests/cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.api.gateway import Gateway
+from lasthop.api.meta import Key, Object
+from lasthop.api.profiles import ProxySettings
+from lasthop.api.status import GatewayStatus, ListenerSetStatus
+from lasthop.engine import Engine
+from lasthop.infra.kubernetes.wanted import wanted
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import Probe
+from lasthop.resolve.settings import Settings
+from tests.snapshot import Snapshot, settle
+from tests.world import NOW, keyed, mk, mk_class, mk_gateway, mk_listener_set
+
+WEB = Key("Gateway", "edge", "web")
+SET = Key("ListenerSet", "shop", "set")
+FROM_ALL = {"namespaces": {"from": "All"}}
+
+
+def http(port: int, hostname: str = "", name: str = "http") -> dict[str, Any]:
+    return {"name": name, "port": port, "protocol": "HTTP", "hostname": hostname}
+
+
+def running(*objects: Object, settings: Settings | None = None) -> tuple[Engine, Snapshot]:
+    engine, snapshot = Engine(settings, now=NOW.timestamp()), Snapshot()
+    engine.apply(keyed(mk_class(), mk_gateway("edge/web", allowedListeners=FROM_ALL), *objects))
+    settle(engine, snapshot)
+    return engine, snapshot
+
+
+def reasons(snapshot: Snapshot, key: Key = SET) -> tuple[str, str]:
+    """Of Accepted and Programmed, with a minus where they are False."""
+    status = snapshot.status[key]
+    assert isinstance(status, ListenerSetStatus)
+    accepted, programmed = (("" if c.status == "True" else "-") + c.reason for c in status.conditions)
+    return accepted, programmed
+
+
+def test_the_older_set_has_the_name_until_it_goes() -> None:
+    young = mk_listener_set("shop/set", "edge/web", [http(80, "x.example")], created="2026-02-01T00:00:00Z")
+    engine, snapshot = running(young)
+    assert reasons(snapshot) == ("Accepted", "Programmed")
+    old = mk_listener_set("team/set", "edge/web", [http(80, "x.example")], created="2026-01-01T00:00:00Z")
+    engine.apply(keyed(old))
+    settle(engine, snapshot)
+    assert reasons(snapshot) == ("-ListenersNotValid", "-ListenersNotValid")
+    assert reasons(snapshot, Key("ListenerSet", "team", "set")) == ("Accepted", "Programmed")
+    engine.apply({Key("ListenerSet", "team", "set"): None})
+    settle(engine, snapshot)
+    assert reasons(snapshot) == ("Accepted", "Programmed")
+
+
+def test_a_namespace_that_loses_its_label_loses_its_listeners() -> None:
+    selector = {"namespaces": {"from": "Selector", "selector": {"matchLabels": {"in": "yes"}}}}
+    engine, snapshot = running(
+        mk_gateway("edge/web", allowedListeners=selector),
+        mk("Namespace", "shop", labels={"in": "yes"}),
+        mk_listener_set("shop/set", "edge/web", [http(81)]),
+    )
+    assert reasons(snapshot) == ("Accepted", "Programmed")
+    assert attached(snapshot) == 1
+    engine.apply(keyed(mk("Namespace", "shop")))
+    settle(engine, snapshot)
+    assert reasons(snapshot) == ("-NotAllowed", "-NotAllowed")
+    assert attached(snapshot) == 0
+    assert {name for _, _, name in snapshot.xds} == {"edge/web/80"}
+
+
+def attached(snapshot: Snapshot) -> int:
+    status = snapshot.status[WEB]
+    assert isinstance(status, GatewayStatus)
+    return status.attached_listener_sets
+
+
+def test_a_port_that_cannot_be_had_is_the_sets_problem_only() -> None:
+    engine, snapshot = running(mk_listener_set("shop/set", "edge/web", [http(81)]))
+    engine.set_probe(WEB, "0.0.0.0", 81, Probe("0.0.0.0:81 is in use by nginx"))
+    snapshot.take(engine.settle())
+    assert reasons(snapshot) == ("Accepted", "-PortUnavailable")
+    status = snapshot.status[WEB]
+    assert isinstance(status, GatewayStatus)
+    assert [c.status for c in status.conditions] == ["True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("around", "proxy", "expected"),
+    [
+        (Infrastructure(), ProxyState(), "-ParentNotProgrammed"),
+        (Infrastructure((("IPAddress", "10.0.0.1"),)), ProxyState(), "-Pending"),
+        (Infrastructure((("IPAddress", "10.0.0.1"),)), ProxyState(connected=True, ports=frozenset({80})), "-Pending"),
+        (Infrastructure((("IPAddress", "10.0.0.1"),)), ProxyState(connected=True, ports=frozenset({80, 81})), "Programmed"),
+    ],
+)
+def test_programmed_waits_for_the_gateway_and_for_the_port(around: Infrastructure, proxy: ProxyState, expected: str) -> None:
+    listeners = mk_listener_set("shop/set", "edge/web", [http(81)])
+    engine, snapshot = running(listeners, settings=Settings(host_network=False))
+    engine.set_infrastructure(WEB, around)
+    engine.set_proxy(WEB, proxy)
+    snapshot.take(engine.settle())
+    assert reasons(snapshot) == ("Accepted", expected)
+
+
+def test_in_a_cluster_the_gateways_service_has_the_ports_of_its_sets() -> None:
+    engine, _ = running(mk_listener_set("shop/set", "edge/web", [http(81), http(82, name="b")]))
+    obj, plan = engine.store.get(WEB), engine.graph.value(gateway, WEB)
+    assert isinstance(obj, Gateway) and plan is not None
+    assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"), (82, "TCP"))
+
+
+def test_a_set_that_names_something_else_than_a_gateway_is_left_alone() -> None:
+    ref = {"group": "example.com", "kind": "Router", "name": "web", "namespace": "edge"}
+    engine, snapshot = running(mk("ListenerSet", "shop/set", spec={"parentRef": ref, "listeners": [http(81)]}))
+    assert SET not in snapshot.status
+    assert [finding.reason for finding in engine.findings()] == ["NoMatchingParent"]

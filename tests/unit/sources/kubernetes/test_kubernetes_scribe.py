@@ -1,0 +1,153 @@
+"""What a replica says to the cluster while it leads: statuses that do not flip, and Events that are worth one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from test_kubernetes_events import events
+
+from lasthop.api.meta import Key
+from lasthop.api.status import ConditionStatus, GatewayStatus
+from lasthop.plan.finding import Finding
+from lasthop.sources.kubernetes import scribe as module
+from lasthop.sources.kubernetes.observed import Held, Observed
+from lasthop.sources.kubernetes.scribe import SETTLING, Scribe
+from lasthop.sources.kubernetes.transitions import Transition, transitions
+from tests.fake_api import FakeApi, client_of, until
+
+GATEWAY = Key("Gateway", "shop", "gw")
+POLICY = Key("BackendTLSPolicy", "shop", "erp")
+FINDING = Finding(POLICY, "InvalidCACertificateRef", "ConfigMap shop/ca does not exist", "Create it.")
+
+
+class Time:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def mk_status(programmed: str, reason: str) -> GatewayStatus:
+    return GatewayStatus(conditions=(ConditionStatus("Programmed", programmed, reason, observed_generation=1),))
+
+
+def standing(api: FakeApi) -> str:
+    conditions = api.get("gateways", "gw", "shop")["status"]["conditions"]
+    found: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
+    return found
+
+
+@asynccontextmanager
+async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[Scribe, Time]]:
+    condition = {"type": "Programmed", "status": programmed, "reason": "Programmed", "observedGeneration": 1}
+    obj = api.put(
+        "gateways", {"metadata": {"name": "gw", "namespace": "shop"}, "spec": {}, "status": {"conditions": [condition]}}
+    )
+    observed, clock = Observed(), Time()
+    observed.versions["Gateway"] = "v1"
+    observed.observe(GATEWAY, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        scribe = Scribe(
+            client, observed, identity="a", namespace="system", uid_of=lambda key: f"uid of {key.name}", clock=clock
+        )
+        task = tasks.create_task(scribe.run())
+        await until(lambda: scribe.elector.leading)
+        yield scribe, clock
+        task.cancel()
+
+
+async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_listened(api: FakeApi) -> None:
+    async with writing(api) as (scribe, clock):
+        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        await asyncio.sleep(0.1)
+        assert standing(api) == "True" and scribe.writer.pending
+        scribe.told({GATEWAY: mk_status("True", "Programmed")})
+        await until(lambda: not scribe.writer.pending)
+        assert api.asked("update", "gateways") == [], "it is as it was"
+
+        clock.now += SETTLING
+        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        await until(lambda: standing(api) == "False")
+
+
+async def test_what_is_certainly_wrong_is_said_at_once(api: FakeApi) -> None:
+    async with writing(api) as (scribe, _):
+        scribe.told({GATEWAY: mk_status("False", "Invalid")})
+        await until(lambda: standing(api) == "False")
+
+
+async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: FakeApi) -> None:
+    async with writing(api, "Unknown") as (scribe, _):
+        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        await until(lambda: standing(api) == "False")
+        assert events(api) == [], "that is how every Gateway begins"
+        scribe.told({GATEWAY: mk_status("True", "Programmed")})
+        await until(lambda: bool(events(api)))
+        (event,) = events(api)
+        assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("Programmed", "Normal", "uid of gw")
+
+
+async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    async with writing(api) as (scribe, _):
+        scribe.found([FINDING], [])
+        await until(lambda: len(events(api)) == 1)
+        (event,) = events(api)
+        assert (event["reason"], event["type"]) == ("InvalidCACertificateRef", "Warning")
+        assert event["note"] == "ConfigMap shop/ca does not exist Create it."
+        scribe.found([], [FINDING])
+        await until(lambda: len(events(api)) == 2)
+        assert {event["reason"] for event in events(api)} == {"InvalidCACertificateRef", "Resolved"}
+
+
+async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    async with writing(api) as (scribe, _):
+        scribe.found([FINDING], [])
+        scribe.found([], [FINDING])
+        await asyncio.sleep(0.1)
+        assert events(api) == []
+
+
+async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    async with client_of(api) as client:
+        scribe = Scribe(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
+        scribe.found([FINDING], [])
+        await asyncio.sleep(0.1)
+        assert scribe.events.counts == {} and events(api) == []
+
+
+def mk_conditions(**conditions: str) -> dict[str, Any]:
+    return {
+        "conditions": [{"type": type, "status": status, "reason": "R", "message": "m"} for type, status in conditions.items()]
+    }
+
+
+def test_transitions_between_two_statuses() -> None:
+    assert transitions({}, mk_conditions(Programmed="False", ResolvedRefs="False")) == []
+    assert transitions(mk_conditions(Programmed="Unknown"), mk_conditions(Programmed="True")) == [
+        Transition("Programmed", "m")
+    ]
+    lost = transitions(mk_conditions(Programmed="True"), mk_conditions(Programmed="False"))
+    assert lost == [Transition("NotProgrammed", "R: m", warning=True)]
+    assert transitions(mk_conditions(Programmed="True"), mk_conditions(Programmed="True")) == []
+
+
+def test_a_degraded_verification_is_told_and_so_is_its_end() -> None:
+    def at_gateway(*types: str) -> dict[str, Any]:
+        conditions = [{"type": type, "status": "True", "message": "by Waiver old"} for type in types]
+        ours = {"ancestorRef": {"name": "gw"}, "controllerName": "lasthop.dev/gateway-controller", "conditions": conditions}
+        return {"ancestors": [{**ours, "controllerName": "another.example/controller"}, ours]}
+
+    begun = transitions(at_gateway(), at_gateway("VerificationDegraded"))
+    assert begun == [Transition("VerificationDegraded", "at Gateway gw: by Waiver old", warning=True)]
+    over = transitions(at_gateway("VerificationDegraded"), at_gateway())
+    assert over == [Transition("VerificationDegradedOver", "at Gateway gw: no longer the case")]

@@ -1,0 +1,65 @@
+"""/metrics as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+
+from lasthop.cli.view import ControllerView
+from lasthop.cluster import ClusterController
+from lasthop.infra.kubernetes.wanted import Site
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
+from lasthop.sources.source import Batch
+from lasthop.web.measures import Durations
+from lasthop.web.metrics import metrics
+from lasthop.xds.events import Acked
+from tests.fake_api import FakeApi, client_of, serving
+from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
+
+GATEWAY = "a/gw"
+
+
+def sample(text: str, name: str) -> float:
+    (found,) = re.findall(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(found)
+
+
+async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> None:
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        controller = ClusterController(
+            client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
+        )
+        route = mk_route("a/r", GATEWAY, [{"name": "none", "port": 443}], ["one.example"])
+        controller.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY), mk_service("a/api"), route)))
+        controller.connected(GATEWAY)
+        cache = controller.server.cache(GATEWAY)
+        assert cache is not None
+        for type_url in (CLUSTER, LISTENER, ROUTES):
+            found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
+            held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
+            controller.acked(GATEWAY, Acked(type_url, held))
+        controller.scribe.writer.counts.update(writes=3, conflicts=1)
+        controller._kubernetes.ended["HTTPRoute", "410"] = 2
+        controller.time_to_programmed.observe(0.2)
+        text = (await metrics(ControllerView(controller, {}, lambda *_: None))).decode()
+
+    assert sample(text, 'lasthop_objects{kind="HTTPRoute"}') == 1
+    assert sample(text, 'lasthop_findings{reason="BackendNotFound",severity="error"}') == 1
+    assert sample(text, 'lasthop_gateway_programmed{gateway="a/gw"}') == 1
+    assert sample(text, 'lasthop_xds_clients{gateway="a/gw"}') == 0, "none by gRPC"
+    assert sample(text, "lasthop_leader") == 0
+    assert sample(text, 'lasthop_status_writes_total{result="writes"}') == 3
+    assert sample(text, 'lasthop_status_writes_total{result="conflicts"}') == 1
+    assert sample(text, "lasthop_status_pending") == 0, "it does not lead"
+    assert sample(text, 'lasthop_watch_restarts_total{kind="HTTPRoute",reason="410"}') == 2
+    assert sample(text, 'lasthop_events_total{result="told"}') == 0
+    assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.1"}') == 0
+    assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.25"}') == 1
+    assert sample(text, "lasthop_time_to_programmed_seconds_count") == 1
+
+
+def test_durations_fall_into_their_buckets() -> None:
+    durations = Durations()
+    for seconds in (0.001, 0.01, 0.011, 1000):
+        durations.observe(seconds)
+    assert durations.counts[:2] == [2, 1] and durations.counts[-1] == 1
+    assert durations.sum == 1000.022
