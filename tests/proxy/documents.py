@@ -64,9 +64,15 @@ def listener(name: str, protocol: str, port: int, hostname: str = "", secret: st
 
 
 def stream_route(
-    kind: str, path: str, *backends: Document, listener: str = "", hosts: tuple[str, ...] = (), created: str = ""
+    kind: str,
+    path: str,
+    *backends: Document,
+    gateway: str = "web",
+    listener: str = "",
+    hosts: tuple[str, ...] = (),
+    created: str = "",
 ) -> Document:
-    parent = {"name": "web", **({"sectionName": listener} if listener else {})}
+    parent = {"name": gateway, **({"sectionName": listener} if listener else {})}
     spec: Document = {"parentRefs": [parent], "rules": [{"backendRefs": list(backends)}]}
     return obj(GATEWAY_API, kind, path, created=created, spec={**spec, "hostnames": list(hosts)} if hosts else spec)
 

@@ -21,6 +21,7 @@ from tests.proxy import documents as docs
 from tests.proxy.certs import CA, LONG, OTHER_CA
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
+from tests.proxy.streams import asked
 from tests.servers import free_port
 
 GOOD = Certificate("good", CA, sans=dns("api.example"), valid=LONG)
@@ -111,10 +112,15 @@ GATEWAYS = ("limited", "denied", "silent")
 """Besides `web`, whose operator allows waivers."""
 
 
+CONNECTIONS = {"right-key": True, "exact": True, "expired-waived": True, "wrong-pin": False, "self-signed-waived": False}
+"""Rows that a TCPRoute of `limited` reaches as well, and whether connections come through."""
+
+
 @dataclasses.dataclass
 class World:
     lasthop: Lasthop
     ports: dict[str, int]
+    """By Gateway, and by row for connections."""
     backends: dict[str, Backend]
 
 
@@ -138,11 +144,17 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
     store = lasthop.root / "store.pem"
     store.write_text(CA.pem)
     lasthop.env["SSL_CERT_FILE"] = str(store)
-    ports = {gateway: free_port() for gateway in GATEWAYS}
+    ports = {name: free_port() for name in (*GATEWAYS, *CONNECTIONS)}
     lasthop.standard(**docs.with_profile("lenient"))
     lasthop.write(
         "gateways.yaml",
-        docs.gateway("limited", docs.http(ports["limited"]), **docs.with_profile("limited")),
+        docs.gateway(
+            "limited",
+            docs.http(ports["limited"]),
+            *(docs.listener(name, "TCP", ports[name]) for name in CONNECTIONS),
+            **docs.with_profile("limited"),
+        ),
+        *(docs.stream_route("TCPRoute", name, docs.to(name), listener=name, gateway="limited") for name in CONNECTIONS),
         docs.gateway("denied", docs.http(ports["denied"]), **docs.with_profile("strict")),
         docs.gateway("silent", docs.http(ports["silent"])),
         docs.profile("lenient", waivers="Allow"),
@@ -187,8 +199,13 @@ def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: st
 
 def test_what_needs_no_waiver_is_the_same_at_every_gateway(world: World) -> None:
     for name in ("ca", "right-key", "exact", "narrow", "wrong-pin", "expired"):
-        for port in world.ports.values():
+        for port in (world.ports[gateway] for gateway in GATEWAYS):
             assert world.lasthop.get(name, port=port).status == ROWS[name].status
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_connections_without_http_are_verified_the_same_way(world: World, name: str) -> None:
+    assert asked(world.ports[name]) == (name if CONNECTIONS[name] else "")
 
 
 def test_each_gateway_has_its_own_word_in_the_status(world: World) -> None:
