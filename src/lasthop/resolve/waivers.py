@@ -38,7 +38,12 @@ def waiver(g: Graph, key: Key) -> Waiver | BadRef:
         remedy = "mend the backend's certificate and remove the reference, or have its owner prolong it"
         return BadRef(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}; {remedy}")
     created = moment(obj.metadata.creation_timestamp) or 0.0
-    return Waiver(key, MODES[spec.waives], spec.reason, spec.owner, expires, created)
+    return Waiver(key, MODES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)
+
+
+def _one_line(text: str) -> str:
+    """It will stand in messages."""
+    return " ".join(text.split())
 
 
 def moment(text: str) -> float | None:

@@ -194,14 +194,14 @@ def _unknown(entry: _Entry) -> BadRef:
 
 
 def _combination(held: _Held) -> Iterator[str]:
-    beside = [entry for entry in held.cas if not entry.inside] or held.well_known
-    if held.well_known and beside != held.well_known:
+    cas = [entry for entry in held.cas if not entry.inside]
+    if cas and held.well_known:
         yield "the system store cannot stand beside other CAs; use one of the two"
     if len(held.pin_sets) > 1:
         yield "there are several PinSets; put all pins into one"
     if len(held.waivers) > 1:
         yield "there are several VerificationWaivers; use one"
-    if held.pin_sets and beside:
+    if held.pin_sets and (cas or held.well_known):
         name = held.pin_sets[0].ref.name
         yield f"PinSet {name} cannot stand beside CAs, because a list of CAs means any of them; put the CAs into the PinSet"
     if held.waiver is None:
