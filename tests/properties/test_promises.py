@@ -24,6 +24,7 @@ from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.plan.upstream import Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import NOW, keyed, mk_config_map
@@ -340,7 +341,7 @@ def test_the_world_is_rich_enough_to_mean_something() -> None:
         ("b/g1", "b/s1", 53, "Udp"),
     }
     before = {name for _, name in snapshot.clusters()}
-    assert len(before) == 12
+    assert {name.rpartition("/")[2] for name in before} == {protocol.value for protocol in Protocol}
     engine.apply(keyed(mk_config_map("a/c0", "")))
     settle(engine, snapshot)
     assert {name for _, name in snapshot.clusters()} == {name for name in before if "/a/s0/" not in name}
