@@ -54,6 +54,11 @@ SUPPORTED_FEATURES: Final = tuple(
             "HTTPRouteRetryConnectionError",
             "HTTPRouteSchemeRedirect",
             "ListenerSet",
+            "TCPRoute",
+            "TLSRoute",
+            "TLSRouteModeMixed",
+            "TLSRouteModeTerminate",
+            "UDPRoute",
         }
     )
 )

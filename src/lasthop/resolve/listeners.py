@@ -32,12 +32,12 @@ ROUTE_KINDS = {
 SNI = "HTTPS or TLS"
 """What shares a port because the client names what it wants before anything else."""
 
+Socket = tuple[int, str]
+"""A port, and TCP or UDP."""
+
 
 def _shared(protocol: str) -> str:
     return SNI if protocol in ("HTTPS", "TLS") else protocol
-
-
-Socket = tuple[int, str]
 
 
 def _socket(listener: Listener) -> Socket:

@@ -12,6 +12,7 @@ from lasthop.outputs.explain.tree import tree
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,
+    STREAMS,
     ca_pem,
     key_pair,
     keyed,
@@ -25,6 +26,7 @@ from tests.world import (
     mk_secret,
     mk_service,
     mk_slice,
+    mk_stream_route,
 )
 
 WORLD = (
@@ -238,3 +240,20 @@ def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
 
 def test_what_does_not_exist_is_not_explained() -> None:
     assert tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None) is None
+
+
+def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_comes_first() -> None:
+    route = [{"name": "api", "port": 443}]
+    older = mk_stream_route(
+        "TLSRoute", "shop/r", "shop/web", route, ["a.p.example", "a.example"], created="2026-01-01T00:00:00Z"
+    )
+    newer = mk_stream_route("TLSRoute", "shop/s", "shop/web", route, ["a.example"], "ends", created="2026-02-01T00:00:00Z")
+    more = (mk_gateway("shop/web", STREAMS), mk_secret("shop/k0", *key_pair("k0")), older, newer)
+    texts = [fact.text for fact in _all(_explained(Key("TLSRoute", "shop", "r"), *more))]
+    assert "TLS because of BackendTLSPolicy shop/p" in texts
+    assert any(text.startswith("passthrough: the client's own TLS") for text in texts)
+    lost = _all(_explained(Key("TLSRoute", "shop", "s"), *more))
+    assert any(f.state is State.WARNING and f.text == "not for a.example: TLSRoute shop/r comes first" for f in lost)
+    service = [fact.text for fact in _all(_explained(Key("Service", "shop", "api"), *more))]
+    assert any("TLSRoute shop/r, TLSRoute shop/s: TLS because of" in text for text in service)
+    assert any("by TLSRoute shop/r: passthrough" in text for text in service)

@@ -1,0 +1,38 @@
+"""Whether a port of this host can be had, of TCP and of UDP."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from lasthop.infra import ports
+
+KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
+
+
+@pytest.fixture(params=KINDS)
+def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    with socket.socket(socket.AF_INET, KINDS[request.param]) as holder:
+        # As Envoy does: a second one that asks for the same would get it.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        if request.param == "TCP":
+            holder.listen()
+        yield request.param, holder.getsockname()[1]
+
+
+def test_a_taken_port_has_a_holder_and_is_free_for_the_other_transport(taken: tuple[str, int]) -> None:
+    transport, port = taken
+    said = ports.problem("127.0.0.1", port, transport)
+    assert ports.in_use(said)
+    assert f"(pid {os.getpid()})" in said
+    assert ("(UDP)" in said) == (transport == "UDP")
+    assert list(ports.holders(port, transport)) == [os.getpid()]
+    assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") == ""
+
+
+def test_an_address_of_another_machine_is_said_so() -> None:
+    assert "is not an address of this machine" in ports.problem("192.0.2.1", 5353, "UDP")
