@@ -183,7 +183,7 @@ class _Run:
         for first in killed:
             _kill(first)
         began = time.monotonic()
-        while any(pod.containers[0].first_process in (None, *killed) for pod in pods):
+        while any(pod.containers[0].first_process in (None, *killed) for pod in pods):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         await self._cluster.deployment_ready(lasthop.NAMESPACE, "lasthop-controller")
         return f" ({len(killed)}): ready again after {time.monotonic() - began:.1f} s"

@@ -82,7 +82,7 @@ async def _watch(controller: Server, statuses: int, name: str) -> float:
             passed = time.monotonic() - began
             if passed > PATIENCE or not controller.running:
                 raise RuntimeError(f"not done after {passed:.0f} s: {metrics}\n{controller.last_words()}")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5 if synced else 0.1)
             if not (metrics := await _metrics(session)):
                 continue
             passed = time.monotonic() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from cryptography import x509
@@ -66,7 +67,8 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
         if type_url == CLUSTER and not name.endswith("/h1-upgrade"):
             cluster = cluster_pb2.Cluster.FromString(resource.body)
             assignment = endpoints.get(cluster.eds_cluster_config.service_name, cluster.load_assignment)
-            section.setdefault("hops", {})[name] = {**_tls(cluster), "endpoints": _endpoints(assignment)}
+            until = {"until": datetime.fromtimestamp(resource.expires, UTC).isoformat()} if resource.expires else {}
+            section.setdefault("hops", {})[name] = {**_tls(cluster), **until, "endpoints": _endpoints(assignment)}
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
             section.setdefault("routes", {})[name] = {", ".join(h.domains): host_lines(h) for h in table.virtual_hosts}
@@ -90,14 +92,21 @@ def _tls(cluster: Any) -> dict[str, Any]:
     if context is None:
         return {"plaintext": True}
     common = context.common_tls_context
-    ca = common.validation_context.trusted_ca
+    if not common.HasField("validation_context"):
+        return {"tls": f"SNI {context.sni}", "trusts": "anybody"}
+    validation = common.validation_context
+    ca = validation.trusted_ca
     certificates = x509.load_pem_x509_certificates(ca.inline_bytes) if ca.inline_bytes else []
-    names = [m.matcher.exact or m.matcher.safe_regex.regex for m in common.validation_context.match_typed_subject_alt_names]
+    names = [m.matcher.exact or m.matcher.safe_regex.regex for m in validation.match_typed_subject_alt_names]
     shown: dict[str, Any] = {
         "tls": f"SNI {context.sni}",
-        "trusts": [common_name(c) for c in certificates] or ca.filename,
-        "accepts": names,
+        "trusts": [common_name(c) for c in certificates] or ca.filename or "only pins",
+        "accepts": names or "any name",
     }
+    if validation.verify_certificate_spki or validation.verify_certificate_hash:
+        shown["pins"] = [*validation.verify_certificate_spki, *validation.verify_certificate_hash]
+    if validation.allow_expired_certificate:
+        shown["dates"] = "not checked"
     if common.tls_certificate_sds_secret_configs:
         shown["presents"] = common.tls_certificate_sds_secret_configs[0].name
     params = common.tls_params

@@ -20,6 +20,7 @@ from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 GROUP = "gateway.networking.k8s.io"
+OWN_GROUP = "lasthop.dev"
 CLASS = "lasthop"
 
 
@@ -150,6 +151,30 @@ def mk_secret(path: str, certificate: str, private: str, ca: str = "") -> Object
     return mk("Secret", path, data={key: base64.b64encode(value.encode()).decode() for key, value in content.items()})
 
 
+def profile_ref(name: str, namespace: str = "") -> dict[str, str]:
+    where = {"namespace": namespace} if namespace else {}
+    return {"group": OWN_GROUP, "kind": "GatewayProfile", "name": name, **where}
+
+
+def mk_profile(path: str, **spec: Any) -> Object:
+    return mk("GatewayProfile", path, spec=spec)
+
+
+def mk_pin_set(path: str, *values: str, **spec: Any) -> Object:
+    """Pins of keys."""
+    pins = {"pins": [{"type": "SPKI", "value": value} for value in values]} if values else {}
+    return mk("PinSet", path, spec={**pins, **spec})
+
+
+def mk_waiver(path: str, waives: str = "All", expires: str = "", created: str = "") -> Object:
+    spec = {"waives": waives, "reason": "for now", **({"expires": expires} if expires else {})}
+    return mk("VerificationWaiver", path, created=created, spec=spec)
+
+
+def own_ref(kind: str, name: str) -> dict[str, str]:
+    return {"group": OWN_GROUP, "kind": kind, "name": name}
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
     to = {"group": "", "kind": to_kind, **({"name": name} if name else {})}
     from_ = {"group": GROUP, "kind": from_kind, "namespace": from_namespace}
@@ -198,6 +223,9 @@ _REFS = st.one_of(
             {"group": "foreign.example", "kind": "Unknown", "name": "u"},
         ]
     ),
+    st.builds(own_ref, st.just("PinSet"), st.sampled_from(["n0", "n1", "missing"])),
+    st.builds(own_ref, st.just("VerificationWaiver"), st.sampled_from(["w0", "w1"])),
+    st.just(own_ref("WellKnownCACertificates", "System")),
 )
 _SANS = st.sampled_from(
     [
@@ -235,6 +263,9 @@ def gateways(draw: st.DrawFn) -> Object:
     for listener in listeners:
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
     spec: dict[str, Any] = {}
+    profile = draw(st.sampled_from(["", "f0", "f0", "f1"]))
+    if profile:
+        spec["infrastructure"] = {"parametersRef": profile_ref(profile)}
     if draw(st.booleans()):
         ref = {"name": "k0", "namespace": draw(NAMESPACES)}
         spec["tls"] = {"backend": {"clientCertificateRef": ref}}
@@ -349,6 +380,53 @@ def secrets(draw: st.DrawFn) -> Object:
     return mk_secret(f"{draw(NAMESPACES)}/{name}", certificate, private, ca_content(draw(CAS)) or "")
 
 
+PINS = ("9MWSei9BgtkqpXxhOxn9hekrUNufXik45PXnm02BxJ0=", ":".join(["AB"] * 32), "cd" * 32)
+ALLOWANCES = st.sampled_from(["", "Allow", "Deny"])
+
+
+@st.composite
+def pin_sets(draw: st.DrawFn) -> Object:
+    spec: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {},
+                {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "c0"}]},
+                {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "missing"}]},
+                {"caCertificateRefs": [{"group": "foreign.example", "kind": "Unknown", "name": "u"}]},
+                {"wellKnownCACertificates": "System"},
+                {"certificates": [ca_pem("leaf")]},
+                {"certificates": [ca_pem("leaf"), ca_pem("expired", -10)]},
+                {"certificates": [ca_pem("expired", -10)]},
+                {"certificates": ["-----BEGIN CERTIFICATE-----"]},
+            ]
+        )
+    )
+    values = draw(st.lists(st.sampled_from((*PINS, "sha1")), max_size=2))
+    return mk_pin_set(f"{draw(NAMESPACES)}/{draw(st.sampled_from(['n0', 'n1']))}", *values, **spec)
+
+
+@st.composite
+def waivers(draw: st.DrawFn) -> Object:
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['w0', 'w1']))}"
+    expires = draw(st.sampled_from(["", "2026-11-14T00:00:00Z", "2026-11-17T00:00:00Z", "2026-12-01T00:00:00+01:00"]))
+    created = draw(st.sampled_from(["", "2026-11-01T00:00:00Z", "2030-01-01T00:00:00Z"]))
+    return mk_waiver(path, draw(st.sampled_from(["All", "Names", "Expiry"])), expires, created)
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Object:
+    tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(ALLOWANCES)}
+    tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
+    return mk_profile(f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES))
+
+
+@st.composite
+def classes(draw: st.DrawFn) -> Object:
+    spec: dict[str, Any] = {"controllerName": draw(st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"]))}
+    ref = draw(st.sampled_from([None, profile_ref("f0", "a"), profile_ref("f1", "a"), profile_ref("f0")]))
+    return mk("GatewayClass", CLASS, spec={**spec, **({"parametersRef": ref} if ref else {})})
+
+
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
     listener_sets(),
@@ -381,5 +459,8 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     ),
     st.builds(lambda ns, x: mk("Namespace", ns, labels={"x": x}), NAMESPACES, st.sampled_from(["1", "2"])),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
-    st.builds(lambda c: mk_class(controller=c), st.sampled_from([CONTROLLER_NAME, CONTROLLER_NAME, "foreign.example/x"])),
+    classes(),
+    pin_sets(),
+    waivers(),
+    profiles(),
 )

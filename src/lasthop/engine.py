@@ -37,6 +37,7 @@ from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import served_plaintext
+from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
@@ -48,8 +49,9 @@ STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLI
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(GRANTS, SLICES, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
-    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH),
+    # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
+    # a waiver is in effect.
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, WAIVED_PORTS, WAIVED),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,

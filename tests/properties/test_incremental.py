@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from tests.world import (
     HTTP_AND_HTTPS,
     NOW,
     OBJECTS,
+    PINS,
     PORTS,
     STREAMS,
     ca_pem,
@@ -24,12 +27,17 @@ from tests.world import (
     mk_gateway,
     mk_grant,
     mk_listener_set,
+    mk_pin_set,
     mk_policy,
+    mk_profile,
     mk_route,
     mk_secret,
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_waiver,
+    own_ref,
+    profile_ref,
 )
 
 STORE = SystemStore("/system.pem", "digest")
@@ -45,14 +53,22 @@ BASE = keyed(
         [*HTTP_AND_HTTPS, *STREAMS],
         tls={"backend": {"clientCertificateRef": {"name": "k0"}}},
         allowedListeners={"namespaces": {"from": "All"}},
+        infrastructure={"parametersRef": profile_ref("f0")},
     ),
+    mk_profile("b/f0", backendTLS={"waivers": "Allow"}),
+    *(mk_pin_set(f"{ns}/n0", PINS[0]) for ns in "ab"),
+    *(mk_waiver(f"{ns}/w0", waives) for ns, waives in (("a", "All"), ("b", "Names"))),
     mk_listener_set("a/l0", "b/g1", [{"name": "one", "port": 8080, "protocol": "HTTP"}]),
     mk_secret("b/k0", *key_pair("k0")),
     *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
     *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for ns in "ab" for name in ("s0", "s1")),
     *(mk_config_map(f"{ns}/{name}", ca_pem("good")) for ns in "ab" for name in ("c0", "c1")),
-    mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}]),
-    mk_route("b/r0", "b/g1", [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}]),
+    mk_route("a/r0", "a/g0", [{"name": "s0", "port": 443}, {"name": "s1", "port": 80}, {"name": "s1", "port": 443}]),
+    mk_route(
+        "b/r0",
+        "b/g1",
+        [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}, {"name": "s0", "port": 443}],
+    ),
     mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),
     mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),
     mk_stream_route("UDPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 53}, {"name": "s0", "port": 53}]),
@@ -60,6 +76,8 @@ BASE = keyed(
     mk_grant("a/grant", "b"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
+    mk_policy("a/p1", "s1", "api.example", [own_ref("PinSet", "n0")], section="https"),
+    mk_policy("b/p1", "s0", "api.example", ["c0", own_ref("VerificationWaiver", "w0")], section="https"),
 )
 """A world in which everything works, so that every edit has something to break."""
 
@@ -68,8 +86,8 @@ def key(obj: Object) -> Key:
     return key_of(type(obj).__name__, obj)
 
 
-def fresh(objects: dict[Key, Object | None]) -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+def fresh(objects: dict[Key, Object | None], now: float = NOW.timestamp()) -> tuple[Engine, Snapshot]:
+    engine, snapshot = Engine(now=now), Snapshot()
     engine.set_system_store(STORE)
     engine.apply(objects)
     settle(engine, snapshot)
@@ -126,6 +144,25 @@ def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object]
     _, expected = fresh(world)
     assert snapshot.xds == expected.xds
     assert snapshot.status == expected.status
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(EDITS, st.sampled_from([1, 5, 30, 400]))
+def test_time_that_passes_is_an_edit_like_any_other(edits: list[tuple[Object, bool, bool]], days: int) -> None:
+    objects: dict[Key, Object | None] = dict(BASE)
+    engine, snapshot = fresh(objects)
+    for obj, delete, _ in edits:
+        objects[key(obj)] = None if delete else obj
+    engine.apply(objects)
+    settle(engine, snapshot)
+    later = (NOW + timedelta(days=days)).timestamp()
+    engine.advance(later)
+    settle(engine, snapshot)
+    other, expected = fresh({k: v for k, v in objects.items() if v is not None}, later)
+    assert engine.graph.crashes == other.graph.crashes == {}
+    assert snapshot.xds == expected.xds
+    assert snapshot.status == expected.status
+    assert engine.findings() == other.findings()
 
 
 def test_nothing_is_kept_of_objects_that_are_gone() -> None:

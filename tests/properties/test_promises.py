@@ -5,6 +5,10 @@ The oracle reads the objects by itself and naively; it shares no code with `reso
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import ssl
+from datetime import datetime, timedelta
 from typing import Any
 
 from envoy.config.core.v3 import address_pb2
@@ -16,8 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from lasthop.api.core import Secret, Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.api.profiles import BackendTLSProfile
+from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.plan.upstream import Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import NOW, keyed, mk_config_map
@@ -50,8 +57,8 @@ def winner(policies: list[Object], service: Key, port_name: str) -> Object:
     return min(policies, key=rank)
 
 
-def check(objects: Objects, snapshot: Snapshot, plaintext_allowed: bool = True) -> None:
-    for (_, name), cluster in snapshot.clusters().items():
+def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
+    for (gateway, name), cluster in snapshot.clusters().items():
         *_, namespace, service_name, port, protocol = name.split("/")
         service = Key("Service", namespace, service_name)
         obj = objects.get(service)
@@ -60,38 +67,103 @@ def check(objects: Objects, snapshot: Snapshot, plaintext_allowed: bool = True) 
         port_name = next(p.name for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
         policies = named_by_policy(objects, service, port_name)
         context = tls_context(cluster)
+        said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
+        denied = [p for p in said if p.plaintext_backends == "Deny"]
         if protocol in EXEMPT:
             assert context is None, f"{name} speaks TLS, which is not ours to speak there"
+            assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
             continue
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
-            assert plaintext_allowed, f"{name} became plaintext while not every policy was known"
+            assert not denied, f"{name} is plaintext although it is denied"
             continue
         assert policies, f"{name} speaks TLS and no policy asked for it"
-        check_verification(objects, winner(policies, service, port_name), context)
+        policy = winner(policies, service, port_name)
+        assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
+        waiver = check_verification(objects, policy, context)
+        expires = None
+        if waiver is not None:
+            assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
+            assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
+            expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
+            assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
+            for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
+                created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
+                assert expires and created <= now and expires <= created + timedelta(days=limit)
+        assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
+        lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
+        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
 
 
-def check_verification(objects: Objects, policy: Object, context: Any) -> None:
-    """What is checked is what the winning policy asks for, and never less."""
-    assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
+STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls_version="1.3")
+
+
+def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
+    """What operators say of this Gateway; where a profile is named and not there, nothing may be taken for permitted."""
+    obj: Any = objects[gateway]
+    gateway_class: Any = objects[Key("GatewayClass", "", obj.spec.gateway_class_name)]
+    of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
+    keys = [Key("GatewayProfile", of_class.namespace, of_class.name)] if of_class else []
+    keys += [Key("GatewayProfile", gateway.namespace, own.name)] if own else []
+    found: list[Any] = [objects.get(key) for key in keys]
+    return [profile.spec.backend_tls if profile else STRICTEST for profile in found]
+
+
+def check_verification(objects: Objects, policy: BackendTLSPolicy, context: Any) -> Any:
+    """What is checked is what the winning policy asks for, and never less but for a waiver, which is returned."""
     validation = policy.spec.validation
-    found = context.common_tls_context.validation_context
+    refs = validation.ca_certificate_refs
+    ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}
+    for ref in refs:
+        assert ref.kind in {"ConfigMap", "Secret", "ClusterTrustBundle", *ours}
+        if ref.kind in ours:
+            ours[ref.kind].append(objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)))
+    pins, waivers = ours["PinSet"], ours["VerificationWaiver"]
+    assert None not in pins + waivers, "served, though something that it names is not there"
+    assert len(pins) <= 1 and len(waivers) <= 1
+    waives = waivers[0].spec.waives if waivers else ""
+    assert not any(k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in policy.spec.options)
     assert context.sni == validation.hostname
+    if not context.common_tls_context.HasField("validation_context"):
+        assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
+        return waivers[0]
+    assert waives != "All"
+    found = context.common_tls_context.validation_context
     assert found.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
-    assert not found.allow_expired_certificate
     assert not found.HasField("system_root_certs")
-    assert len(found.match_typed_subject_alt_names) == max(1, len(validation.subject_alt_names))
-    if validation.ca_certificate_refs:
-        allowed = "".join(_ca_of(objects, policy, ref) for ref in validation.ca_certificate_refs)
+    assert found.allow_expired_certificate == (waives == "Expiry")
+    spec = pins[0].spec if pins else PinSetSpec()
+    pins_only = bool(pins) and not (spec.certificates or spec.ca_certificate_refs or spec.well_known_ca_certificates)
+    names = 0 if waives == "Names" or pins_only else max(1, len(validation.subject_alt_names))
+    assert len(found.match_typed_subject_alt_names) == names
+    assert names or not validation.subject_alt_names
+    shown = {base64.b64decode(pin).hex() for pin in found.verify_certificate_spki}
+    assert shown == {_hex(pin.value) for pin in spec.pins}
+    assert set(found.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
+    if pins:
+        assert shown or found.verify_certificate_hash
+        assert {ref.kind for ref in refs} <= {"PinSet", "VerificationWaiver"}
+    if pins_only:
+        assert not found.HasField("trusted_ca") and not waivers
+    elif ours["WellKnownCACertificates"] or spec.well_known_ca_certificates or validation.well_known_ca_certificates:
+        assert found.trusted_ca.filename == STORE.path
+    else:
+        cas = spec.ca_certificate_refs if pins else [ref for ref in refs if ref.kind not in ours]
+        allowed = "".join(_ca_of(objects, policy, ref) for ref in cas) if cas else "".join(spec.certificates)
         pem = found.trusted_ca.inline_bytes.decode()
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
-    else:
-        assert found.trusted_ca.filename == STORE.path
-    assert {ref.kind for ref in validation.ca_certificate_refs} <= {"ConfigMap", "Secret", "ClusterTrustBundle"}
-    assert not any(k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in policy.spec.options)
+    return waivers[0] if waivers else None
+
+
+def _hex(value: str) -> str:
+    return base64.b64decode(value).hex() if value.endswith("=") else value.replace(":", "").lower()
+
+
+def _fingerprint(pem: str) -> str:
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
 
 def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
@@ -132,6 +204,10 @@ slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[tuple[Object, bool, bool]]) -> None:
     objects, engine, snapshot = walk(edits)
     check(objects, snapshot)
+    later = NOW + timedelta(days=10)
+    engine.advance(later.timestamp())
+    settle(engine, snapshot)
+    check(objects, snapshot, later)
     assert engine.graph.crashes == {}
 
 
@@ -200,6 +276,11 @@ def _routes_and_listeners(snapshot: Snapshot) -> dict[Any, bytes]:
     return found
 
 
+BEHIND_THE_NAME = frozenset(
+    ("BackendTLSPolicy", "RejectedPolicy", "ConfigMap", "EndpointSlice", "ClusterTrustBundle", "PinSet", "VerificationWaiver")
+)
+
+
 @slow
 @given(EDITS)
 def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[tuple[Object, bool, bool]]) -> None:
@@ -210,7 +291,7 @@ def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(ed
         engine.apply({key(obj): None if delete else obj})
         settle(engine, snapshot)
         after = _routes_and_listeners(snapshot)
-        if type(obj).__name__ in ("BackendTLSPolicy", "RejectedPolicy", "ConfigMap", "EndpointSlice", "ClusterTrustBundle"):
+        if type(obj).__name__ in BEHIND_THE_NAME:
             assert before == after
 
 
@@ -245,26 +326,22 @@ def _clusters(chain: Any) -> list[str]:
 
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:
-    """The base world has verified hops and a plaintext one; a policy that loses its CA loses its cluster, and only it."""
+    """The base world has hops of every manner; a policy that loses its CA loses its cluster, and only it."""
     _, engine, snapshot = walk([])
-    spoken = {name: tls_context(cluster) is not None for (_, name), cluster in snapshot.clusters().items()}
-    assert spoken == {
-        f"{hop}/{protocol}": verified
-        for hop, verified in (
-            ("a/g0/a/s0/443", True),
-            ("a/g0/a/s1/80", False),
-            ("b/g1/a/s0/443", True),
-            ("b/g1/b/s1/443", True),
-        )
-        for protocol in ("auto", "h1-upgrade")
-    } | {
-        "b/g1/b/s1/443/tcp": True,
-        "b/g1/b/s1/443/passthrough": False,
-        "b/g1/b/s1/53/udp": False,
-        "b/g1/b/s0/80/tcp": False,
-        "b/g1/b/s0/53/udp": False,
+    assert {(hop.gateway, hop.service, hop.port, hop.mode) for hop in engine.hops()} == {
+        ("a/g0", "a/s0", 443, "Verified"),
+        ("a/g0", "a/s1", 80, "Plaintext"),
+        ("a/g0", "a/s1", 443, "PinnedOnly"),
+        ("b/g1", "a/s0", 443, "Verified"),
+        ("b/g1", "b/s0", 443, "WaivedNames"),
+        ("b/g1", "b/s0", 80, "Plaintext"),
+        ("b/g1", "b/s0", 53, "Udp"),
+        ("b/g1", "b/s1", 443, "Verified"),
+        ("b/g1", "b/s1", 443, "Passthrough"),
+        ("b/g1", "b/s1", 53, "Udp"),
     }
+    before = {name for _, name in snapshot.clusters()}
+    assert {name.rpartition("/")[2] for name in before} == {protocol.value for protocol in Protocol}
     engine.apply(keyed(mk_config_map("a/c0", "")))
     settle(engine, snapshot)
-    left = {name for _, name in snapshot.clusters()}
-    assert left == {name for name in spoken if "/a/s0/" not in name}
+    assert {name for _, name in snapshot.clusters()} == {name for name in before if "/a/s0/" not in name}

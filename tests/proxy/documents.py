@@ -64,9 +64,15 @@ def listener(name: str, protocol: str, port: int, hostname: str = "", secret: st
 
 
 def stream_route(
-    kind: str, path: str, *backends: Document, listener: str = "", hosts: tuple[str, ...] = (), created: str = ""
+    kind: str,
+    path: str,
+    *backends: Document,
+    gateway: str = "web",
+    listener: str = "",
+    hosts: tuple[str, ...] = (),
+    created: str = "",
 ) -> Document:
-    parent = {"name": "web", **({"sectionName": listener} if listener else {})}
+    parent = {"name": gateway, **({"sectionName": listener} if listener else {})}
     spec: Document = {"parentRefs": [parent], "rules": [{"backendRefs": list(backends)}]}
     return obj(GATEWAY_API, kind, path, created=created, spec={**spec, "hostnames": list(hosts)} if hosts else spec)
 
@@ -162,6 +168,34 @@ def grant(path: str, from_kind: str, from_namespace: str, to_kind: str) -> Docum
         "to": [{"group": "", "kind": to_kind}],
     }
     return obj(GATEWAY_API, "ReferenceGrant", path, spec=spec)
+
+
+OWN_API = "lasthop.dev/v1alpha1"
+
+
+def own(name: str, kind: str) -> Document:
+    """A reference to one of our own kinds."""
+    return ref(name, kind, "lasthop.dev")
+
+
+def pin_set(path: str, *pins: tuple[str, str], **spec: Any) -> Document:
+    """Pins as (type, value)."""
+    listed = {"pins": [{"type": kind, "value": value} for kind, value in pins]} if pins else {}
+    return obj(OWN_API, "PinSet", path, spec={**listed, **spec})
+
+
+def waiver(path: str, waives: str, *, expires: str = "", created: str = "") -> Document:
+    spec = {"waives": waives, "reason": "the test wants it", **({"expires": expires} if expires else {})}
+    return obj(OWN_API, "VerificationWaiver", path, created=created, spec=spec)
+
+
+def profile(path: str, **backend_tls: Any) -> Document:
+    return obj(OWN_API, "GatewayProfile", path, spec={"backendTLS": backend_tls})
+
+
+def with_profile(name: str) -> Document:
+    """For a Gateway's spec."""
+    return {"infrastructure": {"parametersRef": own(name, "GatewayProfile")}}
 
 
 def hop(path: str, port: int, *policies: Document, **route_settings: Any) -> list[Document]:

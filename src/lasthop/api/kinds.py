@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import core, gateway, policies, profiles, routes
+from lasthop.api import core, gateway, policies, profiles, routes, verification
 from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
@@ -56,6 +56,8 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
         Kind("BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy),
         Kind("GatewayProfile", LASTHOP_API, ("v1alpha1",), "gatewayprofiles", profiles.GatewayProfile),
+        Kind("PinSet", LASTHOP_API, ("v1alpha1",), "pinsets", verification.PinSet),
+        Kind("VerificationWaiver", LASTHOP_API, ("v1alpha1",), "verificationwaivers", verification.VerificationWaiver),
         Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", gateway.ListenerSet),
         Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),

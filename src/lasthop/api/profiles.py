@@ -49,8 +49,9 @@ class ProxySettings(Struct, frozen=True):
     """Empty: the controller's own."""
 
 
-class BackendTLSProfile(Struct, frozen=True):
-    """What is permitted on the way to backends. An empty text says nothing."""
+class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is permitted on the way to backends. An empty text says nothing; a field of a newer version might forbid
+    something, so a profile that has one counts as unreadable."""
 
     waivers: str = ""
     max_waiver_days: int | None = None

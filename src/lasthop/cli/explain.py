@@ -74,7 +74,7 @@ def _of_cluster(reach: choice.Reach, want: Wanted, reads: bool) -> dict[str, Any
     from lasthop.outputs.explain.tree import tree
 
     found, namespace = cluster.objects(reach._replace(namespace=want.namespace or None))
-    scope = namespace if KINDS[want.kind].namespaced else ""
+    scope = (want.namespace or namespace) if KINDS[want.kind].namespaced else ""
     key = Key(want.kind, *one_of(names(found.engine, want.kind), want._replace(namespace=scope)))
     explained = tree(found.engine.graph, key, lambda _: None, reads=reads)
     assert explained is not None

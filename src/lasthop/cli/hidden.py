@@ -20,7 +20,13 @@ MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?doe
 """An object that a message calls missing: `Secret shop/web does not exist`."""
 DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
     "NoGatewayClass": ("GatewayClass",),
-    "NotReached": ("HTTPRoute", "ListenerSet", "Gateway", "GatewayClass", "ReferenceGrant"),
+    "NotReached": (
+        *("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"),
+        "ListenerSet",
+        "Gateway",
+        "GatewayClass",
+        "ReferenceGrant",
+    ),
     "PlaintextBackend": ("BackendTLSPolicy",),
     reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
     reasons.NOT_ALLOWED: ("Namespace",),

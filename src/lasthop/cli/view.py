@@ -50,7 +50,7 @@ class ControllerView:
 
     def counts(self) -> Mapping[str, int]:
         store = self._controller.engine.store
-        return {kind: len(store.keys(kind)) for kind in KINDS}
+        return {kind: store.count(kind) for kind in KINDS}
 
     def measures(self) -> Iterable[Measure]:
         return self._controller.measures()

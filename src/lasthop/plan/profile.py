@@ -21,7 +21,7 @@ class BackendRules(msgspec.Struct, frozen=True):
 
     @property
     def by(self) -> str:
-        return f"GatewayProfile {' and '.join(self.profiles)}" if self.profiles else "no GatewayProfile"
+        return f"GatewayProfile {', '.join(self.profiles)}"
 
 
 NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False)

@@ -52,6 +52,15 @@ NO_VALID_CA_CERTIFICATE: Final = "NoValidCACertificate"
 EXPIRED_CERTIFICATE: Final = "ExpiredCertificate"
 """Ours; the spec suggests the name."""
 
+WAIVER_NOT_PERMITTED: Final = "WaiverNotPermitted"
+WAIVER_EXPIRED: Final = "WaiverExpired"
+TLS_VERSION_NOT_PERMITTED: Final = "TLSVersionNotPermitted"
+PLAINTEXT_NOT_PERMITTED: Final = "PlaintextNotPermitted"
+"""Ours, these four: what a GatewayProfile forbids, and what time has ended."""
+VERIFICATION_DEGRADED: Final = "VerificationDegraded"
+INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
+"""Ours, these two: while a waiver is in effect."""
+
 
 class Condition(msgspec.Struct, frozen=True):
     """A condition without its generation and time, which belong to the object that will hold it."""

@@ -1,6 +1,9 @@
 """What is checked on a backend's certificate: a mode times a trust source, the same model as upstream's drafts for GEP-4152.
 
-BackendTLS = SNI + Mode (which checks) x Trust (against what) + names + protocol limits + the Gateway's own certificate
+BackendTLS = SNI + Mode (which checks) x Trust and Pins (against what) + names + protocol limits + the Gateway's certificate
+
+    trust, no pins     chain, dates, names                       trust and pins     all of that, and one of the pins
+    pins only          one of the pins, no names, no dates       neither            nothing; only ever under Mode.WAIVED_ALL
 """
 
 from __future__ import annotations
@@ -13,8 +16,13 @@ from lasthop.api.meta import Key
 
 
 class Mode(StrEnum):
+    """What a waiver gives up; everything else is checked."""
+
     STRICT = "Strict"
-    """Chain, dates and names."""
+    WAIVED_ALL = "WaivedAll"
+    WAIVED_NAMES = "WaivedNames"
+    WAIVED_EXPIRY = "WaivedExpiry"
+    """The dates of the whole chain, not yet valid ones too."""
 
 
 class Anchors(msgspec.Struct, frozen=True):
@@ -31,6 +39,28 @@ class SystemStore(msgspec.Struct, frozen=True):
 
 
 Trust = Anchors | SystemStore
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """The backend's own certificate must match one of them: SHA-256 of its key, or of all of it. As raw bytes, so that
+    however a pin is written it is the same pin."""
+
+    keys: frozenset[bytes] = frozenset()
+    certificates: frozenset[bytes] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.certificates)
+
+
+class Waiver(msgspec.Struct, frozen=True):
+    """Who gave up what, why, and for how long."""
+
+    key: Key
+    mode: Mode
+    reason: str
+    owner: str = ""
+    expires: float | None = None
+    created: float = 0.0
 
 
 class SanType(StrEnum):
@@ -57,13 +87,20 @@ class TLSOptions(msgspec.Struct, frozen=True):
 class BackendTLS(msgspec.Struct, frozen=True):
     policy: Key
     sni: str
-    trust: Trust
+    trust: Trust | None
     names: tuple[San, ...]
-    """Any one of them must be in the certificate."""
+    """Any one of them must be in the certificate; none: names are not checked."""
     mode: Mode = Mode.STRICT
+    pins: Pins = Pins()
+    waiver: Waiver | None = None
+    """By whose word the mode is not STRICT."""
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
     """The Secret with the Gateway's own certificate."""
+
+    @property
+    def pinned_only(self) -> bool:
+        return self.trust is None and bool(self.pins)
 
 
 class Plaintext(msgspec.Struct, frozen=True):

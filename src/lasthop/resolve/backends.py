@@ -67,7 +67,8 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
         return Refused(reasons.UNSUPPORTED_VALUE, message)
     tls = spoken(g, hop)
     if isinstance(tls, Refused):
-        return Refused(reasons.INVALID_BACKEND_TLS, f"backend {path}:{hop.port}: {tls.message}")
+        reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
+        return Refused(reason, f"backend {path}:{hop.port}: {tls.message}")
     if port.app_protocol == WSS and hop.protocol.http and isinstance(tls, Plaintext):
         message = f"Service {path} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
         return Refused(reasons.UNSUPPORTED_PROTOCOL, message)

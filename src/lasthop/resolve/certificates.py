@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.utils import CryptographyDeprecationWarning
@@ -131,3 +132,8 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     leaf = certificates[0]
     return KeyPair(common_name(leaf), leaf.not_valid_after_utc.timestamp())
+
+
+def fingerprint(pem: bytes) -> bytes:
+    """SHA-256 of a certificate."""
+    return _load(pem).fingerprint(hashes.SHA256())

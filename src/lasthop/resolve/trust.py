@@ -12,14 +12,14 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.certificates import SOON, BadCertificate, Bundle, parse_bundle
+from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, parse_bundle
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 CA_KEY: Final = "ca.crt"
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
-SYSTEM_REF: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
+SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
 """No object: the system store, where it must stand in a list. Means the same as `wellKnownCACertificates: System`."""
 
 
@@ -78,16 +78,21 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     found = g(bundle, namespace, ref)
     if isinstance(found, BadRef):
         return RefState(found)
-    expired = [a for a in found.anchors if not g.before(a.not_after)]
-    if len(expired) == len(found.anchors):
+    expired, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
+    return RefState(BadRef(reasons.EXPIRED_CERTIFICATE, expired) if expired else None, warnings)
+
+
+def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[str, tuple[str, ...]]:
+    """That all of them have expired, or nothing; and what to say of some."""
+    expired = [a for a in anchors if not g.before(a.not_after)]
+    if len(expired) == len(anchors):
         last = max(expired, key=lambda a: a.not_after)
-        message = f"every certificate of {ref.kind} {ref.name} has expired, the last ({last.subject}) on {day(last.not_after)}"
-        return RefState(BadRef(reasons.EXPIRED_CERTIFICATE, message))
-    warnings = [f"CA {a.subject} in {ref.kind} {ref.name} expired on {day(a.not_after)}" for a in expired]
-    for anchor in found.anchors:
+        return f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}", ()
+    warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in expired]
+    for anchor in anchors:
         if anchor not in expired and not g.before(anchor.not_after - SOON.total_seconds()):
-            warnings.append(f"CA {anchor.subject} in {ref.kind} {ref.name} expires on {day(anchor.not_after)}")
-    return RefState(warnings=tuple(warnings))
+            warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
+    return "", tuple(warnings)
 
 
 def day(timestamp: float) -> str:

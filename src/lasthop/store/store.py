@@ -41,3 +41,6 @@ class Store:
 
     def keys(self, kind: str) -> list[Key]:
         return sorted(self._keys.get(kind, ()))
+
+    def count(self, kind: str) -> int:
+        return len(self._keys.get(kind, ()))

@@ -28,6 +28,7 @@ class _Collector:
         for (severity, reason), count in Counter((f.severity, f.reason) for f in self._view.findings()).items():
             findings.add_metric([severity, reason], count)
         yield findings
+        yield from _verification(self._view)
         names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
         for name in names:
             family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
@@ -55,6 +56,23 @@ def _histogram(name: str, help: str, durations: Durations) -> Metric:
     totals = [float(total) for total in accumulate(durations.counts)]
     family.add_metric([], list(zip((*map(str, BUCKETS), "+Inf"), totals, strict=True)), durations.sum)
     return family
+
+
+def _verification(view: View) -> Iterator[Metric]:
+    """How each hop is verified: what a security officer alerts on."""
+    labels = ["gateway", "namespace", "service", "port", "mode"]
+    how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
+    ends: dict[str, float] = {}
+    for hop in view.hops():
+        how.add_metric([hop.gateway, *hop.service.split("/"), str(hop.port), hop.mode], 1)
+        if hop.until:
+            ends[hop.waiver] = hop.until
+    yield how
+    name, about = "lasthop_waiver_expiry_timestamp_seconds", "When a VerificationWaiver that is in effect ends."
+    until = GaugeMetricFamily(name, about, labels=["namespace", "waiver"])
+    for path, end in sorted(ends.items()):
+        until.add_metric(path.split("/"), end)
+    yield until
 
 
 async def metrics(view: View) -> bytes:

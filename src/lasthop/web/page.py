@@ -24,7 +24,8 @@ SECTIONS = (
 )
 ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
 """Sections that are shown even if they are empty."""
-_MANNER = {"verified": "good", "plaintext": "warn", "failing closed": "bad"}
+_MANNER = {"verified": "good", "pinned only": "good", "waived": "bad", "failing closed": "bad"}
+"""Whatever else there is deserves a look."""
 
 
 @functools.cache
@@ -77,6 +78,9 @@ def _row(document: dict[str, Any]) -> tuple[str, str, str]:
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
 """Conditions that are bad news when true."""
 
+DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification"})
+"""Conditions that are there only while a waiver is in effect: it works as it was asked to, and that is worth knowing."""
+
 
 def summary(document: dict[str, Any]) -> tuple[str, str]:
     """(ready, why): True if nothing in our part of the status is bad news, with the first bad news otherwise."""
@@ -85,7 +89,8 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
     if not found:
         return "Unknown", "nothing of ours reaches it"
-    bad = [(name, c) for name, c in found if (c["status"] == "True") == (c["type"] in NEGATIVE)]
+    told = [(name, c) for name, c in found if c["type"] not in DEGRADED]
+    bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
         said = f"{where}{condition['reason']}: {condition['message']}"
@@ -93,7 +98,7 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen < now:
         return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
-    return "True", ""
+    return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
 
 
 def _groups(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -52,11 +52,12 @@ def of_kind(kind: str, options: Options = ALL) -> list[dict[str, Any]]:
 
 
 def rules(*kinds: str, options: Options = ALL) -> Rules:
-    """(group, resource) -> verbs. Rules that are limited to names are left out."""
+    """(group, resource) -> verbs that the controller has. Rules that are limited to names are left out."""
     found: Rules = {}
     for kind in kinds:
+        bound = {binding["roleRef"]["name"] for binding in of_kind(f"{kind}Binding", options)}
         for role in of_kind(kind, options):
-            for rule in role["rules"]:
+            for rule in role["rules"] if role["metadata"]["name"] in bound else ():
                 for resource in rule["resources"] if "resourceNames" not in rule else ():
                     found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
     return found
@@ -92,6 +93,20 @@ def test_a_namespaced_install_writes_nothing_outside_its_namespaces() -> None:
     assert (
         rules("Role", options=SOME).items() >= {k: v for k, v in rules("ClusterRole").items() if k[1] == "deployments"}.items()
     )
+
+
+def test_teams_may_pin_and_only_look_at_waivers_and_profiles() -> None:
+    """What is added to Kubernetes' own `edit` and `view`; writing waivers is a role of its own that nobody has by itself."""
+    given: dict[str, Rules] = {"edit": {}, "view": {}}
+    for role in of_kind("ClusterRole"):
+        for name, found in given.items():
+            if role["metadata"]["labels"].get(f"rbac.authorization.k8s.io/aggregate-to-{name}") == "true":
+                for rule in role["rules"]:
+                    for resource in rule["resources"]:
+                        found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    look = {"get", "list", "watch"}
+    assert given["view"] == {("lasthop.dev", kind): look for kind in ("pinsets", "verificationwaivers", "gatewayprofiles")}
+    assert given["edit"] == given["view"] | {("lasthop.dev", "pinsets"): look | {"create", "update", "patch", "delete"}}
 
 
 def test_there_are_no_wildcards_and_no_rights_to_give_rights() -> None:

@@ -6,30 +6,23 @@ from typing import Any
 
 import pytest
 
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Key
 from lasthop.api.profiles import ProxySettings, ServiceSettings
 from lasthop.engine import Engine
 from lasthop.plan.profile import NOTHING, BackendRules
 from lasthop.resolve.profiles import backend_rules, proxy_profile, proxy_settings
-from tests.world import keyed, mk, mk_class, mk_gateway
+from tests.world import keyed, mk, mk_class, mk_gateway, mk_profile, profile_ref
 
 GATEWAY = Key("Gateway", "a", "g")
-
-
-def mk_profile(path: str, **spec: Any) -> Object:
-    return mk("GatewayProfile", path, spec=spec)
-
-
-def ref(name: str, namespace: str = "") -> dict[str, str]:
-    where = {"namespace": namespace} if namespace else {}
-    return {"group": "lasthop.dev", "kind": "GatewayProfile", "name": name, **where}
 
 
 def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engine:
     """A Gateway with a class's profile and one of its own, where there is one."""
     found = Engine()
-    more = {"infrastructure": {"parametersRef": ref("own")}} if own is not None else {}
-    gateway_class = mk("GatewayClass", "lasthop", spec={"controllerName": "x", "parametersRef": ref("of-class", "ops")})
+    more = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
+    gateway_class = mk(
+        "GatewayClass", "lasthop", spec={"controllerName": "x", "parametersRef": profile_ref("of-class", "ops")}
+    )
     found.apply(keyed(gateway_class if of_class is not None else mk_class(), mk_gateway("a/g", **more)))
     found.apply(keyed(mk_profile("ops/of-class", **(of_class or {})), mk_profile("a/own", **(own or {}))))
     return found

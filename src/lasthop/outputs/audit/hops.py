@@ -6,19 +6,34 @@ from enum import StrEnum
 
 import msgspec
 
+from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore
+from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.resolve.policies.targets import WHOLE, claims
+from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
+from lasthop.store.store import read
 
 
 class Manner(StrEnum):
     VERIFIED = "verified"
+    PINNED_ONLY = "pinned only"
+    """The certificate or its key is known, and its names are not looked at."""
+    WAIVED = "waived"
     PLAINTEXT = "plaintext"
+    PASSTHROUGH = "passthrough"
+    UDP = "udp"
     FAILING = "failing closed"
-    PASSTHROUGH = "passthrough (client's TLS, not ours)"
-    UDP = "udp (no TLS possible)"
+
+
+class Source(StrEnum):
+    """What a verified certificate is held against."""
+
+    CA = "CA"
+    SYSTEM = "System"
+    PINNED = "pinned"
 
 
 class HopReport(msgspec.Struct, frozen=True, order=True):
@@ -28,28 +43,66 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
     manner: Manner
     detail: str
     policy: str = ""
+    source: str = ""
+    """Of a verified hop: one of `Source`."""
+    waiver: str = ""
+    waives: str = ""
+    why: str = ""
+    owner: str = ""
+    until: float = 0.0
+    """Unix time; 0: without an end."""
+
+    @property
+    def mode(self) -> str:
+        """One word for metrics: how it is verified, or that it is not."""
+        return self.waives or "".join(word.capitalize() for word in self.manner.split())
 
 
 def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
     """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
-    policed = {(hop.gateway, hop.service, hop.port) for hop in hops if hop.protocol.policed}
-    found = [_report(*hop, g.value(hop_tls, *hop)) for hop in policed]
-    return sorted([*found, *(_exempt(hop) for hop in hops if not hop.protocol.policed)])
+    return sorted({_report(g, hop) for hop in hops})
 
 
-def _exempt(hop: Hop) -> HopReport:
-    manner = Manner.UDP if hop.protocol is Protocol.UDP else Manner.PASSTHROUGH
-    return HopReport(hop.gateway.path, hop.service.path, hop.port, manner, "no BackendTLSPolicy has a say in it")
+def _report(g: Graph, hop: Hop) -> HopReport:
+    where = (hop.gateway.path, hop.service.path, hop.port)
+    tls = g.value(spoken, hop)
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
+    if hop.protocol is Protocol.UDP and not isinstance(tls, Refused):
+        return HopReport(*where, Manner.UDP, "no TLS is possible")
+    return _of_tls(g, hop, where, tls)
 
 
-def _report(gateway: Key, service: Key, port: int, tls: HopTLS) -> HopReport:
+def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:
     match tls:
+        case BackendTLS(waiver=Waiver() as waiver):
+            return HopReport(
+                *where,
+                Manner.WAIVED,
+                said(waiver),
+                tls.policy.path,
+                waiver=waiver.key.path,
+                waives=waiver.mode,
+                why=waiver.reason,
+                owner=waiver.owner,
+                until=waiver.expires or 0.0,
+            )
+        case BackendTLS() if tls.pinned_only:
+            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", tls.policy.path)
         case BackendTLS():
-            source = "the system's CAs" if isinstance(tls.trust, SystemStore) else "its own CA"
-            detail = f"{source}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(gateway.path, service.path, port, Manner.VERIFIED, detail, tls.policy.path)
+            source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
+            against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
+            detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
+            return HopReport(*where, Manner.VERIFIED, detail, tls.policy.path, source)
         case Refused():
-            policy = tls.policy.path if tls.policy else ""
-            return HopReport(gateway.path, service.path, port, Manner.FAILING, tls.message, policy)
+            return HopReport(*where, Manner.FAILING, tls.message, tls.policy.path if tls.policy else "")
         case _:
-            return HopReport(gateway.path, service.path, port, Manner.PLAINTEXT, "no BackendTLSPolicy names this port")
+            return HopReport(*where, Manner.PLAINTEXT, g.value(_why_plaintext, hop.service))
+
+
+def _why_plaintext(g: Graph, key: Key) -> str:
+    """Also a policy that means some port of the Service and names none that there is."""
+    service = read(g, key, Service)
+    names = {port.name for port in service.spec.ports} if service else set()
+    lost = [claim.policy.path for claim in g(claims, key) if any(s not in names and s != WHOLE for s in claim.sections)]
+    return f"BackendTLSPolicy {', '.join(lost)} misses its port" if lost else "no BackendTLSPolicy names this port"

@@ -20,7 +20,7 @@ from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, sock
 from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash
 from lasthop.outputs.envoy.tls import upstream_transport_socket
-from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused, SystemStore
+from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve.backends import endpoints, upstream
 from lasthop.resolve.policies.backend_tls import spoken
@@ -73,7 +73,6 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
     if isinstance(tls, BackendTLS):
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, () if hop.protocol.http else tls.options.alpn))
         message.metadata.CopyFrom(_metadata(tls))
-    heavy = isinstance(tls, BackendTLS) and (isinstance(tls.trust, SystemStore) or len(tls.trust.pem) > HEAVY)
     if names is not None:
         message.type = cluster_pb2.Cluster.STRICT_DNS
         message.respect_dns_ttl = True
@@ -81,18 +80,22 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         # A silent resolver must not withhold the acknowledgement of every other cluster (facts/xds.md 5).
         message.wait_for_warm_on_init.value = False
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
-        return ClusterEntry(_resource(message, heavy), "", isinstance(tls, Plaintext))
+        return ClusterEntry(_resource(message, tls), "", isinstance(tls, Plaintext))
     message.type = cluster_pb2.Cluster.EDS
     endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
     message.eds_cluster_config.service_name = endpoints_name
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, heavy), endpoints_name, isinstance(tls, Plaintext))
+    return ClusterEntry(_resource(message, tls), endpoints_name, isinstance(tls, Plaintext))
 
 
-def _resource(message: Any, heavy: bool) -> Resource:
+def _resource(message: Any, tls: HopTLS) -> Resource:
     body = encode(message)
     version = content_hash(body)
-    return Resource(CLUSTER, message.name, body, version, {message.name: version}, heavy=heavy)
+    trust = tls.trust if isinstance(tls, BackendTLS) else None
+    heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
+    # What a waiver weakens ends with the waiver, in Envoy itself, whoever is dead by then.
+    expires = tls.waiver.expires if isinstance(tls, BackendTLS) and tls.waiver else None
+    return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy)
 
 
 def _no_breakers() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Final
 
@@ -11,7 +12,7 @@ from envoy.type.matcher.v3 import regex_pb2, string_pb2
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import over_ads, packed
-from lasthop.plan.tls import Anchors, BackendTLS, San, SanType, Trust
+from lasthop.plan.tls import Anchors, BackendTLS, Mode, San, SanType, Trust
 
 SESSION_KEYS: Final = 64
 """TLS 1.3 tickets are used once: 64 let parallel connections resume (facts/envoy.md j). A changed cluster starts empty."""
@@ -41,13 +42,26 @@ def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> ba
                 ecdh_curves=tls.options.curves,
             ),
             tls_certificate_sds_secret_configs=certificates,
-            validation_context=common_pb2.CertificateValidationContext(
-                trusted_ca=_trusted_ca(tls.trust),
-                match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
-            ),
+            validation_context=_validation(tls),
         ),
     )
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
+
+
+def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | None:
+    """None, which Envoy takes as "check nothing", only where everything is waived."""
+    if tls.mode is Mode.WAIVED_ALL:
+        return None
+    if tls.trust is None and not tls.pins:
+        raise ValueError(f"{tls.policy} would check nothing, and nobody waived it")
+    # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it switches the pins off too (facts/envoy.md 0.3).
+    return common_pb2.CertificateValidationContext(
+        trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,
+        match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
+        verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
+        verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
+        allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
+    )
 
 
 def secret_config(secret: Key) -> secret_pb2.SdsSecretConfig:

@@ -26,7 +26,8 @@ from lasthop.resolve.trust import bundle, day
 from lasthop.store.graph import Graph, input_node
 from lasthop.store.store import read
 
-CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice")
+CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
+GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver": "weakens {}"}
 """Kinds that are there to be used by others."""
 
 
@@ -86,7 +87,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
         if query is bundle:
             bundles[args[1]] = args[0]
         elif query is verdict:
-            uses[args[0]] = f"gives {args[0]} its CAs"
+            uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
         elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
         elif query is client_certificate and key.kind == "Secret":

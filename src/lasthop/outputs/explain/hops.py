@@ -17,6 +17,7 @@ from lasthop.resolve.policies.backend_tls import hop_tls
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import BadRef, bundle, day, ref_state, system_store
+from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph, NodeId, input_node
 from lasthop.store.store import read
 
@@ -48,7 +49,8 @@ def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
         case BackendTLS():
             # The bundle, the names and the certificate: what the answer was made from is what was read for it.
             reads = trust(g, (hop_tls, gateway, found.service, found.port))
-            return good(f"TLS because of {tls.policy}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.policy)
+            state = warning if tls.waiver else good
+            return state(f"TLS because of {tls.policy}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.policy)
         case Refused():
             reads = trust(g, (hop_tls, gateway, found.service, found.port))
             return bad(f"refused: {tls.message}", *reads, *others, object=tls.policy)
@@ -67,7 +69,14 @@ def _plaintext(g: Graph, found: Target, others: tuple[Fact, ...]) -> Fact:
 
 def checks(tls: BackendTLS) -> Iterator[Fact]:
     yield plain(f"sends SNI {tls.sni}")
-    yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
+    if tls.waiver:
+        yield warning(said(tls.waiver), object=tls.waiver.key)
+    if tls.names:
+        yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
+    if tls.pins:
+        count = len(tls.pins.keys) + len(tls.pins.certificates)
+        what = "the one that is pinned" if count == 1 else f"one of {count} that are pinned"
+        yield plain(f"the certificate or its key must be {what}{', whatever its names and dates' if tls.pinned_only else ''}")
     if tls.options != TLSOptions():
         yield plain(f"TLS {tls.options.min_version} to {tls.options.max_version}{_lists(tls.options)}")
 

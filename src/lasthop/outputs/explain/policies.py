@@ -9,14 +9,20 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import checks, trust
-from lasthop.plan.tls import Refused
+from lasthop.plan.tls import BackendTLS, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
 from lasthop.resolve.policies.standing import target_trouble, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
+from lasthop.resolve.waivers import LOST, said
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
+
+CHECKED = {
+    False: "chain, dates and names of the backend's certificate are checked",
+    True: "the backend's certificate or its key is pinned; its names and dates are not looked at",
+}
 
 
 def explain_policy(g: Graph, key: Key) -> Fact:
@@ -47,31 +53,33 @@ def _validity(g: Graph, key: Key) -> Fact:
     judged, wanted = g(verdict, key), g(wanted_tls, key)
     bundles = tuple(trust(g, (verdict, key)))
     if judged is None or not judged.valid or wanted is None:
-        said = judged.accepted.message if judged else "it could not be read"
-        return bad(f"cannot be fulfilled, so its targets are refused: {said}", *bundles)
+        why = judged.accepted.message if judged else "it could not be read"
+        return bad(f"cannot be fulfilled, so its targets are refused: {why}", *bundles)
     warnings = tuple(warning(text) for text in judged.warnings)
     facts = (*checks(wanted), *bundles, *warnings)
     if not judged.resolved.status:
         return warning("valid, but a CA reference is left out", *facts)
-    return good("valid: chain, dates and names of the backend's certificate are checked", *facts)
+    if wanted.waiver:
+        return warning(f"valid, and weakened where the Gateway's operator allows it: {said(wanted.waiver)}", *facts)
+    return good(f"valid: {CHECKED[wanted.pinned_only]}", *facts)
 
 
 def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
-    said = f"target {target.kind} {key.namespace}/{target.name}"
-    said += f" port {target.section_name}" if target.section_name else ""
+    named = f"target {target.kind} {key.namespace}/{target.name}"
+    named += f" port {target.section_name}" if target.section_name else ""
     service = Key("Service", key.namespace, target.name) if is_service(target) else None
     trouble = g(target_trouble, key, target)
     if trouble:
-        return bad(f"{said}: no effect, {trouble.message}", object=service)
+        return bad(f"{named}: no effect, {trouble.message}", object=service)
     assert service is not None
     exceptions = tuple(_ruled_by_others(g, key, service, target))
     uses = tuple(_uses(g, key, service, target))
     if not uses:
         return warning(
-            f"{said}: nobody uses it yet", plain("no accepted route of a Gateway leads there"), *exceptions, object=service
+            f"{named}: nobody uses it yet", plain("no accepted route of a Gateway leads there"), *exceptions, object=service
         )
     state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
-    return Fact(f"{said}: ruled by this policy", state, (*uses, *exceptions), service)
+    return Fact(f"{named}: ruled by this policy", state, (*uses, *exceptions), service)
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
@@ -86,6 +94,8 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         tls = g(hop_tls, gateway, service, port)
         if isinstance(tls, Refused):
             yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
+        elif isinstance(tls, BackendTLS) and tls.waiver:
+            yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
         else:
             yield good(f"{gateway}, port {port}: TLS, verified", by, object=gateway)
 

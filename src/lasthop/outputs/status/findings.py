@@ -17,15 +17,19 @@ from lasthop.outputs.status.routes import route_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.routing import Parent
-from lasthop.plan.tls import Plaintext
+from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
-from lasthop.resolve.policies.standing import target_trouble, udp_warning
+from lasthop.resolve.policies.gate import permitted_tls
+from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.routes import verdict
 from lasthop.resolve.streams import owner
+from lasthop.resolve.trust import BadRef
+from lasthop.resolve.waivers import SOON as WAIVER_SOON
+from lasthop.resolve.waivers import minute, waiver
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -120,9 +124,31 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
     if not reached.gateways and not reached.without_room:
         message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
         yield Finding(key, "NotReached", message, severity=Severity.WARNING)
+    for gateway_key in reached.gateways:
+        yield from _at_gateway(g, key, gateway_key, judged.valid)
     for gateway_key in reached.without_room:
         message = f"its status has no room for Gateway {gateway_key.path}; connections from there fail"
         yield Finding(key, reasons.INVALID, message, remedy="Remove entries of other controllers or split the policy.")
+
+
+def _at_gateway(g: Graph, key: Key, gateway_key: Key, valid: bool) -> Iterator[Finding]:
+    """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
+    permitted = g(permitted_tls, gateway_key, key)
+    if valid and isinstance(permitted, Refused):
+        yield Finding(key, permitted.reason, f"at {gateway_key}: {permitted.message}", field="spec.validation")
+    for condition in g(conditions, key, gateway_key):
+        if condition.type == reasons.VERIFICATION_DEGRADED:
+            message = f"at {gateway_key}: {condition.message}"
+            yield Finding(key, reasons.VERIFICATION_DEGRADED, message, field="spec.validation", severity=Severity.WARNING)
+
+
+def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    found = g(waiver, key)
+    if isinstance(found, BadRef) or found.expires is None or g.before(found.expires - WAIVER_SOON.total_seconds()):
+        return ()
+    message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
+    remedy = "Mend the backend's certificate by then, or prolong the waiver."
+    return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
 
 
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
@@ -155,6 +181,7 @@ FINDINGS = (
     Output("findings-listener-sets", "ListenerSet", listener_set_findings),
     *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
+    Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )

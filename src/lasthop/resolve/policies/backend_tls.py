@@ -1,6 +1,7 @@
 """How a Gateway talks to a Service port: in plaintext, with TLS as a policy asks, or not at all.
 
-    claims on the port ──> winner ──> its verdict ──> this Gateway's part (client certificate, room in the status) ──> HopTLS
+    claims on the port ──> winner ──> its verdict ──> this Gateway's part ──> HopTLS
+                                                      (its operator's rules, room in the status, client certificate)
 
 Nothing here ever answers "plaintext" for a port that a policy claims, whatever state that policy is in.
 """
@@ -18,8 +19,9 @@ from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import age, client_certificate
+from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
-from lasthop.resolve.policies.validation import verdict, wanted_tls
+from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.settings import POLICIES_UNKNOWN
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -34,16 +36,19 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
         return Refused(reasons.BACKEND_NOT_FOUND, f"Service {service_key.path} has no TCP port {port}")
     claim = g(port_winner, service_key, service_port.name)
     if claim is None:
-        return _without_policy(g, service_key, port)
+        return _without_policy(g, Hop(gateway_key, service_key, port, Protocol.TCP))
     policy = claim.policy
     if claim.rejected:
         return Refused(reasons.INVALID, f"BackendTLSPolicy {policy.path} could not be read: {claim.rejected}", policy)
-    judged, wanted = g(verdict, policy), g(wanted_tls, policy)
-    if judged is None or wanted is None:
+    wanted = g(permitted_tls, gateway_key, policy)
+    if wanted is None:
+        judged = g(verdict, policy)
         condition = judged.accepted if judged else None
         message = condition.message if condition else "it is gone"
         reason = condition.reason if condition else reasons.INVALID
         return Refused(reason, f"BackendTLSPolicy {policy.path} is invalid: {message}", policy)
+    if isinstance(wanted, Refused):
+        return msgspec.structs.replace(wanted, message=f"BackendTLSPolicy {policy.path} is not permitted: {wanted.message}")
     if gateway_key in g(ancestors, policy).without_room:
         message = (
             f"BackendTLSPolicy {policy.path} has no room in its status for this Gateway (at most {MAX_ANCESTORS} entries)"
@@ -57,7 +62,9 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
 
 def spoken(g: Graph, hop: Hop) -> HopTLS:
     """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
-    return g(hop_tls, hop.gateway, hop.service, hop.port) if hop.protocol.policed else Plaintext()
+    if hop.protocol.policed:
+        return g(hop_tls, hop.gateway, hop.service, hop.port)
+    return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
 
 
 def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
@@ -65,13 +72,13 @@ def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
     return ("served-plaintext", service, port)
 
 
-def _without_policy(g: Graph, service: Key, port: int) -> HopTLS:
+def _without_policy(g: Graph, hop: Hop) -> HopTLS:
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
-    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(service, port)):
+    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.service, hop.port)):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; mend it"
         return Refused(reasons.INVALID, message)
-    return Plaintext()
+    return plaintext_refusal(g, hop) or Plaintext()
 
 
 class Ancestors(msgspec.Struct, frozen=True):

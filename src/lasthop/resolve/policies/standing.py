@@ -11,9 +11,12 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.resolve.policies.backend_tls import reached_by
+from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.targets import WHOLE, is_service, section_winner
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -62,7 +65,7 @@ def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 
 
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
-    """Accepted and ResolvedRefs of the policy for one Gateway that reaches it."""
+    """The policy's conditions for one Gateway that reaches it."""
     obj, judged = read(g, policy, BackendTLSPolicy), g(verdict, policy)
     if obj is None or judged is None:
         return ()
@@ -78,16 +81,25 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
         else:
             effective += 1
             warnings.append(udp_warning(g, policy, target))
-    accepted = judged.accepted
+    accepted, permitted = judged.accepted, g(permitted_tls, gateway, policy)
     if not effective and troubles:
         accepted = false(reasons.ACCEPTED, troubles[0].reason, _joined(t.message for t in troubles))
+    elif isinstance(permitted, Refused):
+        accepted = false(reasons.ACCEPTED, permitted.reason, permitted.message)
     elif judged.valid:
-        accepted = true(reasons.ACCEPTED, _joined([*(t.message for t in troubles), *warnings]))
+        accepted = true(reasons.ACCEPTED, _joined([*(t.message for t in troubles), *warnings, *judged.notes]))
     resolved = judged.resolved
     lost = [t for t in troubles if t.unresolved]
     if resolved.status and lost:
         resolved = false(reasons.RESOLVED_REFS, lost[0].reason, _joined(t.message for t in lost))
+    if accepted.status and effective and isinstance(permitted, BackendTLS) and permitted.waiver:
+        return accepted, resolved, degraded(permitted.waiver)
     return accepted, resolved
+
+
+def degraded(waiver: Waiver) -> Condition:
+    """While a waiver is in effect; absent otherwise."""
+    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, said(waiver))
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kubernetes_world import FAST, mk_config_map, mk_policy, mk_route
 
+from lasthop.api.bundle import BUNDLE_VERSION
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
@@ -349,3 +350,18 @@ async def test_only_the_namespaces_asked_for_are_read(api: FakeApi) -> None:
         api.put("httproutes", mk_route("new", "two"))
         await until(lambda: Key("HTTPRoute", "two", "new") in reader.objects)
         assert Key("HTTPRoute", "three", "new") not in reader.objects
+
+
+async def test_the_release_of_the_crds_comes_with_the_first_batch_and_whenever_it_changes(api: FakeApi) -> None:
+    def install(version: str) -> None:
+        metadata = {"name": f"gateways.{GATEWAY}", "annotations": {BUNDLE_VERSION: version}}
+        api.put("customresourcedefinitions", {"metadata": metadata})
+
+    api.served.add(("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
+    install("v1.7.0")
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert reader.batches[0].crd_versions.get(f"gateways.{GATEWAY}") == "v1.7.0"
+        install("v1.8.0")
+        await until(lambda: reader.batches[-1].crd_versions.get(f"gateways.{GATEWAY}") == "v1.8.0")
+        assert not reader.batches[-1].changes

@@ -18,7 +18,7 @@ from lasthop.sources.kubernetes.client import path_of
 NAMESPACE: Final = "lasthop-system"
 GATEWAYS: Final = "22-rbac-gateways.yaml"
 """The one file that differs between an install for all namespaces and one for some."""
-CRDS: Final = ("gatewayprofiles.yaml",)
+CRDS: Final = ("gatewayprofiles.yaml", "pinsets.yaml", "verificationwaivers.yaml")
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -1,0 +1,93 @@
+"""PinSets: which certificates or keys a backend may show, and what must have issued them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
+from lasthop.api.verification import CERTIFICATE, Pin, PinSet
+from lasthop.plan import reasons
+from lasthop.plan.tls import Pins
+from lasthop.resolve.certificates import Anchor, BadCertificate, fingerprint, parse_bundle
+from lasthop.resolve.trust import BadRef
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+DIGEST: Final = 32
+_HEX = re.compile(r"[0-9A-Fa-f]{64}|([0-9A-Fa-f]{2}:){31}[0-9A-Fa-f]{2}")
+
+
+class PinnedTrust(msgspec.Struct, frozen=True):
+    """What a PinSet gives. `cas` and `system` are CAs that must hold besides; `leaves` are whole certificates, which are
+    their own anchors where there are no CAs."""
+
+    pins: Pins
+    leaves: bytes = b""
+    anchors: tuple[Anchor, ...] = ()
+    """The leaves' dates."""
+    cas: tuple[LocalObjectReference, ...] = ()
+    system: bool = False
+
+    @property
+    def only(self) -> bool:
+        """Nothing but hashes: neither names nor dates can be checked."""
+        return not (self.leaves or self.cas or self.system)
+
+
+def pinned(g: Graph, key: Key) -> PinnedTrust | BadRef:
+    obj = read(g, key, PinSet)
+    if obj is None:
+        return _bad(f"{key} does not exist; create it in the policy's own namespace")
+    spec = obj.spec
+    keys: set[bytes] = set()
+    certificates: set[bytes] = set()
+    for number, pin in enumerate(spec.pins):
+        digest = digest_of(pin)
+        if digest is None:
+            return _bad(f"{key}: pins[{number}] is no SHA-256; `lasthop pin` prints one")
+        (certificates if pin.type == CERTIFICATE else keys).add(digest)
+    leaves: list[bytes] = []
+    anchors: list[Anchor] = []
+    for number, pem in enumerate(spec.certificates):
+        try:
+            found = parse_bundle(pem.encode())
+            if len(found.anchors) != 1:
+                return _bad(f"{key}: certificates[{number}] holds {len(found.anchors)}; give the backend's own only")
+        except BadCertificate as error:
+            return _bad(f"{key}: certificates[{number}] {error}")
+        leaves.append(found.pem)
+        anchors += found.anchors
+        certificates.add(fingerprint(found.pem))
+    pins = Pins(frozenset(keys), frozenset(certificates))
+    system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs
+    # What admission refuses is refused here as well: an API server may hold objects that are older than its CRD.
+    if not pins:
+        return _bad(f"{key} pins nothing; give pins or certificates")
+    if system and cas:
+        return _bad(f"{key}: caCertificateRefs and wellKnownCACertificates exclude each other; remove one")
+    if spec.pins and leaves and not (system or cas):
+        return _bad(f"{key}: pins and certificates together need CAs; use one of the two")
+    return PinnedTrust(pins, b"".join(leaves), tuple(anchors), cas, system)
+
+
+def digest_of(pin: Pin) -> bytes | None:
+    """The hash itself, however it is written."""
+    if pin.algorithm != "SHA256":
+        return None
+    try:
+        if _HEX.fullmatch(pin.value):
+            return bytes.fromhex(pin.value.replace(":", ""))
+        found = base64.b64decode(pin.value, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return found if len(found) == DIGEST else None
+
+
+def _bad(message: str) -> BadRef:
+    return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, message)

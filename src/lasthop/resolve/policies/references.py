@@ -1,0 +1,256 @@
+"""What `caCertificateRefs` comes to: trust anchors, at most one PinSet and one waiver, in the combinations that make sense.
+
+    CAs (a union), or the system store                  chain, dates, names
+    one PinSet                                          what it pins, and what its own CAs say
+    either of these + a waiver of Names or Expiry       all but that
+    a waiver of All                                     nothing
+    anything else                                       the policy is invalid
+
+Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver) fails the policy. Only a CA may be
+left out, and only while another one is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicyValidation, LocalObjectReference
+from lasthop.api.profiles import GROUP
+from lasthop.plan import reasons
+from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.tls import Mode, Waiver
+from lasthop.resolve.pins import PinnedTrust, pinned
+from lasthop.resolve.trust import CA_KINDS, SYSTEM, BadRef, dates, ref_state, system_store
+from lasthop.resolve.waivers import waiver
+from lasthop.store.graph import Graph
+
+CA: Final = "CA"
+WELL_KNOWN: Final = SYSTEM.kind
+PIN_SET: Final = "PinSet"
+WAIVER: Final = "VerificationWaiver"
+CAS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
+ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
+"""Which reason is told first; our own come after these."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Mode x trust source, by reference. No bytes: a CA rotation leaves it equal."""
+
+    cas: tuple[LocalObjectReference, ...] = ()
+    """Those that can be used."""
+    system: bool = False
+    pin_set: Key | None = None
+    waiver: Key | None = None
+    names: bool = True
+    """Whether names are checked."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    accepted: Condition
+    resolved: Condition
+    asked: Asked = Asked()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What its author wants to know and need not mend."""
+    field: str = "spec.validation"
+    """Where the first fault is."""
+
+    @property
+    def valid(self) -> bool:
+        return self.accepted.status
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    ref: LocalObjectReference
+    field: str
+    inside: str = ""
+    """The PinSet that it stands in."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.field}: {self.inside}" if self.inside else f"{self.field}:"
+
+    @property
+    def kind(self) -> str:
+        """What a reference is to us; empty: unknown."""
+        if (self.ref.group, self.ref.kind) in CA_KINDS:
+            return CA
+        ours = self.ref.group == GROUP and self.ref.kind in ((PIN_SET, WAIVER, WELL_KNOWN) if not self.inside else ())
+        return self.ref.kind if ours else ""
+
+    def fault(self, found: BadRef, *, fatal: bool) -> _Fault:
+        return _Fault(found.reason, f"{self.place} {found.message}", f"spec.validation.{self.field}", fatal)
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    reason: str
+    message: str
+    field: str
+    fatal: bool
+    """It is not merely left out."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """The list, sorted, with its PinSet and its waiver read."""
+
+    entries: tuple[_Entry, ...]
+    """As they are written; those of the PinSet are in `cas` and `unknown` too."""
+    pin_sets: tuple[_Entry, ...]
+    waivers: tuple[_Entry, ...]
+    well_known: tuple[_Entry, ...]
+    cas: tuple[_Entry, ...]
+    unknown: tuple[_Entry, ...]
+    pinned: PinnedTrust | None
+    waiver: Waiver | None
+
+    @property
+    def mode(self) -> Mode:
+        return self.waiver.mode if self.waiver else Mode.STRICT
+
+    @property
+    def system(self) -> bool:
+        return bool(self.well_known) or bool(self.pinned and self.pinned.system)
+
+    @property
+    def names(self) -> bool:
+        return self.mode not in (Mode.WAIVED_ALL, Mode.WAIVED_NAMES) and not (self.pinned and self.pinned.only)
+
+
+def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> Judged:
+    held, faults = _read(g, namespace, validation)
+    usable: list[LocalObjectReference] = []
+    warnings: list[str] = []
+    for entry in held.cas:
+        state = g(ref_state, namespace, entry.ref)
+        warnings += state.warnings
+        # With Expiry waived an expired anchor is as good as any.
+        if state.problem and not (held.mode is Mode.WAIVED_EXPIRY and state.problem.reason == reasons.EXPIRED_CERTIFICATE):
+            faults.append(entry.fault(state.problem, fatal=False))
+        else:
+            usable.append(entry.ref)
+    anchors = bool(usable) or not held.cas
+    if held.pinned and held.pinned.leaves and not (held.pinned.cas or held.pinned.system):
+        expired, soon = dates(g, held.pinned.anchors, f"PinSet {held.pin_sets[0].ref.name}", "certificate")
+        warnings += soon
+        if expired and held.mode is not Mode.WAIVED_EXPIRY:
+            faults.append(held.pin_sets[0].fault(BadRef(reasons.EXPIRED_CERTIFICATE, expired), fatal=False))
+            anchors = False
+    problems = [*_combination(held), *_system(g, held), *_unchecked(held, validation)]
+    accepted, resolved = _conditions(held, faults, problems, anchors)
+    return Judged(
+        accepted,
+        resolved,
+        _asked(held, tuple(usable), namespace) if accepted.status else Asked(),
+        tuple(warnings),
+        tuple(_notes(held)) if accepted.status else (),
+        faults[0].field if faults else "spec.validation",
+    )
+
+
+def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_Held, list[_Fault]]:
+    well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates or SYSTEM.name)
+    refs = validation.ca_certificate_refs
+    entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(refs))
+    entries = entries or (_Entry(well_known, "wellKnownCACertificates"),)
+    faults: list[_Fault] = []
+    pins: list[PinnedTrust] = []
+    waivers: list[Waiver] = []
+    inner: list[_Entry] = []
+    for entry in entries:
+        key = Key(entry.ref.kind, namespace, entry.ref.name)
+        found = g(pinned, key) if entry.kind == PIN_SET else g(waiver, key) if entry.kind == WAIVER else None
+        match found:
+            case BadRef():
+                faults.append(entry.fault(found, fatal=True))
+            case PinnedTrust():
+                pins.append(found)
+                inside = f"PinSet {entry.ref.name},"
+                inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]:") for n, ref in enumerate(found.cas))
+            case Waiver():
+                waivers.append(found)
+    everything = (*entries, *inner)
+    by_kind = {kind: tuple(e for e in everything if e.kind == kind) for kind in (PIN_SET, WAIVER, WELL_KNOWN, CA, "")}
+    held = _Held(
+        entries=entries,
+        pin_sets=by_kind[PIN_SET],
+        waivers=by_kind[WAIVER],
+        well_known=by_kind[WELL_KNOWN],
+        cas=by_kind[CA],
+        unknown=by_kind[""],
+        pinned=pins[0] if pins else None,
+        waiver=waivers[0] if waivers else None,
+    )
+    return held, [entry.fault(_unknown(entry), fatal=True) for entry in held.unknown] + faults
+
+
+def _unknown(entry: _Entry) -> BadRef:
+    use = CAS if entry.inside else f"{CAS}, or a lasthop.dev PinSet"
+    message = f"kind {entry.ref.kind} of group {entry.ref.group!r} is not supported; use a {use}"
+    return BadRef(reasons.INVALID_KIND, message)
+
+
+def _combination(held: _Held) -> Iterator[str]:
+    cas = [entry for entry in held.cas if not entry.inside]
+    if cas and held.well_known:
+        yield "the system store cannot stand beside other CAs; use one of the two"
+    if len(held.pin_sets) > 1:
+        yield "there are several PinSets; put all pins into one"
+    if len(held.waivers) > 1:
+        yield "there are several VerificationWaivers; use one"
+    if held.pin_sets and (cas or held.well_known):
+        name = held.pin_sets[0].ref.name
+        yield f"PinSet {name} cannot stand beside CAs, because a list of CAs means any of them; put the CAs into the PinSet"
+    if held.waiver is None:
+        return
+    if held.mode is Mode.WAIVED_ALL and len(held.entries) > len(held.waivers):
+        yield "a waiver of All stands alone, as nothing else would be checked; remove it or the other references"
+    elif held.mode is not Mode.WAIVED_ALL and len(held.entries) == len(held.waivers):
+        virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
+        yield f"nothing beside the waiver says what is still to be checked; add a CA, a PinSet or {virtual}"
+    elif held.pinned and held.pinned.only:
+        yield "pins alone check neither names nor dates, so there is nothing to waive; remove the waiver"
+
+
+def _system(g: Graph, held: _Held) -> Iterator[str]:
+    unknown = [entry.ref.name for entry in held.well_known if entry.ref.name != SYSTEM.name]
+    if unknown:
+        yield f"wellKnownCACertificates {unknown[0]} is unknown here; connections fail. Use System or caCertificateRefs"
+    elif held.system and system_store(g) is None:
+        yield "the proxy's host has no CA bundle; connections fail. Install one (ca-certificates) or use caCertificateRefs"
+
+
+def _unchecked(held: _Held, validation: BackendTLSPolicyValidation) -> Iterator[str]:
+    if validation.subject_alt_names and not held.names:
+        by = "pins alone cannot check them" if held.mode is Mode.STRICT else "the waiver gives them up"
+        yield f"subjectAltNames are asked for and not checked, because {by}; remove them"
+
+
+def _conditions(held: _Held, faults: list[_Fault], problems: list[str], anchors: bool) -> tuple[Condition, Condition]:
+    message = "; ".join(fault.message for fault in faults)
+    order = sorted(faults, key=lambda fault: ORDER.index(fault.reason) if fault.reason in ORDER else len(ORDER))
+    resolved = false(reasons.RESOLVED_REFS, order[0].reason, message) if order else true(reasons.RESOLVED_REFS)
+    everything = "; ".join(text for text in (*problems, message) if text)
+    if any(fault.fatal for fault in faults):
+        some = (held.cas and anchors) or held.well_known or held.pinned or held.waiver
+        reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
+        return false(reasons.ACCEPTED, reason, f"connections fail: {everything}"), resolved
+    if problems:
+        return false(reasons.ACCEPTED, reasons.INVALID, everything), resolved
+    if not anchors:
+        message = f"no {'CA' if held.cas else 'certificate'} is left, connections fail: {message}"
+        return false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, message), resolved
+    return true(reasons.ACCEPTED), resolved
+
+
+def _asked(held: _Held, usable: tuple[LocalObjectReference, ...], namespace: str) -> Asked:
+    pin_set = Key(PIN_SET, namespace, held.pin_sets[0].ref.name) if held.pin_sets else None
+    return Asked(usable, held.system, pin_set, held.waiver.key if held.waiver else None, held.names)
+
+
+def _notes(held: _Held) -> Iterator[str]:
+    if held.pinned and held.pinned.only:
+        yield f"PinSet {held.pin_sets[0].ref.name} holds pins only, so the certificate's names and dates are not looked at"

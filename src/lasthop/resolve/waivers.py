@@ -1,0 +1,66 @@
+"""VerificationWaivers: which check is given up, why, and until when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from lasthop.api.meta import Key
+from lasthop.api.verification import VerificationWaiver
+from lasthop.plan import reasons
+from lasthop.plan.tls import Mode, Waiver
+from lasthop.resolve.trust import BadRef
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+MODES: Final = {"All": Mode.WAIVED_ALL, "Names": Mode.WAIVED_NAMES, "Expiry": Mode.WAIVED_EXPIRY}
+LOST: Final = {
+    Mode.WAIVED_ALL: "nothing of the backend's certificate is checked",
+    Mode.WAIVED_NAMES: "the names in the backend's certificate are not checked",
+    Mode.WAIVED_EXPIRY: "the dates of the backend's certificate are not checked",
+}
+SOON: Final = timedelta(days=7)
+"""How long before it ends a waiver is worth a warning."""
+
+
+def waiver(g: Graph, key: Key) -> Waiver | BadRef:
+    """The waiver as long as it lasts; from the second of its expiry on, why it is of no use any more."""
+    obj = read(g, key, VerificationWaiver)
+    if obj is None:
+        message = f"{key} does not exist; create it in the policy's own namespace, or remove the reference"
+        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, message)
+    spec = obj.spec
+    expires = moment(spec.expires) if spec.expires else None
+    if spec.waives not in MODES or (spec.expires and expires is None):
+        wrong = f"waives {spec.waives!r}" if spec.waives not in MODES else f"expires {spec.expires!r}"
+        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, f"{key}: {wrong} is not understood; correct it")
+    if expires is not None and not g.before(expires):
+        remedy = "mend the backend's certificate and remove the reference, or have its owner prolong it"
+        return BadRef(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}; {remedy}")
+    created = moment(obj.metadata.creation_timestamp) or 0.0
+    return Waiver(key, MODES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)
+
+
+def _one_line(text: str) -> str:
+    """It will stand in messages."""
+    return " ".join(text.split())
+
+
+def moment(text: str) -> float | None:
+    """An RFC 3339 time; None if it is none."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return found.timestamp() if found.tzinfo else None
+
+
+def minute(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def said(found: Waiver) -> str:
+    """What is not checked, why, by whom, until when: for status, findings and the audit."""
+    owner = f", {found.owner}" if found.owner else ""
+    until = f"until {minute(found.expires)}" if found.expires is not None else "without an end"
+    return f'{LOST[found.mode]} ({found.key}: "{found.reason}"{owner}), {until}'

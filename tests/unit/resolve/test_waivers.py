@@ -1,0 +1,164 @@
+"""Waivers over time, with time as an input; and how pins may be written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.api.verification import Pin
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import CLUSTER, Resource, Withdrawal
+from lasthop.resolve.pins import digest_of
+from tests.snapshot import Snapshot, settle
+from tests.world import (
+    NOW,
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_pin_set,
+    mk_policy,
+    mk_profile,
+    mk_route,
+    mk_service,
+    mk_slice,
+    mk_waiver,
+    own_ref,
+    profile_ref,
+)
+
+GATEWAY = Key("Gateway", "a", "g")
+POLICY = Key("BackendTLSPolicy", "a", "p")
+HOP = "a/g/a/s/443/auto"
+END = "2026-11-20T12:00:00Z"
+END_TIME = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """One hop under a waiver of All that ends five days from now."""
+    found = Engine(now=NOW.timestamp())
+    found.apply(
+        keyed(
+            mk_class(),
+            mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")}),
+            mk_profile("a/f", backendTLS={"waivers": "Allow"}),
+            mk_service("a/s"),
+            mk_slice("a/s-1", "s", ["10.0.0.1"]),
+            mk_route("a/r", "a/g", [{"name": "s", "port": 443}]),
+            mk_policy("a/p", "s", "api.example", [own_ref("VerificationWaiver", "w")]),
+            mk_waiver("a/w", "All", END),
+        )
+    )
+    return found
+
+
+def types(snapshot: Snapshot, key: Key) -> set[str]:
+    status = snapshot.status[key]
+    entries = getattr(status, "ancestors", (status,))
+    return {condition.type for entry in entries for condition in entry.conditions}
+
+
+def test_a_waiver_fails_closed_at_its_second_and_not_before(engine: Engine) -> None:
+    snapshot = Snapshot()
+    settle(engine, snapshot)
+    assert "VerificationDegraded" in types(snapshot, POLICY)
+    assert "InsecureBackendVerification" in types(snapshot, GATEWAY)
+    assert engine.graph.next_deadline() is not None
+    engine.advance(END_TIME - 0.001)
+    settle(engine, snapshot)
+    assert (GATEWAY, CLUSTER, HOP) in snapshot.xds
+    engine.advance(END_TIME)
+    update = engine.settle()
+    assert update.xds[GATEWAY][CLUSTER][HOP] == Withdrawal(urgent=True)
+    snapshot.take(update)
+    settle(engine, snapshot)
+    assert "VerificationDegraded" not in types(snapshot, POLICY)
+    assert "InsecureBackendVerification" not in types(snapshot, GATEWAY)
+    assert {finding.reason for finding in engine.findings()} == {"NoValidCACertificate", "InvalidBackendTLS"}
+
+
+def test_the_end_is_announced_a_week_ahead(engine: Engine) -> None:
+    settle(engine, Snapshot())
+    assert {finding.reason for finding in engine.findings()} == {"VerificationDegraded", "WaiverExpiresSoon"}
+    engine.apply(keyed(mk_waiver("a/w", "All", "2027-11-20T12:00:00Z")))
+    engine.settle()
+    assert {finding.reason for finding in engine.findings()} == {"VerificationDegraded"}
+
+
+def test_a_waiver_that_is_prolonged_reaches_the_proxy_and_changes_nothing_else(engine: Engine) -> None:
+    settle(engine, snapshot := Snapshot())
+    before = snapshot.xds[GATEWAY, CLUSTER, HOP]
+    assert before.expires == END_TIME
+    engine.apply(keyed(mk_waiver("a/w", "All", "2026-11-21T12:00:00Z")))
+    update = engine.settle()
+    ((_, after),) = ((name, change) for name, change in update.xds[GATEWAY][CLUSTER].items() if name == HOP)
+    assert isinstance(after, Resource)
+    assert (after.body, after.expires) == (before.body, END_TIME + 86400)
+    assert update.xds[GATEWAY].keys() == {CLUSTER}
+
+
+def test_an_operator_who_changes_his_mind_is_obeyed_at_once(engine: Engine) -> None:
+    settle(engine, Snapshot())
+    engine.apply(keyed(mk_profile("a/f", backendTLS={"waivers": "Deny"})))
+    assert engine.settle().xds[GATEWAY][CLUSTER][HOP] == Withdrawal(urgent=True)
+
+
+def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
+    engine.apply(
+        keyed(
+            *(mk_service(f"a/{name}") for name in ("ca", "pinned", "exact", "plain", "lost", "failing")),
+            mk_route(
+                "a/r", "a/g", [{"name": n, "port": 443} for n in ("s", "ca", "pinned", "exact", "plain", "lost", "failing")]
+            ),
+            mk_config_map("a/c", ca_pem("good")),
+            mk_pin_set("a/n", "ab" * 32),
+            mk_pin_set("a/x", certificates=[ca_pem("good")]),
+            mk_policy("a/ca", "ca", "api.example", ["c"]),
+            mk_policy("a/pinned", "pinned", "api.example", [own_ref("PinSet", "n")]),
+            mk_policy("a/exact", "exact", "api.example", [own_ref("PinSet", "x")]),
+            mk_policy("a/lost", "lost", "api.example", ["c"], section="nowhere"),
+            mk_policy("a/failing", "failing", "api.example", ["nowhere"]),
+        )
+    )
+    settle(engine, Snapshot())
+    found = {hop.service: hop for hop in engine.hops()}
+    assert {service: (hop.manner, hop.source) for service, hop in found.items()} == {
+        "a/s": ("waived", ""),
+        "a/ca": ("verified", "CA"),
+        "a/pinned": ("pinned only", ""),
+        "a/exact": ("verified", "pinned"),
+        "a/plain": ("plaintext", ""),
+        "a/lost": ("plaintext", ""),
+        "a/failing": ("failing closed", ""),
+    }
+    waived = found["a/s"]
+    assert (waived.waiver, waived.waives, waived.why, waived.until) == ("a/w", "WaivedAll", "for now", END_TIME)
+    assert found["a/lost"].detail == "BackendTLSPolicy a/lost misses its port"
+    assert "nowhere does not exist" in found["a/failing"].detail
+
+
+@pytest.mark.parametrize(
+    ("value", "digest"),
+    [
+        ("ab" * 32, b"\xab" * 32),
+        ("AB" * 32, b"\xab" * 32),
+        (":".join(["aB"] * 32), b"\xab" * 32),
+        ("q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b"\xab" * 32),
+        ("ab" * 20, None),
+        ("ab" * 31 + "a", None),
+        ("q6urq6urq6urq6urq6urq6urq6s=", None),
+        ("q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s", None),
+        ("", None),
+        ("ä" * 64, None),
+    ],
+)
+def test_a_pin_is_the_same_pin_however_it_is_written(value: str, digest: bytes | None) -> None:
+    assert digest_of(Pin("SPKI", value)) == digest
+
+
+def test_other_hashes_than_sha_256_are_no_pins() -> None:
+    assert digest_of(Pin("SPKI", "ab" * 32, "SHA1")) is None
