@@ -26,6 +26,8 @@ def why(entry: Entry) -> str | None:
     flags = (entry.flags or "").split(",")
     if said := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
         return printable(said(entry))
+    if entry.details == "ext_authz_error":
+        return printable(_unanswered(entry))
     # What is answered in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
@@ -129,6 +131,14 @@ def _connection_end(entry: Entry) -> str:
 def _no_cluster(entry: Entry) -> str:
     whose = f"policy {entry.policy} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
     return f"no backend that may be used: {whose}, see `lasthop status`"
+
+
+def _unanswered(entry: Entry) -> str:
+    return (
+        f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or did not say yes or no: its "
+        "certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it answers 5xx; "
+        "see `lasthop explain`"
+    )
 
 
 _FLAGS: Final[dict[str, Callable[[Entry], str]]] = {
