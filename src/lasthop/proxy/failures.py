@@ -13,6 +13,8 @@ from lasthop.proxy.entry import Entry, printable
 
 Sentence = Callable[[Entry, re.Match[str]], str]
 
+UNANSWERED: Final = "ext_authz_error"
+"""Envoy's details of a request that an ExternalAuth server has not judged."""
 _NAMES_SHOWN: Final = 5
 
 
@@ -26,7 +28,7 @@ def why(entry: Entry) -> str | None:
     flags = (entry.flags or "").split(",")
     if said := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
         return printable(said(entry))
-    if entry.details == "ext_authz_error":
+    if entry.details == UNANSWERED:
         return printable(_unanswered(entry))
     # What is answered in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
