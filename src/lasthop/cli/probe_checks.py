@@ -8,9 +8,8 @@ from __future__ import annotations
 import base64
 import re
 import socket
-from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,7 +30,7 @@ class State(StrEnum):
     PASS = "pass"
     FAIL = "fail"
     SKIP = "skip"
-    """Not asked for, or not reached."""
+    """Not asked for."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -45,7 +44,9 @@ class Check(msgspec.Struct, frozen=True):
 class Tried(msgspec.Struct, frozen=True):
     address: str
     checks: tuple[Check, ...]
-    certificate: Shown | None = None
+    """Up to the one that leaves nothing to look at."""
+    certificate: dict[str, Any] | None = None
+    """As `Shown` has it."""
 
     @property
     def passes(self) -> bool:
@@ -77,12 +78,11 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
     try:
         first = shake.attempt(address, *wish, timeout)
     except NoHandshake as error:
-        what, _, remedy = str(error).partition("; ")
-        return Tried(place, (Check("connect", State.FAIL, what, remedy), *_unreached("tls")))
+        return Tried(place, (unreachable(error),))
     connect = Check("connect", State.PASS, "accepts connections")
     chain = _read(first.chain)
     if not chain:
-        return Tried(place, (connect, _no_tls(address, wish, first, timeout), *_unreached("sni")))
+        return Tried(place, (connect, _no_tls(address, wish, first, timeout)))
     leaf = chain[0]
     # What the chain's trouble has hidden: version, ALPN and what the backend thinks of the client.
     rest = shake.attempt(address, *wish, timeout, chain=False) if first.unverified else first
@@ -96,14 +96,14 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
         _pins(leaf, wish.tls),
         _client(rest, wish),
     )
-    return Tried(place, checks, msgspec.structs.replace(leaf, pem=""))
+    certificate = msgspec.to_builtins(leaf)
+    del certificate["pem"]
+    return Tried(place, checks, certificate)
 
 
-ORDER: Final = ("connect", "tls", "sni", "alpn", "chain", "dates", "names", "pins", "client certificate")
-
-
-def _unreached(first: str) -> Iterator[Check]:
-    return (Check(name, State.SKIP, "not reached") for name in ORDER[ORDER.index(first) :])
+def unreachable(error: NoHandshake) -> Check:
+    remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
+    return Check("connect", State.FAIL, str(error).partition("; ")[0], remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[Shown]:
@@ -126,12 +126,11 @@ def _no_tls(address: tuple[str, int], wish: Wish, first: shake.Attempt, timeout:
         what = "it does not speak TLS on this port" if first.plaintext else str(error).partition("; ")[0]
         remedy = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
         return Check("tls", State.FAIL, what, remedy)
-    offers = f"{wish.alpn and ', '.join(wish.alpn)}" if wish.alpn else ""
     if loose.version and loose.version not in _spoken(wish.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(wish.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
-    elif "protocol" in first.failure and offers:
-        what, remedy = f"it takes none of {offers}", "Choose what it speaks with option lasthop.dev/alpn."
+    elif "application protocol" in first.failure:
+        what, remedy = f"it takes none of {', '.join(wish.alpn)}", "Choose what it speaks with option lasthop.dev/alpn."
     else:
         what = f"the handshake fails ({first.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
         remedy = "Let the backend have a cipher suite in common: option lasthop.dev/cipher-suites."

@@ -13,7 +13,7 @@ from lasthop.api.core import Secret, Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.cli.handshake import NoHandshake
-from lasthop.cli.probe_checks import ORDER, Check, State, Tried, Wish, resolved, tried
+from lasthop.cli.probe_checks import Tried, Wish, resolved, tried, unreachable
 from lasthop.cli.probe_handshake import identity
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
@@ -156,7 +156,7 @@ def probe(
                 try:
                     places += resolved(endpoint.address, endpoint.port)
                 except NoHandshake as error:
-                    found.append(_unresolved(endpoint, str(error)))
+                    found.append(Tried(f"{endpoint.address}:{endpoint.port}", (unreachable(error),)))
             wish = aim.wish
             if wish is not None:
                 found += pool.map(lambda place, wish=wish: tried(place, wish, now, timeout), places[:limit])
@@ -167,9 +167,3 @@ def probe(
     if curves:
         notes = (*notes, "Option lasthop.dev/curves is not tried: this machine's own curves were offered.")
     return Probed(policy.path, tuple(done), notes)
-
-
-def _unresolved(endpoint: Endpoint, message: str) -> Tried:
-    what, _, remedy = message.partition("; ")
-    rest = (Check(name, State.SKIP, "not reached") for name in ORDER[1:])
-    return Tried(f"{endpoint.address}:{endpoint.port}", (Check("connect", State.FAIL, what, remedy), *rest))
