@@ -105,9 +105,7 @@ ROWS = {
     ),
     "not-tls": Row(GOOD, "tls", plaintext=True),
     "tls-1-1": Row(GOOD, "tls", versions=(V1_1, V1_1), ciphers=OLD),
-    "tls-1-2-and-1-3-is-wanted": Row(
-        GOOD, "tls", versions=(V1_2, V1_2), options=(("lasthop.dev/min-tls-version", "1.3"),)
-    ),
+    "tls-1-2-and-1-3-is-wanted": Row(GOOD, "tls", versions=(V1_2, V1_2), options=(("lasthop.dev/min-tls-version", "1.3"),)),
     "tls-1-2": Row(GOOD, versions=(V1_2, V1_2)),
     "old-cipher": Row(GOOD, "tls", versions=(V1_2, V1_2), ciphers="ECDHE-ECDSA-AES256-SHA"),
     "old-cipher-permitted": Row(
@@ -117,9 +115,7 @@ ROWS = {
         options=(("lasthop.dev/cipher-suites", "ECDHE-ECDSA-AES256-SHA"),),
     ),
     "client-certificate-demanded": Row(GOOD, "client certificate", client=ssl.CERT_REQUIRED),
-    "client-certificate-demanded-1-2": Row(
-        GOOD, "client certificate", client=ssl.CERT_REQUIRED, versions=(V1_2, V1_2)
-    ),
+    "client-certificate-demanded-1-2": Row(GOOD, "client certificate", client=ssl.CERT_REQUIRED, versions=(V1_2, V1_2)),
     "client-certificate-asked-for": Row(GOOD, client=ssl.CERT_OPTIONAL),
 }
 
