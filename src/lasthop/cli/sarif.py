@@ -93,8 +93,8 @@ def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
 
 def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
     level = "error" if found.not_after <= now else "warning"
-    message = f"{found.role} {found.subject} in {found.holder}: {days_left(found.not_after, now)}"
-    return _result(EXPIRING, level, message, f"{found.holder} {found.subject}", found)
+    where = f"{found.role} {found.subject} in {found.holder}"
+    return _result(EXPIRING, level, f"{where}: {days_left(found.not_after, now)}", where, found)
 
 
 def _result(rule: str, level: str, message: str, where: str, at: HopReport | CertificateReport) -> dict[str, Any]:

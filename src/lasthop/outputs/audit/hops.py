@@ -100,16 +100,16 @@ def _report(g: Graph, *member: Any) -> tuple[HopReport, tuple[str, ...]]:
 def _judged(g: Graph, hop: Hop) -> HopReport:
     where = (hop.gateway.path, hop.service.path, hop.port)
     tls = spoken(g, hop)
-    if not isinstance(tls, Refused):
-        policy = tls.policy.path if isinstance(tls, BackendTLS) else ""
-        if why := problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol):
-            return HopReport(*where, Manner.FAILING, why.message, policy)
-        if g(cluster, *hop) is None:
-            return HopReport(*where, Manner.FAILING, "Envoy has refused its configuration; the log says why", policy)
-        if hop.protocol is Protocol.PASSTHROUGH:
-            return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
-        if hop.protocol is Protocol.UDP:
-            return HopReport(*where, Manner.UDP, "no TLS is possible")
+    if isinstance(tls, Refused):
+        return _of_tls(g, hop, where, tls)
+    if g(cluster, *hop) is None:
+        why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
+        detail = why.message if why else "Envoy has refused its configuration; the log says why"
+        return HopReport(*where, Manner.FAILING, detail, tls.policy.path if isinstance(tls, BackendTLS) else "")
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
+    if hop.protocol is Protocol.UDP:
+        return HopReport(*where, Manner.UDP, "no TLS is possible")
     return _of_tls(g, hop, where, tls)
 
 
