@@ -13,6 +13,8 @@ from lasthop.cli.closest import closest
 
 if TYPE_CHECKING:
     from lasthop.cli.audited import Audited
+    from lasthop.cli.hidden import Hidden
+    from lasthop.outputs.audit.hops import HopReport
 
 CAUSES: Final = ("waived", "plaintext", "failing-closed", "pinned-only", "passthrough", "udp", "expiring")
 """What a pipeline can fail on: the manners of hops, and certificates."""
@@ -107,13 +109,11 @@ def command(
     render = {"text": audited.text, "json": audited.as_json, "markdown": audited.markdown, "sarif": sarif.sarif}[output]
     click.echo(render(found.sorted(sort)))
     wanted = {cause for group in causes for cause in group}
-    for line in found.incomplete:
-        click.echo(f"Not everything could be looked at: {line}", err=True)
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
         click.echo(f"Failing because of --fail-on {','.join(there)}", err=True)
         raise click.exceptions.Exit(FOUND)
     if wanted and found.incomplete:
-        raise click.exceptions.Exit(1)
+        raise click.ClickException("not everything could be looked at, so there may be more than is shown")
 
 
 def _of_folder(path: Path, expiring: int) -> Audited:
@@ -128,6 +128,8 @@ def _of_folder(path: Path, expiring: int) -> Audited:
     found = audit(folder.engine.hops(), folder.engine.certificates(), folder.locate)
     broken = any(finding.severity is Severity.ERROR for finding in folder.source_findings)
     incomplete = (f"some of {path} is not applied; see: lasthop check {path}",) if broken else ()
+    for line in incomplete:
+        click.echo(line, err=True)
     return Audited(found, str(path), time.time(), expiring, incomplete)
 
 
@@ -152,6 +154,20 @@ def _of_cluster(reach: choice.Reach, expiring: int) -> Audited:
     from lasthop.outputs.audit.audit import audit
 
     found, namespace = cluster.objects(reach)
-    looked = audit(found.engine.hops(), found.engine.certificates(), lambda _: None)
+    hops = (_veiled(hop, found.hidden) for hop in found.engine.hops())
+    looked = audit(hops, found.engine.certificates(), lambda _: None)
     where = f"namespace {namespace}" if namespace else "the cluster"
     return Audited(looked, where, time.time(), expiring, tuple(found.hidden.said())).of_namespace(namespace)
+
+
+def _veiled(hop: HopReport, hidden: Hidden) -> HopReport:
+    """What is missing may only be unseen."""
+    import msgspec
+
+    from lasthop.outputs.audit.hops import Manner
+    from lasthop.plan.finding import Finding
+
+    reason = "PlaintextBackend" if hop.manner is Manner.PLAINTEXT else ""
+    if hop.manner not in (Manner.PLAINTEXT, Manner.FAILING) or not hidden.cause(Finding(None, reason, hop.detail)):
+        return hop
+    return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")

@@ -1,4 +1,4 @@
-"""`lasthop probe`: which backends it tries with which wish, and what it says. That its verdicts are Envoy's is in tests/proxy."""
+"""`lasthop probe`: which backends it tries with which wish, and what it says. That its verdicts are Envoy's: tests/proxy."""
 
 from __future__ import annotations
 
