@@ -13,9 +13,11 @@ import ssl
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
@@ -69,6 +71,10 @@ def named(*names: str) -> Certificate:
     return Certificate("names", CA, sans=dns(*names), valid=LONG)
 
 
+def with_key(key: Any) -> Certificate:
+    return Certificate("key", CA, sans=NAMES, valid=LONG, key=key)
+
+
 V1_1, V1_2 = ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2
 OLD = "ALL:@SECLEVEL=0"
 ROWS = {
@@ -103,6 +109,10 @@ ROWS = {
         "names",
         sans=(docs.uri("spiffe://x/y"),),
     ),
+    "p-384": Row(with_key(ec.generate_private_key(ec.SECP384R1()))),
+    "p-521": Row(with_key(ec.generate_private_key(ec.SECP521R1())), "tls"),
+    "ed25519": Row(with_key(ed25519.Ed25519PrivateKey.generate()), "tls"),
+    "rsa": Row(with_key(rsa.generate_private_key(65537, 2048))),
     "not-tls": Row(GOOD, "tls", plaintext=True),
     "tls-1-1": Row(GOOD, "tls", versions=(V1_1, V1_1), ciphers=OLD),
     "tls-1-2-and-1-3-is-wanted": Row(GOOD, "tls", versions=(V1_2, V1_2), options=(("lasthop.dev/min-tls-version", "1.3"),)),

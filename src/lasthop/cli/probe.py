@@ -14,12 +14,15 @@ from click.shell_completion import CompletionItem
 from lasthop.cli import choice
 from lasthop.cli.address import host_port
 from lasthop.cli.objects import Wanted, complete_path, one_of
+from lasthop.cli.terminal import printable, width
 
 if TYPE_CHECKING:
     from lasthop.cli.probing import Probed
     from lasthop.engine import Engine
 
 KIND = "BackendTLSPolicy"
+PATIENCE = 120.0
+"""Seconds for a running gateway to try backends that may not answer."""
 MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("-", None)}
 
 
@@ -117,7 +120,7 @@ def _of_gateway(socket: Path, want: Wanted, address: str | None) -> Probed:
     documents = ask(socket, "/api/objects", kind=KIND)
     known = ((d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
     namespace, name = one_of(known, want)
-    answer = ask(socket, "/api/probe", namespace=namespace, name=name, address=address or "")
+    answer = ask(socket, "/api/probe", PATIENCE, namespace=namespace, name=name, address=address or "")
     return msgspec.convert(answer, Probed)
 
 
@@ -143,13 +146,13 @@ def _drawn(found: Probed) -> Iterator[str]:
         alone = "" if target.gateway or target.refused else " (no route leads there; as the policy by itself asks)"
         yield f"{lead}Service {target.service}{port}{alone}"
         if target.refused:
-            yield from _wrapped(f"{_mark('fail')} refused: {target.refused}", 4)
+            yield from _wrapped(f"{_mark('fail')} refused: {printable(target.refused)}", 4)
         for tried in target.endpoints:
             yield f"  {tried.address}"
             for check in tried.checks:
-                yield from _wrapped(f"{_mark(check.state)} {check.name:18}  {check.found}", 26)
+                yield from _wrapped(f"{_mark(check.state)} {check.name:18}  {printable(check.found)}", 26)
                 if check.state == "fail" and check.remedy:
-                    yield from (click.style(line, fg="green") for line in _wrapped(" " * 22 + check.remedy, 26))
+                    yield from (click.style(line, fg="green") for line in _wrapped(" " * 22 + printable(check.remedy), 26))
         if target.more:
             yield f"  and {target.more} more, which were not tried"
     if not found.targets:
@@ -169,8 +172,6 @@ def _mark(state: str) -> str:
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
-    from lasthop.cli.terminal import width
-
     return textwrap.wrap(
         line,
         width(),
@@ -178,5 +179,4 @@ def _wrapped(line: str, indent: int) -> list[str]:
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
-        drop_whitespace=True,
     )

@@ -26,6 +26,10 @@ SHOWN: Final = 5
 """CAs and names that are listed; more would hide the answer."""
 
 
+KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
+"""Of backends: Envoy offers no other signatures, and Python has no way to offer as few."""
+
+
 class State(StrEnum):
     PASS = "pass"
     FAIL = "fail"
@@ -88,7 +92,7 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
     rest = shake.attempt(address, *wish, timeout, chain=False) if first.unverified else first
     checks = (
         connect,
-        Check("tls", State.PASS, f"{rest.version or 'a handshake'}; {_versions(wish.tls)} is spoken"),
+        _tls(rest, leaf, wish.tls),
         Check("sni", State.PASS, f"{wish.tls.sni} is asked for"),
         Check("alpn", State.PASS, _alpn(rest, wish.alpn)) if wish.alpn else Check("alpn", State.SKIP, "nothing is offered"),
         *_trust(address, wish, first, chain, now, timeout),
@@ -113,6 +117,13 @@ def _read(chain: tuple[bytes, ...]) -> list[Shown]:
         return []
 
 
+def _tls(rest: shake.Attempt, leaf: Shown, tls: BackendTLS) -> Check:
+    if not leaf.key.startswith(KEYS):
+        remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
+        return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy takes no signatures of that kind", remedy)
+    return Check("tls", State.PASS, f"{rest.version or 'a handshake'}; {_versions(tls)} is spoken")
+
+
 def _versions(tls: BackendTLS) -> str:
     low, high = tls.options.min_version, tls.options.max_version
     return f"TLS {low}" if low == high else f"TLS {low} to {high}"
@@ -120,12 +131,13 @@ def _versions(tls: BackendTLS) -> str:
 
 def _no_tls(address: tuple[str, int], wish: Wish, first: shake.Attempt, timeout: float) -> Check:
     """Why there was no handshake; whoever takes anything may see more."""
+    remedy = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
+    if first.plaintext:
+        return Check("tls", State.FAIL, f"it does not speak TLS on this port ({first.failure})", remedy)
     try:
         loose = handshake(*address, wish.tls.sni, timeout)
     except NoHandshake as error:
-        what = "it does not speak TLS on this port" if first.plaintext else str(error).partition("; ")[0]
-        remedy = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
-        return Check("tls", State.FAIL, what, remedy)
+        return Check("tls", State.FAIL, str(error).partition("; ")[0], remedy)
     if loose.version and loose.version not in _spoken(wish.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(wish.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
+from click.testing import CliRunner, Result
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from lasthop.cli.main import main
 from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs
@@ -170,7 +171,8 @@ def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., 
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
     said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
     assert "nothing listens" in said[f"127.0.0.1:{port}"][0][1]
-    assert said[f"127.0.0.1:{plaintext.port}"] == [("tls", "it does not speak TLS on this port")]
+    ((name, found),) = said[f"127.0.0.1:{plaintext.port}"]
+    assert (name, found.startswith("it does not speak TLS on this port")) == ("tls", True)
     assert not plaintext.saw_plaintext
 
 
@@ -182,6 +184,14 @@ def test_many_endpoints_are_not_all_tried(tmp_path: Path, serve: Callable[..., B
     folder = write(tmp_path, docs.service("api"), slice, docs.route("api", docs.to("api")), POLICY)
     result: Result = lasthop("probe", "api", "--dir", folder)
     assert "and 3 more, which were not tried" in result.stdout
+
+
+def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    hostile = Certificate("a\x1b[2Jb\n", sans=dns("api.example"), valid=LONG)
+    folder = write(tmp_path, *docs.hop("api", serve(hostile.server_context()).port, POLICY))
+    result = CliRunner().invoke(main, ["probe", "api", "--dir", str(folder)], color=True)
+    assert "\x1b[2J" not in result.output
+    assert "a\\x1b[2Jb\\n" in result.output
 
 
 @pytest.mark.parametrize(
