@@ -128,6 +128,8 @@ def offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
     """What HTTP is spoken to a backend; over TLS it picks one by ALPN."""
     if hop.protocol is Protocol.H1_UPGRADE:
         return frozenset({"http/1.1"})
+    if hop.protocol is Protocol.H2:
+        return frozenset({"h2"})
     if isinstance(tls, Plaintext):
         return frozenset({"h2"} if found.h2c else {"http/1.1"})
     if isinstance(tls, BackendTLS) and tls.options.alpn:
