@@ -54,7 +54,13 @@ def world(folder: Path) -> Path:
         "main", *(docs.to(name) for name in ("ca", "system", "leaf", "hash", "waived", "bad", "plain", "astray"))
     )
     main["spec"]["rules"][0]["filters"] = [mirror]
-    names = ("ca", "system", "leaf", "hash", "waived", "bad", "plain", "astray", "mirrored", "passed", "db")
+    rpc = docs.obj(
+        docs.GATEWAY_API,
+        "GRPCRoute",
+        "rpc",
+        spec={"parentRefs": [{"name": "web"}], "hostnames": ["rpc.test"], "rules": [{"backendRefs": [docs.to("rpc")]}]},
+    )
+    names = ("ca", "rpc", "system", "leaf", "hash", "waived", "bad", "plain", "astray", "mirrored", "passed", "db")
     astray = docs.policy("astray", "api.example", "corp-ca")
     astray["spec"]["targetRefs"][0]["sectionName"] = "htps"
     objects = [
@@ -64,12 +70,14 @@ def world(folder: Path) -> Path:
         sets,
         main,
         by_set,
+        rpc,
         docs.stream_route("TLSRoute", "passed", docs.to("passed"), listener="pass", hosts=("a.pass.example",)),
         docs.stream_route("TCPRoute", "db", docs.to("db"), listener="tcp"),
         docs.stream_route("UDPRoute", "dns", docs.to("dns", 53), listener="udp"),
         *(docs.service(name) for name in (*names, "team/by-set")),
         docs.service("dns", port("dns", 53, "UDP")),
         docs.policy("ca", "api.example", "corp-ca"),
+        docs.policy("rpc", "api.example", "corp-ca"),
         docs.policy("mirrored", "api.example", "corp-ca"),
         docs.policy("db", "api.example", "corp-ca"),
         docs.policy("system", "api.example"),
@@ -114,6 +122,7 @@ def test_every_manner_is_told_with_its_routes_and_its_place(folder: Path) -> Non
     assert {name: (hop["manner"], hop["source"]) for name, hop in hops.items()} == {
         "shop/ca": ("verified", "CA"),
         "shop/mirrored": ("verified", "CA"),
+        "shop/rpc": ("verified", "CA"),
         "shop/db": ("verified", "CA"),
         "shop/system": ("verified", "System"),
         "shop/leaf": ("verified", "pinned"),
@@ -148,7 +157,7 @@ def test_every_manner_is_told_with_its_routes_and_its_place(folder: Path) -> Non
         "pinned only": 1,
         "passthrough": 1,
         "udp": 1,
-        "verified": 5,
+        "verified": 6,
     }
     assert "WebSocket" in found["notes"][0]
 
@@ -178,9 +187,9 @@ def test_the_text_is_grouped_and_counted(folder: Path) -> None:
         *("failing closed", "waived", "plaintext", "pinned only", "passthrough", "udp", "verified", "certificates")
     ]
     assert '"old | box, ERP-1", team-erp' in text and "39 days left" in text
-    assert text.splitlines()[-1].startswith("13 hops from 1 Gateway in ")
+    assert text.splitlines()[-1].startswith("14 hops from 1 Gateway in ")
     by_gateway = lasthop("audit", folder, "--sort", "gateway").stdout
-    assert by_gateway.startswith("Gateway shop/web (13)\n")
+    assert by_gateway.startswith("Gateway shop/web (14)\n")
     assert "  shop/web -> shop/hash:443  pinned only (no name check)" in by_gateway.splitlines()
     by_end = lasthop("audit", folder, "--sort", "until").stdout
     assert by_end.splitlines()[1] == "  shop/web -> shop/waived:443  waived"
@@ -227,7 +236,7 @@ def test_a_namespace_has_what_begins_or_ends_there(folder: Path) -> None:
 def test_markdown_keeps_what_people_wrote_as_text(folder: Path) -> None:
     text = lasthop("audit", folder, "-o", "markdown").stdout
     rows = [line for line in text.splitlines() if line.startswith("| shop/web")]
-    assert len(rows) == 13
+    assert len(rows) == 14
     assert any("**waived**" in row and "old \\| box" in row for row in rows)
     assert "## Certificates to renew" in text
 
