@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,8 +118,6 @@ def command(
 
 
 def _of_folder(path: Path, expiring: int) -> Audited:
-    import time
-
     from lasthop.cli.audited import Audited
     from lasthop.cli.folder import Folder
     from lasthop.outputs.audit.audit import audit
@@ -134,8 +133,6 @@ def _of_folder(path: Path, expiring: int) -> Audited:
 
 
 def _of_gateway(socket: Path, expiring: int) -> Audited:
-    import time
-
     import msgspec
 
     from lasthop.cli.admin import ask
@@ -147,8 +144,6 @@ def _of_gateway(socket: Path, expiring: int) -> Audited:
 
 
 def _of_cluster(reach: choice.Reach, expiring: int) -> Audited:
-    import time
-
     from lasthop.cli import cluster
     from lasthop.cli.audited import Audited
     from lasthop.outputs.audit.audit import audit
