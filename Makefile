@@ -21,7 +21,7 @@ run: setup
 	@$(BIN)/python -m examples.quickstart
 
 test: setup
-	@$(BIN)/pytest $(PYTEST)
+	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST)
 
 lint: setup
 	@$(BIN)/ruff format --check .
@@ -35,6 +35,7 @@ bench: setup
 # A whole run begins with the proof that the node it runs on does what it says.
 conformance: setup
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance proof)
+	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
 	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup

@@ -24,7 +24,7 @@ from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import CLIENTS, NOW, keyed, mk_config_map
@@ -360,6 +360,28 @@ def _clusters(chain: Any) -> list[str]:
         assert config.Unpack(proxy)
         return [proxy.cluster] if proxy.cluster else [c.name for c in proxy.weighted_clusters.clusters]
     return []
+
+
+MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}
+
+
+@settings(slow, max_examples=60)
+@given(EDITS)
+def test_the_audit_says_what_envoy_has(edits: list[tuple[Object, bool, bool]]) -> None:
+    _, engine, snapshot = walk(edits)
+    clusters = {name: cluster for (_, name), cluster in snapshot.clusters().items()}
+    has = set()
+    for hop in (Hop(*member) for member in engine.graph.members("clusters")):
+        found = clusters.get(hop.name)
+        spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
+        manner = "nothing" if found is None else "TLS" if tls_context(found) else spoken
+        has.add((hop.gateway.path, hop.service.path, hop.port, manner))
+    assert {(r.gateway, r.service, r.port, MANNERS.get(r.mode, "TLS")) for r in engine.hops()} == has
+    assert {r.gateway for r in engine.hops() if r.waives} == {
+        key.path
+        for key, status in snapshot.status.items()
+        if key.kind == "Gateway" and any(c.type == "InsecureBackendVerification" for c in status.conditions)
+    }
 
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:
