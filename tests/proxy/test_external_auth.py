@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
 from tests.proxy import documents as docs
+from tests.proxy import grpc_echo
 from tests.proxy.auth_server import AuthServer, auth_server
 from tests.proxy.certs import CA, HOSTNAME, OTHER_CA, issued
 from tests.proxy.documents import Document
-from tests.proxy.echo import Echo, ask, cors, echo, external_auth, rule, rules, service, to
+from tests.proxy.echo import Echo, ask, cors, echo, external_auth, redirect, rule, rules, service, to
 from tests.proxy.lasthop import Lasthop
 
 PROTOCOLS = ("HTTP", "GRPC")
@@ -89,6 +91,10 @@ def test_http_who_is_denied_hears_it_from_the_server(gateway: Lasthop, backend: 
         said = ask(gateway, "http-no.test", headers={"x-plan": "401", **more})
         assert (said.status, said.headers["www-authenticate"], said.headers["content-type"]) == (401, "Basic", "text/html")
         assert json.loads(said.body)["backend"] == "auth"
+    moved = rule("/", external_auth("HTTP", "auth-http", allowedHeaders=["x-plan"]), redirect(hostname="elsewhere.test"))
+    gateway.load("auth-moved.yaml", rules("http-moved", moved))
+    assert ask(gateway, "http-moved.test", headers={"x-plan": "401"}).status == 401
+    assert ask(gateway, "http-moved.test").status == 302
     # Whatever is not a 200 is no permission, and a server's own failure is nobody's.
     assert ask(gateway, "http-no.test", headers={"x-plan": "302"}).status == 302
     assert ask(gateway, "http-no.test", headers={"x-plan": "500"}).status == 503
@@ -165,6 +171,7 @@ def test_what_nobody_can_be_asked_about_is_refused(
     gateway.load("auth-route.yaml", rules(name, other, asked))
     for _ in range(3):
         assert ask(gateway, f"{name}.test", headers=PASS).status == 503
+    assert grpc_echo.call(gateway, f"{name}.test", headers=PASS).code is grpc.StatusCode.UNAVAILABLE
     assert ask(gateway, f"{name}.test", "/open").seen["backend"] == "main"
     assert [seen["path"] for seen in backend.asked(f"{name}.test")] == ["/open"]
     assert not [connection for connection in server.connections if connection.plaintext]
@@ -176,6 +183,18 @@ def test_what_nobody_can_be_asked_about_is_refused(
         assert server.connections == []
         entry = until(lambda: gateway.entries(name), 5)[0]
         assert f"Service shop/{name}" in entry["why"] or f"BackendTLSPolicy shop/{name}" in entry["why"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_policy_that_breaks_or_mends_takes_effect_at_once(
+    gateway: Lasthop, backend: Echo, http_server: Echo, grpc_server: AuthServer, protocol: str
+) -> None:
+    name = f"mended-{protocol.lower()}"
+    port = http_server.port if protocol == "HTTP" else grpc_server.port
+    guarded(gateway, name, external_auth(protocol, name))
+    for ca, status in (("auth-ca", 200), ("missing", 503), ("auth-ca", 200)):
+        gateway.load(f"auth-{name}.yaml", *secured(name, port, ca))
+        assert ask(gateway, f"{name}.test", headers=PASS).status == status
 
 
 def test_without_a_grant_nobody_is_asked_and_with_one_somebody_is(

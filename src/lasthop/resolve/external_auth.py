@@ -17,6 +17,8 @@ PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
 
 _ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2f", re.IGNORECASE)
 """What a server could take for another path than the one that was written."""
+_ALWAYS_TOLD: Final = frozenset({"host", "content-length"})
+"""Naming them changes nothing; the length is that of what the server gets."""
 
 
 def external_auth(wanted: HTTPExternalAuthFilter, hop: Hop) -> ExternalAuth:
@@ -44,15 +46,12 @@ def problems(wanted: HTTPExternalAuthFilter | None, field: str) -> Iterator[Rout
     if _ODD_PATH.search(wanted.http.path):
         message = f"{wanted.http.path!r} may mean another path to the server; write it without empty, dotted or escaped parts"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.path")
-    for config, names in (("http", wanted.http.allowed_headers), ("grpc", wanted.grpc.allowed_headers)):
+    for config, names, never in (
+        ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_TOLD),
+        ("http.allowedResponseHeaders", wanted.http.allowed_response_headers, PROTECTED),
+        ("grpc.allowedHeaders", wanted.grpc.allowed_headers, frozenset[str]()),
+    ):
         for name in names:
-            if not HEADER_NAME.fullmatch(name.removeprefix(":")):
-                yield RouteProblem(
-                    reasons.UNSUPPORTED_VALUE,
-                    f"{name!r} is no name of a header; correct it",
-                    f"{field}.{config}.allowedHeaders",
-                )
-    for name in wanted.http.allowed_response_headers:
-        if name.lower() in PROTECTED or not HEADER_NAME.fullmatch(name):
-            message = f"header {name!r} cannot be taken from the server's answer; remove it"
-            yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.allowedResponseHeaders")
+            if name.lower() in never or not HEADER_NAME.fullmatch(name):
+                message = f"header {name!r} is none that could be handed on; remove it"
+                yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.{config}")
