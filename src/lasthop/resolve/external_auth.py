@@ -10,12 +10,12 @@ from lasthop.api.routes import HTTPExternalAuthFilter
 from lasthop.plan import reasons
 from lasthop.plan.routing import ExternalAuth, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.header_names import HEADER_NAME, PROTECTED
+from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PROTECTED
 
 PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
 """What is spoken to the server, whatever is spoken to the backends of the rule."""
 
-_ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2f", re.IGNORECASE)
+_ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2[ef]", re.IGNORECASE)
 """What a server could take for another path than the one that was written."""
 _ALWAYS_TOLD: Final = frozenset({"host", "content-length"})
 """Naming them changes nothing; the length is that of what the server gets."""
@@ -43,7 +43,7 @@ def problems(wanted: HTTPExternalAuthFilter | None, field: str) -> Iterator[Rout
         message = "which server is to be asked, and how, is not said; write protocol HTTP or GRPC and a backendRef"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
         return
-    if _ODD_PATH.search(wanted.http.path):
+    if _ODD_PATH.search(wanted.http.path) or not PATH.fullmatch(wanted.http.path):
         message = f"{wanted.http.path!r} may mean another path to the server; write it without empty, dotted or escaped parts"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.path")
     for config, names, never in (

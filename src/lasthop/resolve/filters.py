@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -13,7 +12,7 @@ from lasthop.api.routes import HTTPHeaderFilter, HTTPPathModifier, HTTPRouteFilt
 from lasthop.plan import reasons
 from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite, RouteProblem
 from lasthop.resolve.external_auth import problems as external_auth_problems
-from lasthop.resolve.header_names import HEADER_NAME, PROTECTED
+from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PROTECTED
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -118,11 +117,8 @@ def _header_problems(edit: HTTPHeaderFilter, place: str) -> Iterator[RouteProble
 
 def _path_problems(modifier: HTTPPathModifier, place: str) -> Iterator[RouteProblem]:
     path = modifier.replace_full_path or modifier.replace_prefix_match
-    if not _PATH.fullmatch(path):
+    if not PATH.fullmatch(path):
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{path!r} is no path (RFC 3986); escape or remove what is not", place)
-
-
-_PATH: Final = re.compile(r"(?:[A-Za-z0-9/._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 
 
 EXTERNAL_AUTH: Final = "ExternalAuth"
