@@ -38,10 +38,11 @@ from lasthop.plan.routing import (
     ValueMatch,
 )
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve import xbackends
 from lasthop.resolve.backends import Target, problem, target
 from lasthop.resolve.durations import seconds
 from lasthop.resolve.filters import fold, one_after_the_other
-from lasthop.resolve.refusals import can_match
+from lasthop.resolve.refusals import can_match, session_problems
 from lasthop.resolve.refusals import refusals as refusals
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -164,6 +165,7 @@ def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match
         headers = Headers()
     request, backend = rule.timeouts.request, rule.timeouts.backend_request
     retry = rule.retry
+    kept = rule.session_persistence or _backends_session(g, backends)
     action = Forward(
         backends=backends,
         mirrors=tuple(m for m in (_mirror(g, route, gateway, f) for f in _mirrors(rule)) if m),
@@ -171,7 +173,7 @@ def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match
         timeout=seconds(request) if request else None,
         try_timeout=seconds(backend) if backend else None,
         retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
-        session=_session(rule.session_persistence, backends) if rule.session_persistence else None,
+        session=_session(kept, backends) if kept else None,
     )
     return Route(match, action, route.path, headers, filters.cors)
 
@@ -194,6 +196,13 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
     part = mirror.fraction
     numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
     return Mirror(Hop(gateway, to.service, to.port, Protocol.AUTO), numerator, part.denominator if part else 100)
+
+
+def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
+    """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
+    hop = backends[0].hop if len(backends) == 1 else None
+    wanted = g(xbackends.session, hop.service) if hop else None
+    return wanted if wanted and not any(session_problems(wanted, "")) else None
 
 
 def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:

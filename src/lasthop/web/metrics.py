@@ -60,11 +60,11 @@ def _histogram(name: str, help: str, durations: Durations) -> Metric:
 
 def _verification(view: View) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
-    labels = ["gateway", "namespace", "service", "port", "mode"]
+    labels = ["gateway", "kind", "namespace", "service", "port", "mode"]
     how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
     ends: dict[str, float] = {}
     for hop in view.hops():
-        how.add_metric([hop.gateway, *hop.service.split("/"), str(hop.port), hop.mode], 1)
+        how.add_metric([hop.gateway, hop.kind, *hop.service.split("/"), str(hop.port), hop.mode], 1)
         if hop.until:
             ends[hop.waiver] = hop.until
     yield how

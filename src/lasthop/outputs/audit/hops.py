@@ -1,4 +1,4 @@
-"""Every hop from a Gateway to a Service port that a route leads to, and how it is spoken to."""
+"""Every hop from a Gateway to a Service port or an XBackend that a route leads to, and how it is spoken to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from enum import StrEnum
 
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
+from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver, said_by
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.backends import xbackend_refusal
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.targets import WHOLE, claims
 from lasthop.resolve.waivers import said
@@ -51,6 +53,8 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
     owner: str = ""
     until: float = 0.0
     """Unix time; 0: without an end."""
+    kind: str = "Service"
+    """Of the backend."""
 
     @property
     def mode(self) -> str:
@@ -65,8 +69,17 @@ def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
 
 def _report(g: Graph, hop: Hop) -> HopReport:
     where = (hop.gateway.path, hop.service.path, hop.port)
-    tls = g.value(spoken, hop)
-    if hop.protocol is Protocol.PASSTHROUGH:
+    tls = g.value(_answer, hop)
+    return msgspec.structs.replace(_said(g, hop, where, tls), kind=hop.service.kind)
+
+
+def _answer(g: Graph, hop: Hop) -> HopTLS:
+    """An XBackend may be refused for more than its TLS."""
+    return (xbackend_refusal(g, hop) if hop.service.kind == XBACKEND else None) or spoken(g, hop)
+
+
+def _said(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:
+    if hop.protocol is Protocol.PASSTHROUGH and not isinstance(tls, Refused):
         return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
     if hop.protocol is Protocol.UDP and not isinstance(tls, Refused):
         return HopReport(*where, Manner.UDP, "no TLS is possible")
@@ -80,7 +93,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 *where,
                 Manner.WAIVED,
                 said(waiver),
-                tls.policy.path,
+                tls.by,
                 waiver=waiver.key.path,
                 waives=waiver.mode,
                 why=waiver.reason,
@@ -88,20 +101,22 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 until=waiver.expires or 0.0,
             )
         case BackendTLS() if tls.pinned_only:
-            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", tls.policy.path)
+            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", tls.by)
         case BackendTLS():
             source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
             against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
             detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(*where, Manner.VERIFIED, detail, tls.policy.path, source)
+            return HopReport(*where, Manner.VERIFIED, detail, tls.by, source)
         case Refused():
-            return HopReport(*where, Manner.FAILING, tls.message, tls.policy.path if tls.policy else "")
+            return HopReport(*where, Manner.FAILING, tls.message, said_by(tls.policy) if tls.policy else "")
         case _:
             return HopReport(*where, Manner.PLAINTEXT, g.value(_why_plaintext, hop.service))
 
 
 def _why_plaintext(g: Graph, key: Key) -> str:
     """Also a policy that means some port of the Service and names none that there is."""
+    if key.kind == XBACKEND:
+        return "its own tls.mode is None"
     service = read(g, key, Service)
     names = {port.name for port in service.spec.ports} if service else set()
     lost = [claim.policy.path for claim in g(claims, key) if any(s not in names and s != WHOLE for s in claim.sections)]
