@@ -37,17 +37,18 @@ def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     """Accepted only if every route's way of speaking to it is."""
     resolved = _resolved(g, key)
-    own = g(flaw, key)
+    own, judged = g(flaw, key), g(verdict, key)
     if own:
         return false(reasons.ACCEPTED, own.reason, own.message), resolved
+    if judged and not judged.valid:
+        return judged.accepted, resolved
     found = [hop for hop in hops(g, key) if hop.gateway == gateway]
     for hop in found:
-        refused = xbackend_refusal(g, hop)
+        tls = spoken(g, hop)
+        # What is wrong with its TLS is said by the TLS itself, with its own reason.
+        refused = tls if isinstance(tls, Refused) else xbackend_refusal(g, hop)
         if refused:
-            tls = spoken(g, hop)
-            # What is wrong with its TLS is better said by the TLS itself.
-            told = tls if isinstance(tls, Refused) else refused
-            return false(reasons.ACCEPTED, told.reason, told.message), resolved
+            return false(reasons.ACCEPTED, refused.reason, refused.message), resolved
     manners = [spoken(g, hop) for hop in found]
     accepted = true(reasons.ACCEPTED, "; ".join(warnings(g, key, manners)))
     waiver = next((tls.waiver for tls in manners if isinstance(tls, BackendTLS) and tls.waiver), None)

@@ -35,8 +35,6 @@ H2C: Final = frozenset({"H2C", "GRPC"})
 """HTTP/2 where there is no TLS."""
 PROTOCOLS: Final = frozenset({"", "TCP", "HTTP", "H2C", "MCP", *ALPN})
 CLUSTER_DOMAIN: Final = ".cluster.local"
-BY_UID: Final = "lasthop.dev/xbackend"
-"""The label of the EndpointSlices that a cluster has for an XBackend's selector: its value is the XBackend's UID."""
 
 
 def port(g: Graph, key: Key) -> int:
@@ -63,7 +61,8 @@ def flaw(g: Graph, key: Key) -> Refused | None:
             reasons.INVALID, f"tls.mode {spec.tls.mode} is not understood together with the rest of tls; correct it"
         )
     if spec.type == ENDPOINT_SELECTOR:
-        return None
+        message = "type EndpointSelector is not served in a cluster by this version; use a Service with the same selector"
+        return Refused(reasons.UNSUPPORTED_VALUE, message) if settings(g).pods else None
     name = spec.external_hostname.hostname.lower().rstrip(".")
     if is_address(name):
         return Refused(
@@ -152,8 +151,9 @@ def endpoints(g: Graph, key: Key) -> Endpoints:
 
 
 def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
-    """Addresses alone count: the port is the XBackend's."""
-    labels = wanted_labels(g, obj)
+    """A folder has no Pods: the selector is for the EndpointSlices themselves, of which the addresses count; the port is the
+    XBackend's."""
+    labels = obj.spec.endpoint_selector.match_labels
     first = next(iter(labels), None)
     for (slice_key,), _ in g.bucket("labelled", key.namespace, *first) if first else ():
         found = read(g, slice_key, EndpointSlice)
@@ -161,17 +161,10 @@ def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
             yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
 
 
-def wanted_labels(g: Graph, obj: XBackend) -> tuple[tuple[str, str], ...]:
-    """Of the EndpointSlices that hold its endpoints. A folder has no Pods: there the selector is for the slices themselves."""
-    if settings(g).pods:
-        return ((BY_UID, obj.metadata.uid),)
-    return tuple(obj.spec.endpoint_selector.match_labels)
-
-
 def _emit_labels(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
     found = read(g, key, EndpointSlice)
     for name, value in found.metadata.labels if found else ():
-        if not settings(g).pods or name == BY_UID:
+        if not settings(g).pods:
             yield ("labelled", key.namespace, name, value), True
 
 

@@ -12,7 +12,7 @@ from lasthop.outputs.explain.routes import worst
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.xbackend_standing import hops
-from lasthop.resolve.xbackends import flaw, wanted_labels
+from lasthop.resolve.xbackends import flaw
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -32,7 +32,7 @@ def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
         return bad(f"refused wherever it is used: {own.message}")
     if obj.spec.type == EXTERNAL_HOSTNAME:
         return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
-    labels = ", ".join(f"{name}={value}" for name, value in wanted_labels(g, obj))
+    labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
     return plain(f"the endpoints of EndpointSlices with {labels}, port {obj.spec.port.number}")
 
 
