@@ -28,7 +28,7 @@ from lasthop.outputs.envoy.route_messages import REFUSED
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
-from lasthop.plan.tls import BackendTLS
+from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.streams import stream
@@ -107,8 +107,13 @@ def _cluster(backend: Backend) -> str:
 
 def _tls_hash(g: Graph, backends: tuple[Backend, ...]) -> str:
     tls = (spoken(g, backend.hop) if backend.hop else None for backend in backends)
-    contexts = (encode(upstream_transport_socket(t)) if isinstance(t, BackendTLS) else repr(type(t)).encode() for t in tls)
-    return content_hash(b"".join(content_hash(context).encode() for context in contexts))[:12]
+    return content_hash(b"".join(_tls_bytes(each) for each in tls))[:12]
+
+
+def _tls_bytes(tls: HopTLS | None) -> bytes:
+    if isinstance(tls, BackendTLS):
+        return content_hash(encode(upstream_transport_socket(tls, tls.options.alpn))).encode()
+    return type(tls).__name__.encode()
 
 
 def _datagrams(found: Stream) -> Any:

@@ -117,15 +117,15 @@ def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
         for table, hostname in parent.hosts:
             other = g(stream_owner, parent.gateway, table, hostname)
             if other and other != key:
-                yield warning(f"not for {hostname or 'any connection'}: {other} comes first", object=other)
+                yield warning(f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} comes first", object=other)
 
 
 def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Protocol) -> Fact:
     facts = _shares(g, key, owner, rule, protocol)
     if not any(ref.weight for ref in rule.backend_refs):
         facts.append(bad("no backend, so nothing comes of it"))
-    what = "datagrams go" if protocol is Protocol.UDP else "connections go"
-    return Fact(f"{what} as they are" if not protocol.policed else what, worst(facts), tuple(facts))
+    what = {Protocol.UDP: "datagrams are handed on", Protocol.PASSTHROUGH: "connections are handed on as they are"}
+    return Fact(what.get(protocol, "connections are handed on"), worst(facts), tuple(facts))
 
 
 def _shares(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:

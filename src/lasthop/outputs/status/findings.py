@@ -99,7 +99,9 @@ def _lost(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
             why = "which is older, or first by name" if own == others else "which has the more specific hostname"
             what = f"everything for {hostname}" if hostname else "everything"
             message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
-            yield Finding(key, "Shadowed", message, "Remove one of the two.", severity=Severity.WARNING)
+            yield Finding(
+                key, "Shadowed", message, "Give each a listener or a hostname of its own.", severity=Severity.WARNING
+            )
 
 
 def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
