@@ -8,6 +8,7 @@ we verify, unless a GatewayProfile says otherwise; it is looked up as it stands,
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -80,8 +81,7 @@ def is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        last = name.rpartition(".")[2]
-        return last.isdecimal() or last.startswith("0x")
+        return re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
     return True
 
 
