@@ -24,6 +24,7 @@ class Request:
     """Path and query."""
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
+    grpc: bool = False
 
     @property
     def path(self) -> str:
@@ -37,7 +38,9 @@ class Request:
         return found
 
 
-def matches(match: Document, request: Request) -> bool:
+def matches(match: Document, request: Request, kind: str = "HTTPRoute") -> bool:
+    if kind == "GRPCRoute":
+        return request.grpc and _called(match.get("method", {}), request.path) and _headers(match, request)
     path = match.get("path", {"type": "PathPrefix", "value": "/"})
     value = path["value"]
     fits = {
@@ -49,9 +52,21 @@ def matches(match: Document, request: Request) -> bool:
     return (
         fits
         and match.get("method", request.method) == request.method
-        and all(_value(header, dict(request.headers).get(header["name"])) for header in match.get("headers", ()))
+        and _headers(match, request)
         and all(_value(parameter, request.query.get(parameter["name"])) for parameter in match.get("queryParams", ()))
     )
+
+
+def _headers(match: Document, request: Request) -> bool:
+    return all(_value(header, dict(request.headers).get(header["name"])) for header in match.get("headers", ()))
+
+
+def _called(wanted: Document, path: str) -> bool:
+    """A call's path is /service/method."""
+    _, *names = path.split("/")
+    asked = (wanted.get("service"), wanted.get("method"))
+    same = re.fullmatch if wanted.get("type") == "RegularExpression" else str.__eq__
+    return len(names) == 2 and all(not want or bool(same(want, name)) for want, name in zip(asked, names, strict=True))
 
 
 def _value(wanted: Document, found: str | None) -> bool:
@@ -73,10 +88,13 @@ def chosen(routes: list[Document], request: Request, host: str = HOST) -> str | 
         hostname = min(((name.startswith("*"), -len(name)) for name in own), default=(True, 0))
         metadata = route["metadata"]
         age = (metadata["creationTimestamp"], f"{metadata['namespace']}/{metadata['name']}")
+        kind = route.get("kind", "HTTPRoute")
         for number, rule in enumerate(route["spec"]["rules"]):
             for match in rule["matches"]:
-                if matches(match, request):
-                    rank = (hostname, _specificity(match), age, number)
+                if matches(match, request, kind):
+                    # A call belongs to a GRPCRoute if there is one for it; HTTPRoutes know only paths.
+                    specificity = _call_specificity(match) if kind == "GRPCRoute" else _specificity(match)
+                    rank = (hostname, kind != "GRPCRoute", specificity, age, number)
                     best = min(best or (rank, rule["name"]), (rank, rule["name"]))
     return best[1] if best else None
 
@@ -91,6 +109,14 @@ def _specificity(match: Document) -> tuple[Any, ...]:
     # Where the spec leaves regular expressions open they come between exact paths and prefixes, longer ones first.
     kind = ("Exact", "RegularExpression", "PathPrefix").index(path["type"])
     return (kind, -len(value), "method" not in match, -len(match.get("headers", ())), -len(match.get("queryParams", ())))
+
+
+def _call_specificity(match: Document) -> tuple[Any, ...]:
+    # "Characters in a matching service, in a matching method, header matches." Regular expressions come after exact names.
+    call = match.get("method", {})
+    kind = 1 if call.get("type") == "RegularExpression" else 0
+    named = [(kind if call.get(part) else 2, -len(call.get(part, ""))) for part in ("service", "method")]
+    return (*named, -len(match.get("headers", ())))
 
 
 # --- random routes and requests --------------------------------------------------------------------------------------
@@ -131,24 +157,53 @@ def match_documents(draw: st.DrawFn, bare: bool = False) -> Document:
     return match
 
 
+SERVICE_NAMES = ("foo", "foobar", "a.Foo", "bar")
+METHOD_NAMES = ("foo", "Get", "GetAll", "v1")
+CALL_REGEXES = ("[a-z]+", "foo.*", "(foo|bar)", "Get.*")
+
+
+@st.composite
+def call_documents(draw: st.DrawFn) -> Document:
+    """Matches of GRPCRoutes."""
+    match: Document = {}
+    if draw(st.integers(0, 7)):
+        regex = draw(st.integers(0, 5)) == 0
+        named = {
+            "service": draw(st.sampled_from(CALL_REGEXES if regex else SERVICE_NAMES)),
+            "method": draw(st.sampled_from(CALL_REGEXES if regex else METHOD_NAMES)),
+        }
+        for left_out in draw(st.sampled_from([[], [], ["service"], ["method"]])):
+            del named[left_out]
+        match["method"] = {"type": "RegularExpression" if regex else "Exact", **named}
+    if values := draw(_values(HEADERS)):
+        match["headers"] = values
+    return match
+
+
 @st.composite
 def route_documents(draw: st.DrawFn, most: int = 6, rules: int = 4) -> list[Document]:
-    """HTTPRoutes of several ages, namespaces and hostnames; every rule has a name of its own."""
+    """HTTPRoutes and GRPCRoutes of several ages, namespaces and hostnames; every rule has a name of its own."""
     found = []
     for number in range(draw(st.integers(1, most))):
         namespace, name = draw(st.sampled_from(["a", "a-b", "shop"])), f"r{number}"
         metadata = {"name": name, "namespace": namespace, "creationTimestamp": f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z"}
+        kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
+        match = match_documents() if kind == "HTTPRoute" else call_documents()
         listed = [
-            {"name": f"{name}-{index}", "matches": draw(st.lists(match_documents(), min_size=1, max_size=3))}
+            {"name": f"{name}-{index}", "matches": draw(st.lists(match, min_size=1, max_size=3))}
             for index in range(draw(st.integers(1, rules)))
         ]
         spec = {"hostnames": draw(st.sampled_from(HOSTNAMES)), "rules": listed}
-        found.append({"metadata": metadata, "spec": spec})
+        found.append({"kind": kind, "metadata": metadata, "spec": spec})
     return found
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
+    if draw(st.booleans()):
+        called = f"/{draw(st.sampled_from(SERVICE_NAMES))}/{draw(st.sampled_from(METHOD_NAMES))}"
+        headers = tuple((name, draw(st.sampled_from("123"))) for name in draw(HEADERS))
+        return Request(called, "POST", headers, grpc=True)
     path = draw(PATHS)
     query = "&".join(f"{name}={draw(st.sampled_from('123'))}" for name in draw(QUERIES))
     headers = tuple((name, draw(st.sampled_from("123"))) for name in draw(HEADERS))

@@ -48,6 +48,7 @@ def route_line(route: Any) -> str:
 def _match(match: Any) -> str:
     path = match.prefix or f"{match.path_separated_prefix}/"
     path = f"= {match.path}" if match.path else f"~ {match.safe_regex.regex}" if match.safe_regex.regex else path
+    path = f"gRPC {path}" if match.HasField("grpc") else path
     conditions = [f"{h.name} {_text(h.string_match)}" for h in match.headers]
     conditions += [f"?{q.name} {_text(q.string_match)}" for q in match.query_parameters]
     if match.HasField("runtime_fraction"):

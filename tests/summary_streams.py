@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from cryptography import x509
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+
+from lasthop.resolve.certificates import common_name
 
 
 def listener_lines(listener: Any) -> list[str]:
     """A line for each name that can be asked for."""
-    chains = [f"{', '.join(c.filter_chain_match.server_names) or 'any'}{_action(c)}" for c in listener.filter_chains]
+    chains = [
+        f"{', '.join(c.filter_chain_match.server_names) or 'any'}{_action(c)}{_clients(c)}" for c in listener.filter_chains
+    ]
     return chains + [_datagrams(f) for f in listener.listener_filters if "udp_proxy" in f.name]
 
 
@@ -24,6 +30,20 @@ def _action(chain: Any) -> str:
     shares = [f"{c.weight} to {c.name}" for c in proxy.weighted_clusters.clusters]
     how = "terminated, " if chain.HasField("transport_socket") else ""
     return f": {how}{', '.join(shares) or f'to {proxy.cluster}'}"
+
+
+def _clients(chain: Any) -> str:
+    """Whose certificates clients must show."""
+    context = tls_pb2.DownstreamTlsContext()
+    if not chain.transport_socket.typed_config.Unpack(context):
+        return ""
+    validation = context.common_tls_context.validation_context
+    if not validation.trusted_ca.inline_bytes:
+        return ""
+    cas = ", ".join(common_name(c) for c in x509.load_pem_x509_certificates(validation.trusted_ca.inline_bytes))
+    if context.require_client_certificate.value and not validation.trust_chain_verification:
+        return f", clients of {cas}"
+    return f", clients of {cas} or anybody"
 
 
 def _datagrams(filter: Any) -> str:

@@ -114,7 +114,8 @@ def mk_route(
     parent = {"name": name, **({"namespace": namespace} if namespace else {})}
     rules = more.pop("rules", [{"backendRefs": backends}])
     parents = more.pop("parents", [parent])
-    return mk("HTTPRoute", path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
+    kind = more.pop("kind", "HTTPRoute")
+    return mk(kind, path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
 
 
 def mk_stream_route(
@@ -206,6 +207,8 @@ CAS = st.sampled_from(["good", "other", "expired", "garbage", "empty", "absent"]
 HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
+CLIENTS = "clients"
+"""The ConfigMap with the CA of clients, which no policy names."""
 SERVICES = st.sampled_from(["s0", "s1"])
 
 
@@ -254,6 +257,28 @@ _OPTIONS = st.sampled_from(
 )
 
 
+_CLIENT_CAS = st.sampled_from(
+    [
+        {"group": "", "kind": "ConfigMap", "name": CLIENTS},
+        {"group": "", "kind": "ConfigMap", "name": CLIENTS, "namespace": "a"},
+        {"group": "", "kind": "ConfigMap", "name": "missing"},
+        {"group": "", "kind": "Secret", "name": "k0"},
+        {"group": "lasthop.dev", "kind": "PinSet", "name": "p"},
+    ]
+)
+_FRONTENDS = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "validation": st.fixed_dictionaries(
+                {
+                    "caCertificateRefs": st.lists(_CLIENT_CAS, min_size=1, max_size=2),
+                    "mode": st.sampled_from(["AllowValidOnly", "AllowValidOnly", "AllowInsecureFallback"]),
+                }
+            )
+        }
+    ),
+)
 _STREAM_LISTENERS = [
     *STREAMS,
     {"name": "wide", "port": 8443, "protocol": "TLS", "hostname": "*.example", "tls": {"mode": "Passthrough"}},
@@ -283,9 +308,19 @@ def gateways(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         ref = {"name": "k0", "namespace": draw(NAMESPACES)}
         spec["tls"] = {"backend": {"clientCertificateRef": ref}}
+    if draw(st.booleans()):
+        frontend: dict[str, Any] = {"default": draw(_FRONTENDS)}
+        if draw(st.booleans()):
+            frontend["perPort"] = [{"port": 443, "tls": draw(_FRONTENDS)}]
+        spec["tls"] = {**spec.get("tls", {}), "frontend": frontend}
     if allowed := draw(_ALLOWED_LISTENERS):
         spec["allowedListeners"] = {"namespaces": allowed}
     return mk_gateway(path, listeners, draw(st.sampled_from([CLASS, CLASS, "foreign"])), **spec)
+
+
+_CALLS = st.sampled_from(
+    [{}, {"method": {"service": "a.B"}}, {"method": {"service": "a.B", "method": "C"}}, {"method": {"method": "C"}}]
+)
 
 
 @st.composite
@@ -329,14 +364,19 @@ def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def http_routes(draw: st.DrawFn) -> Object:
+def routes(draw: st.DrawFn) -> Object:
     backend = _backends([443, 80, 9])
     path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
-    rule = {"matches": [{"path": path}], "backendRefs": draw(st.lists(backend, max_size=2))}
+    kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
+    match = {"path": path} if kind == "HTTPRoute" else draw(_CALLS)
+    rule: dict[str, Any] = {"matches": [match], "backendRefs": draw(st.lists(backend, max_size=2))}
+    if draw(st.booleans()):
+        mirrored = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": 443}
+        rule["filters"] = [{"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}]
     parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"
-    return mk_route(route, "", [], hostnames, parents=parents, rules=[rule], created=draw(TIMES))
+    return mk_route(route, "", [], hostnames, parents=parents, rules=[rule], created=draw(TIMES), kind=kind)
 
 
 @st.composite
@@ -456,8 +496,9 @@ def classes(draw: st.DrawFn) -> Object:
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
     listener_sets(),
-    http_routes(),
-    http_routes(),
+    routes(),
+    routes(),
+    routes(),
     stream_routes(),
     stream_routes(),
     policies(),
@@ -471,21 +512,18 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     ),
     st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
     st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),
-    st.builds(lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1"]), CAS),
+    st.builds(
+        lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
+    ),
     st.builds(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
         NAMESPACES,
         NAMESPACES,
         st.sampled_from(
             [
-                ("HTTPRoute", "Service"),
-                ("TCPRoute", "Service"),
-                ("TLSRoute", "Service"),
-                ("Gateway", "Secret"),
-                ("ListenerSet", "Secret"),
-                ("HTTPRoute", "XBackend"),
-                ("TCPRoute", "XBackend"),
-                ("XBackend", "Secret"),
+                *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
+                *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
+                *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
             ]
         ),
     ),

@@ -93,8 +93,9 @@ class HostController(Controller):
         """Envoy cannot know why there is no cluster; the route's status does."""
         if "NC" not in (entry.flags or "").split(",") or not entry.route:
             return entry
-        kind, _, path = entry.route.rpartition(" ")
-        status = self.book.get(Key(kind or "HTTPRoute", *path.split("/", 1)))
+        kind, _, path = entry.route.partition(" ")
+        namespace, _, name = path.partition("/")
+        status = self.book.get(Key(kind, namespace, name))
         conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
         said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
         return msgspec.structs.replace(entry, why=said)

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.resolve.hostnames import covers, intersection, most_specific, specificity
+from lasthop.resolve.hostnames import covers, fitting, intersection, most_specific, specificity
 
 LABELS = ("a", "b", "c")
 NAMES = [".".join(labels) for depth in (1, 2, 3, 4) for labels in itertools.product(LABELS, repeat=depth)]
@@ -26,6 +26,11 @@ def meant(pattern: str) -> frozenset[str]:
 @given(PATTERNS, PATTERNS)
 def test_a_pattern_covers_what_it_contains(one: str, other: str) -> None:
     assert covers(one, other) == (meant(other) <= meant(one))
+
+
+@given(PATTERNS, PATTERNS)
+def test_the_fitting_patterns_are_those_that_cover_it(one: str, other: str) -> None:
+    assert (one in fitting(other)) == (meant(other) <= meant(one))
 
 
 @given(PATTERNS, PATTERNS)

@@ -13,6 +13,7 @@ from lasthop.engine import Engine
 from lasthop.plan.tls import SystemStore
 from tests.snapshot import Snapshot, settle
 from tests.world import (
+    CLIENTS,
     HTTP_AND_HTTPS,
     NOW,
     OBJECTS,
@@ -48,13 +49,14 @@ EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size
 
 _X0 = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x0"}
 _BY_C0 = {"hostname": "api.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "c0"}]}
+FRONTEND = {"default": {"validation": {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": CLIENTS}]}}}
 BASE = keyed(
     mk_class(),
     mk_gateway("a/g0"),
     mk_gateway(
         "b/g1",
         [*HTTP_AND_HTTPS, *STREAMS],
-        tls={"backend": {"clientCertificateRef": {"name": "k0"}}},
+        tls={"backend": {"clientCertificateRef": {"name": "k0"}}, "frontend": FRONTEND},
         allowedListeners={"namespaces": {"from": "All"}},
         infrastructure={"parametersRef": profile_ref("f0")},
     ),
@@ -62,6 +64,7 @@ BASE = keyed(
     *(mk_pin_set(f"{ns}/n0", PINS[0]) for ns in "ab"),
     *(mk_waiver(f"{ns}/w0", waives) for ns, waives in (("a", "All"), ("b", "Names"))),
     mk_listener_set("a/l0", "b/g1", [{"name": "one", "port": 8080, "protocol": "HTTP"}]),
+    mk_config_map(f"b/{CLIENTS}", ca_pem("clients")),
     mk_secret("b/k0", *key_pair("k0")),
     *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
     *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for ns in "ab" for name in ("s0", "s1")),
@@ -72,6 +75,7 @@ BASE = keyed(
         "b/g1",
         [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}, {"name": "s0", "port": 443}],
     ),
+    mk_route("b/calls", "b/g1", [{"name": "s1", "port": 443}], kind="GRPCRoute"),
     mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),
     mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),
     mk_stream_route("UDPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 53}, {"name": "s0", "port": 53}]),

@@ -37,7 +37,7 @@ def _route(document: Document) -> Any:
     parents = [{"name": "web", "namespace": "shop"}]
     path = f"{metadata['namespace']}/{metadata['name']}"
     spec = {"parentRefs": parents, "hostnames": spec["hostnames"], "rules": rules}
-    return mk("HTTPRoute", path, created=metadata["creationTimestamp"], spec=spec)
+    return mk(document.get("kind", "HTTPRoute"), path, created=metadata["creationTimestamp"], spec=spec)
 
 
 def rule_name(route: Route) -> str:
@@ -47,7 +47,14 @@ def rule_name(route: Route) -> str:
     return hop.service.name
 
 
+def fits(match: Match, request: Request) -> bool:
+    if match.grpc and not request.grpc:
+        return False
+    return matches(as_document(match), request)
+
+
 def as_document(match: Match) -> Document:
+    """A call's match by its path, too: that is what Envoy is told."""
     found: Document = {"path": {"type": str(match.path_type), "value": match.path}}
     found["headers"] = [_value(v) for v in match.headers]
     found["queryParams"] = [_value(v) for v in match.query]
@@ -60,7 +67,7 @@ def _value(value: ValueMatch) -> Document:
 
 def scan(listed: list[Match], numbers: list[int], request: Request) -> int | None:
     """What Envoy does with a list of routes: the first that matches."""
-    return next((number for number in numbers if matches(as_document(listed[number]), request)), None)
+    return next((number for number in numbers if fits(listed[number], request)), None)
 
 
 def by_the_tree(listed: list[Match], request: Request) -> int | None:

@@ -28,7 +28,7 @@ def test_a_wrong_name_is_logged_with_both_names_and_not_told_to_the_client(
     assert gateway.get("log-name") == (503, BACKEND_FAILURE)
     said = entry(gateway, "log-name")
     assert said["why"] == "certificate is for old.example, policy shop/log-name wants new.example"
-    assert (said["status"], said["gateway"], said["route"]) == (503, "shop/web", "shop/log-name")
+    assert (said["status"], said["gateway"], said["route"]) == (503, "shop/web", "HTTPRoute shop/log-name")
     assert said["method"] == "GET" and said["path"] == "/"
 
 

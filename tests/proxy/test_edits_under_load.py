@@ -42,6 +42,7 @@ def edited(running: Lasthop) -> Lasthop:
 
 
 def hop(lasthop: Lasthop, *ports: int) -> None:
+    """Written after its policy: until there is one, plaintext is right."""
     lasthop.write("hop.yaml", docs.service("api"), *docs.endpoints("api", *ports), docs.route("api", docs.to("api")))
 
 
@@ -54,8 +55,8 @@ def test_a_wrong_hostname_stops_the_traffic_at_once_and_the_right_one_starts_it_
     edited: Lasthop, serve: Callable[..., Backend], alpn: str
 ) -> None:
     served = serve(with_alpn(issued("api.example", "other.example"), alpn))
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         took = []
@@ -75,8 +76,8 @@ def test_a_wrong_hostname_stops_the_traffic_at_once_and_the_right_one_starts_it_
 @ALPNS
 def test_a_narrowed_and_a_replaced_ca_hold_at_once(edited: Lasthop, serve: Callable[..., Backend], alpn: str) -> None:
     served = serve(with_alpn(issued(), alpn))
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         load.no_change(lambda: edited.write("ca.yaml", docs.config_map("ca", CA.pem + OTHER_CA.pem)))
@@ -87,8 +88,8 @@ def test_a_narrowed_and_a_replaced_ca_hold_at_once(edited: Lasthop, serve: Calla
 
 def test_a_ca_is_rotated_without_a_failed_request(edited: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         load.no_change(lambda: edited.load("ca.yaml", docs.config_map("ca", CA.pem + OTHER_CA.pem)))
@@ -100,8 +101,8 @@ def test_a_ca_is_rotated_without_a_failed_request(edited: Lasthop, serve: Callab
 def test_a_deleted_policy_means_plaintext_and_a_new_one_tls_again(edited: Lasthop, serve: Callable[..., Backend]) -> None:
     """The one case in which plaintext is right: nobody asks for anything else any more."""
     served = serve(issued(), plaintext_too=True)
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         assert not served.saw_plaintext
@@ -124,8 +125,8 @@ def reported(lasthop: Lasthop, words: str) -> bool:
 
 def test_a_broken_file_changes_nothing_and_says_where_it_is_broken(edited: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     good = (edited.folder / "policy.yaml").read_text()
     with Load(edited, "api") as load:
@@ -146,8 +147,8 @@ def test_a_broken_file_changes_nothing_and_says_where_it_is_broken(edited: Lasth
 
 def test_endpoints_move_without_a_failed_request(edited: Lasthop, serve: Callable[..., Backend]) -> None:
     old, new = serve(issued(), name="old"), serve(issued(), name="new")
-    hop(edited, old.port)
     policy(edited)
+    hop(edited, old.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         hop(edited, old.port, new.port)
@@ -160,8 +161,8 @@ def test_endpoints_move_without_a_failed_request(edited: Lasthop, serve: Callabl
 
 def test_many_edits_on_each_others_heels_end_in_the_last_one(edited: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
-    hop(edited, served.port)
     policy(edited)
+    hop(edited, served.port)
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         for number in range(30):

@@ -105,7 +105,7 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
 def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
     controller.take(Batch(keyed(mk_config_map("a/ca", ""))))
     controller._settle()
-    entry = controller._with_reason(Entry(flags="NC", route="a/r", why="no cluster"))
+    entry = controller._with_reason(Entry(flags="NC", route="HTTPRoute a/r", why="no cluster"))
     assert entry.why is not None and "ca.crt of ConfigMap a/ca is empty" in entry.why
 
 

@@ -13,16 +13,20 @@ KNOWN: Final = f"v1.{KNOWN_MINORS[0]} to v1.{KNOWN_MINORS[-1]}"
 SUPPORTED_FEATURES: Final = tuple(
     sorted(
         {
-            *("Gateway", "HTTPRoute", "ReferenceGrant"),
+            *("Gateway", "HTTPRoute", "GRPCRoute", "ReferenceGrant"),
             *("BackendTLSPolicy", "BackendTLSPolicySANValidation"),
             "GatewayAddressEmpty",
             "GatewayBackendClientCertificate",
+            "GatewayFrontendClientCertificateValidation",
+            "GatewayFrontendClientCertificateValidationInsecureFallback",
             "GatewayHTTPListenerIsolation",
             "GatewayHTTPSListenerDetectMisdirectedRequests",
             "GatewayInfrastructure",
             "GatewayPort8080",
             "GatewayRouteHostnameIntersectionPrecedence",
             "GatewayStaticAddresses",
+            "GRPCRouteNamedRouteRule",
+            "GRPCRouteRequestHeaderModifier",
             "HTTPRoute303RedirectStatusCode",
             "HTTPRoute307RedirectStatusCode",
             "HTTPRoute308RedirectStatusCode",

@@ -72,6 +72,16 @@ class ListenerTLSConfig(Struct, frozen=True):
     options: StringMap = StringMap()
 
 
+class ListenerFilter(Struct, frozen=True):
+    """Only its type is read: none is served yet, and a listener that has one is closed."""
+
+    type: str
+
+
+class ListenerFilters(Struct, frozen=True):
+    requests: tuple[ListenerFilter, ...] = ()
+
+
 class Listener(Struct, frozen=True):
     name: str
     port: int
@@ -79,19 +89,50 @@ class Listener(Struct, frozen=True):
     hostname: str = ""
     tls: ListenerTLSConfig | None = None
     allowed_routes: AllowedRoutes = AllowedRoutes()
+    filters: ListenerFilters = ListenerFilters()
 
 
 class GatewayAddress(Struct, frozen=True):
     type: str = "IPAddress"
     value: str = ""
+    routability: str = ""
 
 
 class GatewayBackendTLS(Struct, frozen=True):
     client_certificate_ref: SecretObjectReference | None = None
 
 
+class ObjectReference(Struct, frozen=True):
+    group: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class FrontendTLSValidation(Struct, frozen=True):
+    ca_certificate_refs: tuple[ObjectReference, ...] = ()
+    mode: str = "AllowValidOnly"
+
+
+class FrontendTLS(Struct, frozen=True):
+    """`TLSConfig` in the spec."""
+
+    validation: FrontendTLSValidation | None = None
+
+
+class TLSPortConfig(Struct, frozen=True):
+    port: int
+    tls: FrontendTLS = FrontendTLS()
+
+
+class FrontendTLSConfig(Struct, frozen=True):
+    default: FrontendTLS = FrontendTLS()
+    per_port: tuple[TLSPortConfig, ...] = ()
+
+
 class GatewayTLSConfig(Struct, frozen=True):
     backend: GatewayBackendTLS | None = None
+    frontend: FrontendTLSConfig | None = None
 
 
 class GatewayInfrastructure(Struct, frozen=True):
@@ -107,6 +148,7 @@ class GatewaySpec(Struct, frozen=True):
     tls: GatewayTLSConfig | None = None
     infrastructure: GatewayInfrastructure | None = None
     allowed_listeners: AllowedListeners = AllowedListeners()
+    default_scope: str = ""
 
 
 class Gateway(Object, frozen=True):

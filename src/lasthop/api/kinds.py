@@ -59,7 +59,7 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("PinSet", LASTHOP_API, ("v1alpha1",), "pinsets", verification.PinSet),
         Kind("VerificationWaiver", LASTHOP_API, ("v1alpha1",), "verificationwaivers", verification.VerificationWaiver),
         Kind("ListenerSet", GATEWAY_API, ("v1",), "listenersets", gateway.ListenerSet),
-        Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.Unserved),
+        Kind("GRPCRoute", GATEWAY_API, ("v1",), "grpcroutes", routes.GRPCRoute),
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),
         Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.UDPRoute),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-REQUEST_KINDS: Final = ("HTTPRoute",)
+REQUEST_KINDS: Final = ("HTTPRoute", "GRPCRoute")
 """Routes of single requests."""
 
 STREAM_KINDS: Final = ("TLSRoute", "TCPRoute", "UDPRoute")

@@ -155,24 +155,64 @@ class SessionPersistence(Struct, frozen=True):
             msgspec.structs.force_setattr(self, "header", HeaderConfig(self.session_name))
 
 
-class HTTPRouteRule(Struct, frozen=True):
+class CommonRouteRule(Struct, frozen=True):
+    """What rules of HTTPRoutes and GRPCRoutes have in common: all but how they match."""
+
     name: str = ""
-    matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     filters: tuple[HTTPRouteFilter, ...] = ()
+    """Of a GRPCRoute's too: it may use some of them, and writes them alike."""
     backend_refs: tuple[HTTPBackendRef, ...] = ()
+    session_persistence: SessionPersistence | None = None
+
+
+class HTTPRouteRule(CommonRouteRule, frozen=True):
+    matches: tuple[HTTPRouteMatch, ...] = (HTTPRouteMatch(),)
     timeouts: HTTPRouteTimeouts = HTTPRouteTimeouts()
     retry: HTTPRouteRetry | None = None
-    session_persistence: SessionPersistence | None = None
 
 
 class HTTPRouteSpec(Struct, frozen=True):
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
     rules: tuple[HTTPRouteRule, ...] = ()
+    use_default_gateways: str = ""
 
 
 class HTTPRoute(Object, frozen=True):
     spec: HTTPRouteSpec = HTTPRouteSpec()
+
+
+class GRPCMethodMatch(Struct, frozen=True):
+    """An empty service or method means any."""
+
+    type: str = "Exact"
+    service: str = ""
+    method: str = ""
+
+
+class GRPCRouteMatch(Struct, frozen=True):
+    method: GRPCMethodMatch = GRPCMethodMatch()
+    headers: tuple[HTTPValueMatch, ...] = ()
+
+
+class GRPCRouteRule(CommonRouteRule, frozen=True):
+    matches: tuple[GRPCRouteMatch, ...] = (GRPCRouteMatch(),)
+
+
+class GRPCRouteSpec(Struct, frozen=True):
+    parent_refs: tuple[ParentReference, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rules: tuple[GRPCRouteRule, ...] = ()
+    use_default_gateways: str = ""
+
+
+class GRPCRoute(Object, frozen=True):
+    spec: GRPCRouteSpec = GRPCRouteSpec()
+
+
+RequestRoute = HTTPRoute | GRPCRoute
+"""Routes of single requests, which share one table for each hostname."""
+RequestRouteRule = HTTPRouteRule | GRPCRouteRule
 
 
 class BackendRef(BackendObjectReference, frozen=True):
@@ -190,6 +230,7 @@ class StreamRouteSpec(Struct, frozen=True):
     """Only a TLSRoute has any: the SNI of the connections that it takes."""
     rules: tuple[StreamRouteRule, ...] = ()
     """One, but for v1alpha2, which let users write rules that nothing could ever match."""
+    use_default_gateways: str = ""
 
 
 class StreamRoute(Object, frozen=True):
@@ -210,7 +251,7 @@ class UDPRoute(StreamRoute, frozen=True):
     pass
 
 
-Route = HTTPRoute | StreamRoute
+Route = RequestRoute | StreamRoute
 
 
 class UnservedSpec(Struct, frozen=True):

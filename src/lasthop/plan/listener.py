@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
 from lasthop.plan.reasons import Condition
+
+
+class ClientCertificates(msgspec.Struct, frozen=True):
+    """What is asked of the certificates that clients show."""
+
+    cas: tuple[tuple[str, LocalObjectReference], ...]
+    """(namespace, reference) of what holds the trust anchors."""
+    required: bool = True
+    """Otherwise whoever has none, or none that is valid, is let in too."""
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -19,11 +29,15 @@ class Listener(msgspec.Struct, frozen=True):
     table: str
     """Name of its route table: HTTP listeners of one port share one, every other listener has its own."""
     certificates: tuple[Key, ...] = ()
+    clients: ClientCertificates | None = None
+    """None: clients are not asked for a certificate."""
     conditions: tuple[Condition, ...] = ()
     """All but Programmed, which depends on the proxy."""
     supported_kinds: tuple[str, ...] = ()
     served: bool = True
     """Whether traffic is accepted for it at all."""
+    shut: bool = False
+    """Not served, and its names are nobody else's: a wider listener would answer without what this one asks for."""
     passthrough: bool = False
     """TLS that is left to the backend."""
 

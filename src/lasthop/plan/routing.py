@@ -22,19 +22,42 @@ class ValueMatch(msgspec.Struct, frozen=True, order=True):
     regex: bool = False
 
 
+class GrpcMethod(msgspec.Struct, frozen=True):
+    """What a GRPCRoute asks of a call; an empty service or method means any."""
+
+    service: str = ""
+    method: str = ""
+    regex: bool = False
+
+    @property
+    def precedence(self) -> tuple[int, int, int, int]:
+        """Characters in the service, then in the method (GRPCRouteRule.matches in the spec). Where the spec leaves regular
+        expressions open, they come after exact names, longer first."""
+        kind = 1 if self.regex else 0
+        return (
+            *(kind if self.service else 2, -len(self.service)),
+            *(kind if self.method else 2, -len(self.method)),
+        )
+
+
 class Match(msgspec.Struct, frozen=True):
     path: str
     path_type: PathType
     headers: tuple[ValueMatch, ...] = ()
     query: tuple[ValueMatch, ...] = ()
     method: str = ""
+    grpc: GrpcMethod | None = None
+    """Only gRPC calls, whose path is made of service and method."""
 
     @property
-    def precedence(self) -> tuple[int, int, bool, int, int]:
+    def precedence(self) -> tuple[int, ...]:
         """Sorts the more specific match first (HTTPRouteRule.matches in the spec). Where the spec leaves regular expressions
-        open, they come between exact paths and prefixes, longer first."""
+        open, they come between exact paths and prefixes, longer first. Matches of GRPCRoutes come before all others, because
+        they take nothing from them but the calls that they are about."""
+        if self.grpc:
+            return (0, *self.grpc.precedence, -len(self.headers))
         rank = {PathType.EXACT: 0, PathType.REGEX: 1, PathType.PREFIX: 2}[self.path_type]
-        return (rank, -len(self.path), not self.method, -len(self.headers), -len(self.query))
+        return (1, rank, -len(self.path), not self.method, -len(self.headers), -len(self.query))
 
 
 class HeaderEdit(msgspec.Struct, frozen=True):
@@ -110,7 +133,7 @@ class Session(msgspec.Struct, frozen=True):
 
 class Forward(msgspec.Struct, frozen=True):
     backends: tuple[Backend, ...]
-    """Empty: every request gets a 500."""
+    """Empty: every request is refused."""
     mirrors: tuple[Mirror, ...] = ()
     rewrite: Rewrite | None = None
     timeout: float | None = None
@@ -121,14 +144,15 @@ class Forward(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The rule asks for something that cannot be done: 500 for whatever it matches, never as if it had not asked."""
+    """The rule asks for something that cannot be done: 500 (UNAVAILABLE for gRPC) for whatever it matches, never as if it had
+    not asked."""
 
 
 class Route(msgspec.Struct, frozen=True):
     match: Match
     action: Forward | Redirect | Refuse
     origin: str
-    """The route object, `namespace/name`: for the log."""
+    """The route object, `kind namespace/name`: for the log."""
     headers: Headers = Headers()
     cors: Cors | None = None
 

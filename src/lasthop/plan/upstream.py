@@ -17,6 +17,8 @@ class Protocol(StrEnum):
     """HTTP: over TLS whatever ALPN picks of h2 and http/1.1; in plaintext what the Service's appProtocol says."""
     H1_UPGRADE = "h1-upgrade"
     """HTTP/1.1 only, for requests that ask for an upgrade: WebSocket over h2 is more than most backends do."""
+    H2 = "h2"
+    """HTTP/2 only, whatever the Service's appProtocol says: gRPC."""
     TCP = "tcp"
     """The bytes of a connection, as they are or inside TLS."""
     PASSTHROUGH = "passthrough"

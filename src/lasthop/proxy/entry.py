@@ -16,10 +16,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None = None
     path: str | None = None
     status: int | None = None
+    grpc_status: str | None = None
+    """Its name, e.g. `Unavailable`; only of gRPC calls is it set."""
     flags: str | None = None
     """Envoy's response flags, e.g. `UF` (upstream connection failure), `NC` (no cluster)."""
     route: str | None = None
-    """The HTTPRoute, `namespace/name`."""
+    """The route, `kind namespace/name`."""
     details: str | None = None
     upstream_cluster: str | None = None
     upstream_host: str | None = None

@@ -114,7 +114,7 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
 
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
     """All that routes have to know of the listeners that they are not attached to."""
-    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and x.served)
+    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
     return frozenset(listener.hostname for listener in there)
 
 
@@ -174,6 +174,9 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
             emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
+    for listener in owner.listeners:
+        if listener.shut and listener.hostname and ("table", key, listener.table) in emitted:
+            emitted[("vhost", key, listener.table, listener.hostname)] = OWN
     return tuple(emitted.items())
 
 

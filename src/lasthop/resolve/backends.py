@@ -19,8 +19,7 @@ from lasthop.plan.routing import RouteProblem
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve import xbackends
-from lasthop.resolve.gateways import no_grant
-from lasthop.resolve.grants import permitted
+from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings

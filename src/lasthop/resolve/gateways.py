@@ -11,7 +11,8 @@ from lasthop.plan.listener import Gateway
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
-from lasthop.resolve.grants import permitted
+from lasthop.resolve.default_gateways import without_effect
+from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import BadParameters, own_profile
 from lasthop.resolve.settings import settings
@@ -52,7 +53,8 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
         if merged and not any(listener.served for listener in merged):
             accepted = false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message)
         else:
-            accepted = true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else "")
+            said = "; ".join(filter(None, (message, without_effect("defaultScope", obj.spec.default_scope))))
+            accepted = true(reasons.ACCEPTED, said, reasons.LISTENERS_NOT_VALID if bad else "")
     return Gateway(key, addresses, merged, accepted)
 
 
@@ -68,6 +70,8 @@ def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
     for number, address in enumerate(obj.spec.addresses):
         if address.type != "IPAddress":
             return (), f"addresses[{number}]: type {address.type} is not supported; use IPAddress"
+        if address.routability:
+            return (), f"addresses[{number}]: routability {address.routability} is not supported; remove it"
         try:
             found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
         except ValueError:
@@ -93,13 +97,6 @@ def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
     if isinstance(pair, str):
         return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, pair)
     return secret
-
-
-def no_grant(source: Key, target: Key) -> str:
-    return (
-        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
-        f"{source.namespace} refer to it; create one in {target.namespace}"
-    )
 
 
 def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:

@@ -35,10 +35,10 @@ def specificity(hostname: str) -> tuple[int, int]:
 def most_specific(patterns: Collection[str], hostname: str) -> str | None:
     """Which of the patterns a request for `hostname` belongs to. Of a set it asks only for those that can fit: a Gateway may
     have a hostname for each of a thousand teams."""
-    return next((pattern for pattern in _fitting(hostname) if pattern in patterns), None)
+    return next((pattern for pattern in fitting(hostname) if pattern in patterns), None)
 
 
-def _fitting(hostname: str) -> Iterator[str]:
+def fitting(hostname: str) -> Iterator[str]:
     """Every pattern that covers a hostname, the most specific first."""
     yield hostname
     rest = hostname.removeprefix("*.")

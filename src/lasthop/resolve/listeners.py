@@ -14,12 +14,15 @@ from lasthop.plan.listener import Listener
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
+from lasthop.resolve.hostnames import fitting
+from lasthop.resolve.policies import options
 from lasthop.store.graph import Graph
 
 ROUTE_KINDS = {
-    "HTTP": ("HTTPRoute",),
-    "HTTPS": ("HTTPRoute",),
+    "HTTP": ("HTTPRoute", "GRPCRoute"),
+    "HTTPS": ("HTTPRoute", "GRPCRoute"),
     "TLS": ("TLSRoute", "TCPRoute"),
     "TCP": ("TCPRoute",),
     "UDP": ("UDPRoute",),
@@ -61,7 +64,7 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     taken = _Claims()
     found: dict[Key, tuple[Listener, ...]] = {}
     for owner in (gateway, *g(allowed_sets, gateway)):
-        own = g(own_listeners, owner)
+        own = tuple(_with_clients(g, gateway, listener) for listener in g(own_listeners, owner))
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
         for listener in own:
@@ -69,7 +72,8 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
                 claims.add(listener)
         found[owner] = tuple(_settled(listener, late[listener] or claims.conflict_among(listener)) for listener in own)
         taken.add_all(claims)
-    return found
+    shared = _overlapping([listener for own in found.values() for listener in own])
+    return {owner: tuple(_warned(listener, shared) for listener in own) for owner, own in found.items()}
 
 
 def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
@@ -133,6 +137,46 @@ def _settled(listener: Listener, conflict: Condition | None) -> Listener:
     return replace(listener, conditions=(refused, resolved, conflict), served=False)
 
 
+def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
+    """What the Gateway asks of clients holds for the listeners of its sets, too."""
+    if listener.protocol != "HTTPS":
+        return listener
+    asked = g(frontend, gateway, listener.port)
+    accepted, resolved = listener.conditions
+    if accepted.status and asked.accepted:
+        accepted = asked.accepted
+    if resolved.status and asked.resolved:
+        resolved = asked.resolved
+    served = listener.served and accepted.status
+    return replace(listener, conditions=(accepted, resolved), served=served, clients=asked.clients)
+
+
+def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
+    """(port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have none to
+    share."""
+    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not _conflicted(x)}
+    shared: set[tuple[int, str]] = set()
+    for port, hostname in names:
+        for pattern in fitting(hostname):
+            if pattern != hostname and (port, pattern) in names:
+                shared |= {(port, hostname), (port, pattern)}
+    return frozenset(shared)
+
+
+def _conflicted(listener: Listener) -> bool:
+    return any(condition.type == reasons.CONFLICTED for condition in listener.conditions)
+
+
+def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
+    if listener.protocol != "HTTPS" or _conflicted(listener) or (listener.port, listener.hostname) not in shared:
+        return listener
+    message = (
+        f"another HTTPS listener of port {listener.port} shares names with it; what comes on the wrong connection gets 421"
+    )
+    warning = true(reasons.OVERLAPPING_TLS_CONFIG, message, reasons.OVERLAPPING_HOSTNAMES)
+    return replace(listener, conditions=(*listener.conditions, warning))
+
+
 def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
@@ -151,6 +195,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
+        shut=bool(listener.filters.requests),
         passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
 
@@ -178,6 +223,14 @@ def _accepted(listener: api.Listener) -> Condition:
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+    if listener.filters.requests:
+        kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
+        message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed; remove them"
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+    own = [key for key, _ in listener.tls.options if key.startswith(options.PREFIX)] if listener.tls else []
+    if own:
+        message = f"tls.options: {', '.join(own)} is not an option of listeners; remove it"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
     return true(reasons.ACCEPTED)
 

@@ -1,4 +1,5 @@
-"""Routes: where their rules lead, and everything in them that cannot be done. For HTTPRoutes, rules as matches and actions."""
+"""Routes: where their rules lead, and everything in them that cannot be done. For those of requests, rules as matches and
+actions."""
 
 from __future__ import annotations
 
@@ -12,11 +13,17 @@ from msgspec.structs import replace
 from lasthop.api.meta import Key
 from lasthop.api.routes import (
     BackendObjectReference,
+    GRPCRouteMatch,
+    GRPCRouteRule,
     HTTPRequestMirrorFilter,
-    HTTPRoute,
     HTTPRouteMatch,
     HTTPRouteRule,
+    HTTPRouteTimeouts,
+    HTTPValueMatch,
+    RequestRoute,
+    RequestRouteRule,
     SessionPersistence,
+    StreamRoute,
     StreamRouteRule,
 )
 from lasthop.api.routes import (
@@ -26,6 +33,7 @@ from lasthop.plan import reasons
 from lasthop.plan.routing import (
     Backend,
     Forward,
+    GrpcMethod,
     Headers,
     Match,
     Mirror,
@@ -45,25 +53,31 @@ from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.refusals import can_match, session_problems
 from lasthop.resolve.refusals import refusals as refusals
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 SESSION_NAME = "lasthop-session-{:08x}"
 """Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
 
 
-PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE)}
+PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRoute": (Protocol.H2,)}
 """Route kinds of single requests, and what is spoken to their backends: the usual protocol first."""
+
+ANY: Final = "[^/]+"
+"""Any service or method of a gRPC path."""
 
 
 def read_route(g: Graph, key: Key) -> AnyRoute | None:
     return cast("AnyRoute | None", g.input(key))
 
 
+def request_rules(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:
+    return obj.spec.rules
+
+
 class RouteVerdict(msgspec.Struct, frozen=True):
     """What a route's own text is worth, for one Gateway."""
 
     refused: tuple[RouteProblem, ...] = ()
-    """What rules ask for and cannot have; those rules answer 500, or are left out."""
+    """What rules ask for and cannot have; those rules refuse, or are left out."""
     all_refused: bool = False
     refs: tuple[RouteProblem, ...] = ()
     """References that lead nowhere or may not be followed."""
@@ -78,13 +92,13 @@ def all_refused(g: Graph, route: Key) -> bool:
     return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
 
 
-def _rules(obj: AnyRoute) -> Sequence[HTTPRouteRule | StreamRouteRule]:
+def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
     return obj.spec.rules
 
 
-def _refusals(rule: HTTPRouteRule | StreamRouteRule, number: int) -> tuple[RouteProblem, ...]:
+def _refusals(rule: RequestRouteRule | StreamRouteRule, number: int) -> tuple[RouteProblem, ...]:
     field = f"spec.rules[{number}]"
-    if isinstance(rule, HTTPRouteRule):
+    if not isinstance(rule, StreamRouteRule):
         return refusals(rule, field)
     message = "the rule before it takes every connection, so this one is never used; remove it"
     return (RouteProblem(reasons.UNSUPPORTED_VALUE, message, field),) if number else ()
@@ -105,8 +119,8 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _mirrors(rule: HTTPRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
-    return [f.request_mirror for f in rule.filters if f.request_mirror] if isinstance(rule, HTTPRouteRule) else []
+def _mirrors(rule: RequestRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
+    return [f.request_mirror for f in rule.filters if f.request_mirror] if not isinstance(rule, StreamRouteRule) else []
 
 
 def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
@@ -123,7 +137,7 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
         for index, ref in enumerate(rule.backend_refs):
             refs += _reference_problem(g, route, gateway, ref, protocol, f"{field}.backendRefs[{index}]")
-        for index, filter in enumerate(rule.filters if isinstance(rule, HTTPRouteRule) else ()):
+        for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
             if filter.request_mirror:
                 place = f"{field}.filters[{index}].requestMirror"
                 refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, protocol, place)
@@ -140,31 +154,38 @@ def _reference_problem(
 
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     """The route's matches with what is to be done, in its own order."""
-    obj = read(g, route, HTTPRoute)
-    if obj is None:
+    obj = read_route(g, route)
+    if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: list[Route] = []
-    for number, rule in enumerate(obj.spec.rules):
+    for number, rule in enumerate(request_rules(obj)):
         refused = refusals(rule, f"spec.rules[{number}]")
-        for match in filter(can_match, rule.matches):
+        for match in _matches(rule):
             if refused:
-                found.append(Route(_match(match), Refuse(), route.path))
+                found.append(Route(match, Refuse(), str(route)))
             else:
-                found.append(_route(g, route, gateway, rule, _match(match)))
+                found.append(_route(g, route, gateway, rule, match))
     return tuple(found)
 
 
-def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match) -> Route:
+def _matches(rule: RequestRouteRule) -> list[Match]:
+    """An empty list means what a missing one does: anything."""
+    if isinstance(rule, GRPCRouteRule):
+        return [_grpc_match(match) for match in rule.matches or (GRPCRouteMatch(),) if can_match(match)]
+    return [_match(match) for match in rule.matches or (HTTPRouteMatch(),) if can_match(match)]
+
+
+def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> Route:
     filters = fold(rule.filters, match.path, match.path_type)
     if filters.redirect:
-        return Route(match, filters.redirect, route.path, filters.headers, filters.cors)
+        return Route(match, filters.redirect, str(route), filters.headers, filters.cors)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
     if any(backend.headers != Headers() for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
         headers = Headers()
-    request, backend = rule.timeouts.request, rule.timeouts.backend_request
-    retry = rule.retry
+    timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, HTTPRouteRule) else (HTTPRouteTimeouts(), None)
+    request, backend = timeouts.request, timeouts.backend_request
     kept = rule.session_persistence or _backends_session(g, backends)
     action = Forward(
         backends=backends,
@@ -175,15 +196,15 @@ def _route(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match
         retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
         session=_session(kept, backends) if kept else None,
     )
-    return Route(match, action, route.path, headers, filters.cors)
+    return Route(match, action, str(route), headers, filters.cors)
 
 
-def _backends(g: Graph, route: Key, gateway: Key, rule: HTTPRouteRule, match: Match) -> tuple[Backend, ...]:
+def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> tuple[Backend, ...]:
     found = []
     for ref in rule.backend_refs:
         if ref.weight:
             to = target(g, route, ref)
-            hop = Hop(gateway, to.service, to.port, Protocol.AUTO) if isinstance(to, Target) else None
+            hop = Hop(gateway, to.service, to.port, PROTOCOLS[route.kind][0]) if isinstance(to, Target) else None
             filters = fold(ref.filters, match.path, match.path_type)
             found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
     return tuple(found)
@@ -195,7 +216,7 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
         return None
     part = mirror.fraction
     numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-    return Mirror(Hop(gateway, to.service, to.port, Protocol.AUTO), numerator, part.denominator if part else 100)
+    return Mirror(Hop(gateway, to.service, to.port, PROTOCOLS[route.kind][0]), numerator, part.denominator if part else 100)
 
 
 def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
@@ -218,12 +239,30 @@ def _match(match: HTTPRouteMatch) -> Match:
     path_type = PathType(match.path.type)
     path = match.path.value.rstrip("/") or "/" if path_type is PathType.PREFIX else match.path.value
     # Of several entries with an equal name only the first counts (the spec).
-    headers = {h.name.lower(): h for h in reversed(match.headers)}
     query = {q.name: q for q in reversed(match.query_params)}
     return Match(
         path,
         path_type,
-        tuple(sorted(ValueMatch(n, v.value, v.type != "Exact") for n, v in headers.items())),
+        _headers(match.headers),
         tuple(sorted(ValueMatch(n, v.value, v.type != "Exact") for n, v in query.items())),
         match.method,
     )
+
+
+def _grpc_match(match: GRPCRouteMatch) -> Match:
+    called = GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
+    if called.regex or (called.method and not called.service):
+        # A name that is not a pattern has letters, digits and underscores, nothing that means something in one.
+        service, method = (f"(?:{part})" if part else ANY for part in (called.service, called.method))
+        path, kind = f"/{service}/{method}", PathType.REGEX
+    elif called.method:
+        path, kind = f"/{called.service}/{called.method}", PathType.EXACT
+    else:
+        path, kind = f"/{called.service}", PathType.PREFIX
+    return Match(path, kind, _headers(match.headers), grpc=called)
+
+
+def _headers(wanted: tuple[HTTPValueMatch, ...]) -> tuple[ValueMatch, ...]:
+    # Of several entries with an equal name only the first counts (the spec).
+    by_name = {header.name.lower(): header for header in reversed(wanted)}
+    return tuple(sorted(ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))

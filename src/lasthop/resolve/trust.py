@@ -19,6 +19,7 @@ from lasthop.store.store import read
 
 CA_KEY: Final = "ca.crt"
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
+KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
 """No object: the system store, where it must stand in a list. Means the same as `wellKnownCACertificates: System`."""
 

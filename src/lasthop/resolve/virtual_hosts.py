@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from lasthop.api.meta import Key
-from lasthop.api.routes import HTTPRoute
 from lasthop.plan.routing import VirtualHost
 from lasthop.resolve.attachment import route_hostname
 from lasthop.resolve.hostnames import specificity
-from lasthop.resolve.routes import PROTOCOLS, routes
+from lasthop.resolve.routes import PROTOCOLS, read_route, routes
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 
 def virtual_host(g: Graph, gateway: Key, table: str, hostname: str) -> VirtualHost:
     """Order: the route's own hostname, then the match, then the older route, then {namespace}/{name}, then its own order."""
     ranked = []
     for (member,), _ in g.bucket("vhost", gateway, table, hostname):
-        obj = read(g, member, HTTPRoute) if member.kind in PROTOCOLS else None
+        obj = read_route(g, member) if member.kind in PROTOCOLS else None
         if obj is None:
             continue
         own = specificity(g(route_hostname, member, hostname))

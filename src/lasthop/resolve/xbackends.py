@@ -20,8 +20,7 @@ from lasthop.plan import reasons
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve.certificates import key_pair
-from lasthop.resolve.gateways import no_grant
-from lasthop.resolve.grants import permitted
+from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
@@ -93,6 +92,8 @@ def misfit(g: Graph, key: Key, asked: Protocol) -> Refused | None:
         return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} cannot be spoken to by UDP; use a Service")
     if asked.http and said == "TCP":
         return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol TCP, and the route speaks HTTP; use a TCPRoute")
+    if asked is Protocol.H2 and said in ALPN and ALPN[said] != "h2":
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol {said}, and gRPC needs HTTP/2; use GRPC or HTTP2")
     return None
 
 

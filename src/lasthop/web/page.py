@@ -76,11 +76,11 @@ def _row(document: dict[str, Any]) -> tuple[str, str, str]:
     return (path, *summary(document))
 
 
-NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
+NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
 """Conditions that are bad news when true."""
 
-DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification"})
-"""Conditions that are there only while a waiver is in effect: it works as it was asked to, and that is worth knowing."""
+DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification", "InsecureFrontendValidationMode"})
+"""Conditions that are there only while less is checked than could be: it works as asked, and that is worth knowing."""
 
 
 def summary(document: dict[str, Any]) -> tuple[str, str]:

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
+from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.extensions.access_loggers.file.v3 import file_pb2
+from envoy.type.matcher.v3 import string_pb2
 from google.protobuf.struct_pb2 import Struct
 
 from lasthop.outputs.envoy.clusters import METADATA
@@ -23,6 +25,7 @@ FIELDS: Final = {
     "method": "%REQ(:METHOD)%",
     "path": "%REQ(:PATH)%",
     "status": "%RESPONSE_CODE%",
+    "grpc_status": "%GRPC_STATUS%",
     "flags": "%RESPONSE_FLAGS%",
     "route": "%ROUTE_NAME%",
     "details": "%RESPONSE_CODE_DETAILS%",
@@ -34,6 +37,28 @@ FIELDS: Final = {
     "duration_ms": "%DURATION%",
     "request_id": "%REQ(X-REQUEST-ID)%",
 }
+
+
+GRPC_FAILURES: Final = ("UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
+"""What is no fault of the caller's."""
+
+GRPC_CALL: Final = accesslog_pb2.AccessLogFilter(
+    header_filter=accesslog_pb2.HeaderFilter(
+        header=rc.HeaderMatcher(name="content-type", string_match=string_pb2.StringMatcher(prefix="application/grpc"))
+    )
+)
+
+
+def all_of(*filters: Any) -> Any:
+    return accesslog_pb2.AccessLogFilter(and_filter=accesslog_pb2.AndFilter(filters=filters))
+
+
+def status_is(op: str, status: int) -> Any:
+    comparison = accesslog_pb2.ComparisonFilter(
+        op=op,
+        value=base_pb2.RuntimeUInt32(default_value=status, runtime_key=f"lasthop.status.{status}"),
+    )
+    return accesslog_pb2.AccessLogFilter(status_code_filter=accesslog_pb2.StatusCodeFilter(comparison=comparison))
 
 
 STREAM_FIELDS: Final = {
@@ -56,15 +81,10 @@ def stream_log(gateway: str, route: str) -> Any:
 
 
 def access_log(gateway: str) -> Any:
-    failures = accesslog_pb2.AccessLogFilter(
-        status_code_filter=accesslog_pb2.StatusCodeFilter(
-            comparison=accesslog_pb2.ComparisonFilter(
-                op=accesslog_pb2.ComparisonFilter.GE,
-                value=base_pb2.RuntimeUInt32(default_value=FAILURE, runtime_key="lasthop.access_log.from_status"),
-            )
-        )
-    )
-    return _log({"gateway": gateway, **FIELDS}, failures)
+    # A gRPC call that fails has the HTTP status 200.
+    calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
+    either = accesslog_pb2.OrFilter(filters=[status_is("GE", FAILURE), all_of(GRPC_CALL, calls)])
+    return _log({"gateway": gateway, **FIELDS}, accesslog_pb2.AccessLogFilter(or_filter=either))
 
 
 def _log(fields: dict[str, str], only: Any) -> Any:

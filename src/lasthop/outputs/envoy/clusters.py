@@ -127,6 +127,8 @@ def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> Any:
 def _offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
     if hop.protocol is Protocol.H1_UPGRADE:
         return frozenset({"http/1.1"})
+    if hop.protocol is Protocol.H2:
+        return frozenset({"h2"})
     if isinstance(tls, Plaintext):
         return frozenset({"h2"} if found.h2c else {"http/1.1"})
     if isinstance(tls, BackendTLS) and tls.options.alpn:

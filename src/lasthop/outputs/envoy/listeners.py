@@ -17,22 +17,27 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import access_log
+from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, status_is
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
 from lasthop.outputs.envoy.route_filters import optional_filters
+from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
-from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
+from lasthop.resolve.trust import BadRef, bundle
 from lasthop.store.graph import Graph, Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
-BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend.\n"
+BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
 """All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
+NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
+UNAVAILABLE: Final = 503
+"""What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
 HEADERS_TIMEOUT: Final = 10.0
 MAX_STREAMS: Final = 100
 
@@ -67,7 +72,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
     for listener in listeners:
         if not listener.http:
             continue
-        chain = _chain(owner, listener)
+        chain = _chain(g, owner, listener)
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
         if not part_quarantined(g, LISTENER, part, digest):
@@ -94,7 +99,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
     return Resource(LISTENER, name, body, content_hash(body), parts)
 
 
-def _chain(owner: Gateway, listener: Listener) -> Any:
+def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
     manager = _connection_manager(owner.key, listener.table)
@@ -102,11 +107,11 @@ def _chain(owner: Gateway, listener: Listener) -> Any:
     if listener.protocol == "HTTPS":
         if listener.hostname:
             chain.filter_chain_match.server_names.append(listener.hostname)
-        chain.transport_socket.CopyFrom(downstream_tls(listener, ("h2", "http/1.1")))
+        chain.transport_socket.CopyFrom(downstream_tls(g, listener, ("h2", "http/1.1")))
     return chain
 
 
-def downstream_tls(listener: Listener, alpn: tuple[str, ...] = ()) -> Any:
+def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> Any:
     context = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,
@@ -117,7 +122,20 @@ def downstream_tls(listener: Listener, alpn: tuple[str, ...] = ()) -> Any:
             tls_certificate_sds_secret_configs=[secret_config(secret) for secret in listener.certificates],
         )
     )
+    if listener.clients:
+        _ask_clients(g, listener.clients, context)
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
+
+
+def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
+    """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
+    bundles = (g(bundle, namespace, ref) for namespace, ref in clients.cas)
+    pem = b"".join(dict.fromkeys(found.pem for found in bundles if not isinstance(found, BadRef)))
+    validation = context.common_tls_context.validation_context
+    validation.trusted_ca.inline_bytes = pem
+    context.require_client_certificate.value = clients.required
+    if not clients.required:
+        validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
 
 
 def _connection_manager(key: Key, table: str) -> Any:
@@ -147,14 +165,27 @@ def _connection_manager(key: Key, table: str) -> Any:
 
 
 def _local_replies() -> Any:
+    """The first that fits. A gRPC client gets UNAVAILABLE wherever others get 500, whatever kind of route it came by."""
     # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid.
     failed = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF", "NC"]))
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
     return hcm_pb2.LocalReplyConfig(
-        mappers=[hcm_pb2.ResponseMapper(filter=failed, body=base_pb2.DataSource(inline_string=BACKEND_FAILURE))],
+        mappers=[
+            _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
+            _reply(all_of(GRPC_CALL, status_is("EQ", INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
+            _reply(failed, f"{BACKEND_FAILURE}\n"),
+        ],
         body_format=text,
+    )
+
+
+def _reply(when: Any, body: str, status: int | None = None) -> Any:
+    return hcm_pb2.ResponseMapper(
+        filter=when,
+        body=base_pb2.DataSource(inline_string=body),
+        status_code={"value": status} if status else None,
     )
 
 

@@ -43,6 +43,8 @@ _OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
 LONGEST_PAUSE: Final = 60.0
 IDLE: Final = 300.0
 """After so many seconds without a byte Envoy ends a request by itself."""
+GRPC_IDLE: Final = 3600.0
+"""A stream that waits for news is silent for long, and a GRPCRoute has no field to say so."""
 UPGRADE: Final = "upgrade"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -86,6 +88,9 @@ def envoy_routes(route: Route, listening: Listening) -> Messages:
         case Redirect() as redirect:
             redirects = _redirects(route, redirect, listening)
             return Messages(redirects, redirects)
+        case Forward() as forward if route.match.grpc:
+            calls = _forwards(_route(route), forward, Protocol.H2, route)
+            return Messages(calls, calls)
         case Forward() as forward:
             return Messages(
                 _forwards(_route(route), forward, Protocol.H1_UPGRADE, route),
@@ -122,6 +127,8 @@ def route_match(match: Match) -> Any:
             message.prefix = "/"
         case PathType.PREFIX:
             message.path_separated_prefix = match.path
+    if match.grpc:
+        message.grpc.SetInParent()
     for header in match.headers:
         message.headers.append(rc.HeaderMatcher(name=header.name, string_match=_string(header.value, header.regex)))
     if match.method:
@@ -264,6 +271,8 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
     )
     if forward.timeout is not None and not 0 < forward.timeout <= IDLE:
         action.idle_timeout.CopyFrom(seconds(forward.timeout))
+    elif protocol is Protocol.H2:
+        action.idle_timeout.CopyFrom(seconds(GRPC_IDLE))
     if forward.retry and forward.retry.attempts:
         action.retry_policy.CopyFrom(_retry(forward.retry, forward.try_timeout))
     if rewrite:

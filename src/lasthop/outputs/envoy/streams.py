@@ -89,7 +89,7 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
         # No filters: the connection is closed.
         return chain
     if listener.protocol == "TLS" and not listener.passthrough:
-        chain.transport_socket.CopyFrom(downstream_tls(listener))
+        chain.transport_socket.CopyFrom(downstream_tls(g, listener))
     chain.name += f"@{_tls_hash(g, found.backends)}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
     if len(found.backends) == 1:

@@ -18,6 +18,7 @@ from lasthop.outputs.explain.routes import worst
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.frontend import frontend
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
@@ -89,6 +90,8 @@ def explain_content(g: Graph, key: Key) -> Fact:
             bundles[args[1]] = args[0]
         elif query is verdict:
             uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
+        elif query is frontend:
+            uses[args[0]] = f"gives {args[0]} the CAs of its clients"
         elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
         elif query is shown_certificate and key.kind == "Secret":

@@ -71,7 +71,7 @@ def attached(g: Graph, listener: Listener) -> list[Key]:
 def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
-    facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates)]
+    facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
     held = g(port_problem, gateway_key, listener.port, listener.transport)
     if held and not held.pending:
         facts.append(bad(held.message))
@@ -92,6 +92,15 @@ def _certificate(g: Graph, secret: Key) -> Fact:
     pair = g(key_pair, secret)
     shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
     return plain(f"certificate from {secret}{shown}", object=secret)
+
+
+def _clients(listener: Listener) -> Iterator[Fact]:
+    if listener.clients:
+        cas = ", ".join(str(Key(ref.kind, namespace, ref.name)) for namespace, ref in listener.clients.cas)
+        if listener.clients.required:
+            yield good(f"clients must show a certificate that a CA of {cas} has signed")
+        else:
+            yield warning(f"clients are asked for a certificate of {cas}, and let in without one (AllowInsecureFallback)")
 
 
 def _route(g: Graph, key: Key, route: Key) -> Fact:

@@ -9,22 +9,24 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.routes import (
     BackendObjectReference,
+    GRPCRouteMatch,
     HTTPRouteMatch,
-    HTTPRouteRule,
     ParentReference,
+    RequestRouteRule,
     Route,
     StreamRoute,
     StreamRouteRule,
 )
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listener_sets import holder
-from lasthop.resolve.routes import read_route, refusals
+from lasthop.resolve.routes import read_route, refusals, request_rules
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -91,7 +93,7 @@ def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> F
         facts += _rivals(g, key, accepted)
         rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
     else:
-        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(obj.spec.rules)]
+        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(request_rules(obj))]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -128,25 +130,25 @@ def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Pro
     return Fact(what.get(protocol, "connections are handed on"), worst(facts), tuple(facts))
 
 
-def _shares(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:
+def _shares(g: Graph, key: Key, owner: Key, rule: RequestRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:
     total, several = sum(ref.weight for ref in rule.backend_refs), len(rule.backend_refs) > 1
     shares = (f"{ref.weight} of {total} to " if several else "" for ref in rule.backend_refs)
     return [_backend(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
 
 
-def _rule(g: Graph, key: Key, owner: Key, number: int, rule: HTTPRouteRule, protocol: Protocol) -> Fact:
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
     if wrong:
-        return bad(f"{said} answers 500", *wrong)
+        return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]
     redirected = any(filter.request_redirect for filter in rule.filters)
     if not any(ref.weight for ref in rule.backend_refs) and not redirected:
-        facts.append(bad("no backend, so every request gets 500"))
+        facts.append(bad(f"no backend, so every request gets {REFUSAL[key.kind]}"))
     return Fact(said, worst(facts), tuple(facts))
 
 
-def _filters(g: Graph, key: Key, owner: Key, rule: HTTPRouteRule, protocol: Protocol) -> Iterator[Fact]:
+def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
         if filter.request_mirror:
             yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ", protocol)
@@ -164,11 +166,18 @@ def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share:
     return hop(g, owner, found, protocol, prefix=share)
 
 
-def matched(match: HTTPRouteMatch) -> str:
+def matched(match: HTTPRouteMatch | GRPCRouteMatch) -> str:
     """A match as a person would say it: `GET /path... with header x: y`."""
+    if isinstance(match, GRPCRouteMatch):
+        called = "/".join(part or "*" for part in (match.method.service, match.method.method))
+        called = f"~{called}" if match.method.type != "Exact" else called
+        return _with(called, [f"header {header.name}: {header.value}" for header in match.headers])
     path = {"Exact": match.path.value, "RegularExpression": f"~{match.path.value}"}.get(match.path.type)
     path = path or f"{match.path.value.rstrip('/')}/*"
-    parts = [f"{match.method} {path}" if match.method else path]
-    parts += [f"header {header.name}: {header.value}" for header in match.headers]
-    parts += [f"query {query.name}={query.value}" for query in match.query_params]
-    return " with ".join((parts[0], " and ".join(parts[1:]))) if len(parts) > 1 else parts[0]
+    asked = [f"header {header.name}: {header.value}" for header in match.headers]
+    asked += [f"query {query.name}={query.value}" for query in match.query_params]
+    return _with(f"{match.method} {path}" if match.method else path, asked)
+
+
+def _with(said: str, asked: list[str]) -> str:
+    return f"{said} with {' and '.join(asked)}" if asked else said

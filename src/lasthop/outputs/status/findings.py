@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
+from lasthop.api.gateway import Gateway
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.routes import Unserved
-from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus, RouteStatus
+from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.routes import route_status
@@ -23,13 +24,14 @@ from lasthop.plan.routing import Parent
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents, route_hostname
+from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.refusals import session_problems
-from lasthop.resolve.routes import verdict
+from lasthop.resolve.routes import read_route, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
@@ -44,6 +46,11 @@ SAID_ELSEWHERE = frozenset({reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCE
 """Reasons of Gateways and ListenerSets that only point to the listeners or to the Gateway, which speak for themselves."""
 
 
+def _without_effect(key: Key, field: str, scope: str) -> Iterator[Finding]:
+    if message := without_effect(field, scope):
+        yield Finding(key, reasons.UNSUPPORTED_VALUE, message, field=f"spec.{field}", severity=Severity.WARNING)
+
+
 def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", field: str = "") -> Iterator[Finding]:
     for condition in conditions:
         if (condition.status == "True") == (condition.type in NEGATIVE) and condition.reason != reasons.PENDING:
@@ -51,8 +58,11 @@ def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", fie
 
 
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    status = g(gateway_status, key)
-    return tuple(dict.fromkeys(_of_listeners(key, status))) if status else ()
+    obj, status = read(g, key, Gateway), g(gateway_status, key)
+    if obj is None or status is None:
+        return ()
+    ignored = _without_effect(key, "defaultScope", obj.spec.default_scope)
+    return tuple(dict.fromkeys((*_of_listeners(key, status), *ignored)))
 
 
 def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -66,7 +76,11 @@ def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterator[Finding]:
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
-        yield from (f for f in found if f.reason != reasons.INVALID)
+        yield from (f for f in found if f.reason not in (reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE))
+    for condition in status.conditions:
+        if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
+            field = "spec.tls.frontend"
+            yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
     yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
 
 
@@ -76,11 +90,13 @@ def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    status: RouteStatus | None = g(route_status, key)
+    obj, status = read_route(g, key), g(route_status, key)
+    if obj is None:
+        return ()
+    found = list(_without_effect(key, "useDefaultGateways", obj.spec.use_default_gateways))
     if status is None:
         message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
-        return (Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING),)
-    found: list[Finding] = []
+        return (*found, Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING))
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))

@@ -15,6 +15,7 @@ from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class, supported_version
+from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.policies.degraded import waived_ports
 from lasthop.resolve.ports import port_problem
@@ -37,7 +38,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
         return None
     own = (listener for listener in owner.listeners if listener.owner == key)
     listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
-    conditions = (owner.accepted, g(programmed, key), *_references(g, key), *_insecure(g, key))
+    conditions = (owner.accepted, g(programmed, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(conditions, obj), listeners, g.size("accepted-set", key))
 
@@ -95,6 +96,11 @@ def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
     what = "1 backend is" if count == 1 else f"{count} backends are"
     message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
     return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
+
+
+def _frontend(g: Graph, key: Key) -> tuple[Condition, ...]:
+    found = insecure_mode(g, key)
+    return (found,) if found else ()
 
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)

@@ -12,8 +12,12 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
-from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route, verdict
+from lasthop.resolve.default_gateways import without_effect
+from lasthop.resolve.routes import RouteVerdict, read_route, verdict
 from lasthop.store.graph import Graph, Output
+
+REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
+"""What the client gets from a rule that cannot be done as it asks."""
 
 
 def route_status(g: Graph, key: Key) -> RouteStatus | None:
@@ -26,28 +30,29 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         ref = ParentReference(
             owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
-        conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]))
+        said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
+        conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]), said)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 
 
-def _conditions(kind: str, parent: Parent, judged: RouteVerdict) -> tuple[Condition, ...]:
-    accepted = _accepted(parent, judged)
+def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
+    accepted = _accepted(parent, judged, said)
     found = [accepted, _resolved(judged)]
     if judged.refused and accepted.status:
         # "Dropped Rule" is how the spec wants it to begin.
-        answer = ", so that it answers 500" if kind in PROTOCOLS else ""
+        answer = f", so that it answers {REFUSAL[kind]}" if kind in REFUSAL else ""
         message = f"Dropped Rule{answer}: {_joined(judged.refused)}"
         found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
     return tuple(found)
 
 
-def _accepted(parent: Parent, judged: RouteVerdict) -> Condition:
+def _accepted(parent: Parent, judged: RouteVerdict, said: str) -> Condition:
     if parent.problem:
         return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
     if judged.all_refused:
         return false(reasons.ACCEPTED, judged.refused[0].reason, _joined(judged.refused))
-    return true(reasons.ACCEPTED)
+    return true(reasons.ACCEPTED, said)
 
 
 def _resolved(judged: RouteVerdict) -> Condition:

@@ -24,7 +24,7 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.tls import Mode, Waiver
 from lasthop.resolve.pins import PinnedTrust, pinned
-from lasthop.resolve.trust import CA_KINDS, SYSTEM, BadRef, dates, ref_state, system_store
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, SYSTEM, BadRef, dates, ref_state, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -32,7 +32,6 @@ CA: Final = "CA"
 WELL_KNOWN: Final = SYSTEM.kind
 PIN_SET: Final = "PinSet"
 WAIVER: Final = "VerificationWaiver"
-CAS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
 """Which reason is told first; our own come after these."""
 
@@ -189,7 +188,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
 
 
 def _unknown(entry: _Entry) -> BadRef:
-    use = CAS if entry.inside else f"{CAS}, or a lasthop.dev PinSet"
+    use = KNOWN_CA_KINDS if entry.inside else f"{KNOWN_CA_KINDS}, or a lasthop.dev PinSet"
     message = f"kind {entry.ref.kind} of group {entry.ref.group!r} is not supported; use a {use}"
     return BadRef(reasons.INVALID_KIND, message)
 

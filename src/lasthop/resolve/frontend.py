@@ -1,0 +1,98 @@
+"""What a Gateway asks of the certificates that clients show it (GEP-91): by default, and for each port.
+
+Whoever asks for it and cannot have it serves nobody: a listener without a usable CA is closed, not open to all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api import gateway as api
+from lasthop.api.gateway import GROUP, FrontendTLSValidation
+from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
+from lasthop.plan import reasons
+from lasthop.plan.listener import ClientCertificates
+from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, BadRef, ref_state
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+INSECURE = "AllowInsecureFallback"
+RANK = (reasons.INVALID_CA_CERTIFICATE_KIND, reasons.REF_NOT_PERMITTED, reasons.INVALID_CA_CERTIFICATE_REF)
+"""Which of several faults gives a condition its reason; its message names all."""
+
+
+class FrontendVerdict(msgspec.Struct, frozen=True):
+    """Conditions only where something is wrong."""
+
+    clients: ClientCertificates | None = None
+    accepted: Condition | None = None
+    resolved: Condition | None = None
+
+
+def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
+    """What holds for the HTTPS listeners of a port, those of ListenerSets included."""
+    obj = read(g, key, api.Gateway)
+    wanted, field = validation_of(obj, port) if obj else (None, "")
+    if wanted is None:
+        return FrontendVerdict()
+    usable, bad = [], []
+    for number, ref in enumerate(wanted.ca_certificate_refs):
+        namespace = "" if ref.kind == "ClusterTrustBundle" else ref.namespace or key.namespace
+        problem = _problem(g, key, ref, namespace)
+        if problem is None:
+            usable.append((namespace, LocalObjectReference(ref.group, ref.kind, ref.name)))
+        else:
+            bad.append(msgspec.structs.replace(problem, message=f"{field}.caCertificateRefs[{number}]: {problem.message}"))
+    clients = ClientCertificates(tuple(usable), required=wanted.mode != INSECURE)
+    if not bad:
+        return FrontendVerdict(clients)
+    message = "; ".join(fault.message for fault in bad)
+    reason = next((known for known in RANK if any(fault.reason == known for fault in bad)), bad[0].reason)
+    resolved = false(reasons.RESOLVED_REFS, reason, message)
+    if not usable:
+        said = f"no CA is left to verify clients with, so the listener is closed: {message}"
+        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, said), resolved)
+    if reason == reasons.INVALID_CA_CERTIFICATE_KIND:
+        # A kind that nobody here knows might have narrowed whom to trust.
+        said = f"the listener is closed: {message}"
+        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.INVALID, said), resolved)
+    return FrontendVerdict(clients, None, resolved)
+
+
+def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
+    """(what is asked on a port, where it stands). What is said for a port replaces the default, also by saying nothing."""
+    found = obj.spec.tls.frontend if obj.spec.tls else None
+    if found is None:
+        return None, ""
+    for number, of_port in enumerate(found.per_port):
+        if of_port.port == port:
+            return of_port.tls.validation, f"the Gateway's tls.frontend.perPort[{number}].tls.validation"
+    return found.default.validation, "the Gateway's tls.frontend.default.validation"
+
+
+def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> BadRef | None:
+    if (ref.group, ref.kind) not in CA_KINDS:
+        message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a {KNOWN_CA_KINDS}"
+        return BadRef(reasons.INVALID_CA_CERTIFICATE_KIND, message)
+    target = Key(ref.kind, namespace, ref.name)
+    # Permission before existence, so that nobody learns what another namespace holds.
+    if namespace and not permitted(g, GROUP, key, ref.group, target):
+        return BadRef(reasons.REF_NOT_PERMITTED, no_grant(key, target))
+    return g(ref_state, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
+
+
+def insecure_mode(g: Graph, key: Key) -> Condition | None:
+    """The condition that a Gateway carries while it lets in clients that it could not verify."""
+    obj = read(g, key, api.Gateway)
+    found = obj.spec.tls.frontend if obj and obj.spec.tls else None
+    if found is None:
+        return None
+    places = [("by default", found.default), *((f"on port {each.port}", each.tls) for each in found.per_port)]
+    insecure = [where for where, tls in places if tls.validation and tls.validation.mode == INSECURE]
+    if not insecure:
+        return None
+    message = f"clients without a valid certificate are let in ({', '.join(insecure)}); use AllowValidOnly to refuse them"
+    return true(reasons.INSECURE_FRONTEND_VALIDATION_MODE, message, reasons.CONFIGURATION_CHANGED)
