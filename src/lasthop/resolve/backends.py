@@ -16,7 +16,7 @@ from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.routing import RouteProblem
-from lasthop.plan.tls import Plaintext, Refused
+from lasthop.plan.tls import HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve import xbackends
 from lasthop.resolve.grants import no_grant, permitted
@@ -106,6 +106,11 @@ def xbackend_refusal(g: Graph, hop: Hop) -> Refused | None:
         reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
         return Refused(reason, f"backend {key.path}:{hop.port}: {tls.message}", key)
     return xbackends.outside(g, hop.gateway, key, tls)
+
+
+def outcome(g: Graph, hop: Hop) -> HopTLS:
+    """How a backend is spoken to on this hop in the end: an XBackend may be refused for more than its TLS."""
+    return (xbackend_refusal(g, hop) if hop.service.kind == XBACKEND else None) or spoken(g, hop)
 
 
 def _external_names(g: Graph, gateway: Key) -> bool:

@@ -11,8 +11,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver, said_by
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import xbackend_refusal
-from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.resolve.backends import outcome
 from lasthop.resolve.policies.targets import WHOLE, claims
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
@@ -69,13 +68,8 @@ def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
 
 def _report(g: Graph, hop: Hop) -> HopReport:
     where = (hop.gateway.path, hop.service.path, hop.port)
-    tls = g.value(_answer, hop)
+    tls = g.value(outcome, hop)
     return msgspec.structs.replace(_said(g, hop, where, tls), kind=hop.service.kind)
-
-
-def _answer(g: Graph, hop: Hop) -> HopTLS:
-    """An XBackend may be refused for more than its TLS."""
-    return (xbackend_refusal(g, hop) if hop.service.kind == XBACKEND else None) or spoken(g, hop)
 
 
 def _said(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:

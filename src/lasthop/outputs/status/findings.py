@@ -184,7 +184,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     status = g(xbackend_status, key)
     if status is None:
         message = "no Gateway reaches it through a route, so it has no effect yet"
-        yield Finding(key, "NotReached", message, severity=Severity.WARNING)
+        yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
         return
     valid = not own and (judged is None or judged.accepted.status)
     for entry in status.ancestors:
@@ -196,7 +196,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
             elif condition.type == reasons.ACCEPTED and condition.status == "False" and valid:
                 yield Finding(key, condition.reason, f"{at}{condition.message}", field="spec")
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
-        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it is spoken to in plaintext"
+        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it is spoken to in plaintext."
         remedy = "Give it tls: ServerOnly, or ClientAndServer."
         yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)
 
