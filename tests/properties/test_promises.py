@@ -26,6 +26,7 @@ from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
@@ -419,6 +420,14 @@ def _clusters(chain: Any) -> list[str]:
         assert config.Unpack(proxy)
         return [proxy.cluster] if proxy.cluster else [c.name for c in proxy.weighted_clusters.clusters]
     return []
+
+
+@settings(slow, max_examples=40)
+@given(EDITS)
+def test_every_object_can_be_explained(edits: list[tuple[Object, bool, bool]]) -> None:
+    objects, engine, _ = walk(edits)
+    for each in objects:
+        assert engine.graph.value(explain, each) is not None
 
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:

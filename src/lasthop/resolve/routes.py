@@ -226,6 +226,24 @@ def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersist
     return wanted if wanted and not any(session_problems(wanted, "")) else None
 
 
+def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
+    """Where an XBackend asks for sessions and the rule has other backends beside it."""
+    obj, found = read_route(g, route), []
+    for number, rule in enumerate(_rules(obj) if obj else ()):
+        if (
+            isinstance(rule, StreamRouteRule)
+            or rule.session_persistence
+            or len([r for r in rule.backend_refs if r.weight]) < 2
+        ):
+            continue
+        for index, ref in enumerate(rule.backend_refs):
+            to = target(g, route, ref) if ref.weight else None
+            if isinstance(to, Target) and g(xbackends.session, to.service):
+                message = f"the sessions that {to.service} asks for are not kept over several backendRefs; use one"
+                found.append(RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"spec.rules[{number}].backendRefs[{index}]"))
+    return tuple(found)
+
+
 def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:
     own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
     if wanted.type == "Header":

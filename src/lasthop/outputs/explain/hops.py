@@ -135,8 +135,8 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
 
 
 def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
-    """Policies that name the Service and do not rule this port, and why not."""
-    service = read(g, service_key, Service)
+    """Policies that name the Service and do not rule this port, and why not. None ever names an XBackend."""
+    service = read(g, service_key, Service) if service_key.kind == "Service" else None
     port = service.port(port_number) if service else None
     if service is None or port is None:
         return

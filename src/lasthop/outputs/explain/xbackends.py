@@ -21,8 +21,12 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
     obj = read(g, key, XBackend)
     assert obj is not None
     facts = [_where(g, key, obj), *_tls(g, key)]
-    reached = sorted({_spoken(hop) for hop in hops(g, key)})
-    facts += [_from(g, hop) for hop in reached] or [warning("no accepted route of a Gateway leads here")]
+    reached: dict[Hop, set[Key]] = {}
+    for hop in hops(g, key):
+        reached.setdefault(_spoken(hop), set()).update(route for (route, *_), _ in g.bucket("hop", *hop))
+    facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
+    if not reached:
+        facts.append(warning("no accepted route of a Gateway leads here"))
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
@@ -51,6 +55,8 @@ def _spoken(hop: Hop) -> Hop:
     return hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
 
 
-def _from(g: Graph, hop: Hop) -> Fact:
+def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
     found = hop_fact(g, hop)
-    return Fact(f"from {hop.gateway}: {found.because[0].text}", found.state, (*found.because[0].because, *found.because[1:]))
+    tls, *more = found.because
+    said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
+    return Fact(said, found.state, (*tls.because, *more))

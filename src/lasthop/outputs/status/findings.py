@@ -31,7 +31,7 @@ from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.refusals import session_problems
-from lasthop.resolve.routes import read_route, verdict
+from lasthop.resolve.routes import read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
@@ -97,6 +97,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if status is None:
         message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
         return (*found, Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING))
+    for unkept in unkept_sessions(g, key):
+        found.append(Finding(key, unkept.reason, unkept.message, field=unkept.field, severity=Severity.WARNING))
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
