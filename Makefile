@@ -21,7 +21,7 @@ run: setup
 	@$(BIN)/python -m examples.quickstart
 
 test: setup
-	@$(BIN)/pytest $(PYTEST)
+	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST)
 
 lint: setup
 	@$(BIN)/ruff format --check .

