@@ -35,6 +35,7 @@ bench: setup
 # A whole run begins with the proof that the node it runs on does what it says.
 conformance: setup
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance proof)
+	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
 	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup

@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 
 from conformance.api import Api, ApiError, Object
-from conformance.children import ChildError, check, say
+from conformance.children import check, say
 from conformance.cluster import Cluster
+from conformance.proofs import Proof, failed
 from conformance.servers import API_SERVER
 
 NAMESPACE = "proof"
@@ -53,16 +54,7 @@ async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
     begin = time.monotonic()
     await cluster.deployment_ready(NAMESPACE, "web")
     say(f"ready   after {time.monotonic() - begin:.1f} s")
-    bad = 0
-    for proof in PROOFS:
-        begin, name = time.monotonic(), (proof.__doc__ or "").rstrip(".")
-        try:
-            await proof(cluster)
-            say(f"proved  {name} ({time.monotonic() - begin:.1f} s)")
-        except (AssertionError, ApiError, ChildError, aiohttp.ClientError, OSError) as error:
-            bad += 1
-            say(f"FAILED  {name}: {error!r}")
-    return 1 if bad else 0
+    return 1 if await failed(cluster, PROOFS) else 0
 
 
 async def non_root(cluster: Cluster) -> None:
@@ -178,7 +170,6 @@ async def gone(cluster: Cluster) -> None:
     assert not [folder for folder in (cluster.scratch / "pods").iterdir() if folder.is_dir()]
 
 
-Proof = Callable[[Cluster], Awaitable[None]]
 PROOFS: tuple[Proof, ...] = (
     non_root,
     read_only,

@@ -6,6 +6,7 @@ import datetime
 import ssl
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,8 +29,9 @@ class Certificate:
         ca: bool = False,
         valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + DAY),
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH,
+        key: Any = None,
     ) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.key = key or ec.generate_private_key(ec.SECP256R1())
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         signer = issuer or self
         builder = (

@@ -12,6 +12,7 @@ import msgspec
 
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
+from lasthop.outputs.audit.certificates import CertificateReport, certificate_reports
 from lasthop.outputs.audit.hops import HopReport, hop_reports
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
 from lasthop.outputs.envoy.listeners import LISTENERS
@@ -155,6 +156,10 @@ class Engine:
 
     def hops(self) -> list[HopReport]:
         return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
+
+    def certificates(self) -> list[CertificateReport]:
+        policies = (*self.store.keys("BackendTLSPolicy"), *self.store.keys("XBackend"))
+        return certificate_reports(self.graph, policies, self.store.keys("Gateway"))
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
         if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:

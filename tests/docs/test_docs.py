@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -139,6 +142,31 @@ def test_example_passes_check(block: Block, tmp_path: Path, monkeypatch: pytest.
         assert "0 errors, 1 warning" in output, output
     else:
         assert output.startswith("nothing wrong"), output
+
+
+COMMAND_LINES = [
+    (page.name, line)
+    for page in PAGES
+    if page != REFERENCE
+    for line in re.findall(r"^(?: {4,}|    - run: )(?:\.venv/bin/)?lasthop (.+)$", page.read_text(), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
+def test_command_is_typed_as_the_command_line_takes_it(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than that: what it does is tested where the command is."""
+    monkeypatch.chdir(tmp_path)
+    Path("ca.pem").write_text(CA.pem)
+    name, *args = shlex.split(re.split(r" [|>&#] ?|;", line)[0], comments=True)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None, f"there is no command {name}"
+    command.make_context(name, args)
+
+
+def test_pages_have_commands() -> None:
+    assert len(COMMAND_LINES) > 25
 
 
 def test_the_how_to_has_examples() -> None:

@@ -27,7 +27,7 @@ from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import CLIENTS, NOW, keyed, mk_config_map
@@ -428,6 +428,28 @@ def test_every_object_can_be_explained(edits: list[tuple[Object, bool, bool]]) -
     objects, engine, _ = walk(edits)
     for each in objects:
         assert engine.graph.value(explain, each) is not None
+
+
+MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}
+
+
+@settings(slow, max_examples=60)
+@given(EDITS)
+def test_the_audit_says_what_envoy_has(edits: list[tuple[Object, bool, bool]]) -> None:
+    _, engine, snapshot = walk(edits)
+    clusters = {name: cluster for (_, name), cluster in snapshot.clusters().items()}
+    has = set()
+    for hop in (Hop(*member) for member in engine.graph.members("clusters")):
+        found = clusters.get(hop.name)
+        spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
+        manner = "nothing" if found is None else "TLS" if tls_context(found) else spoken
+        has.add((hop.gateway.path, hop.service.path, hop.port, manner))
+    assert {(r.gateway, r.service, r.port, MANNERS.get(r.mode, "TLS")) for r in engine.hops()} == has
+    assert {r.gateway for r in engine.hops() if r.waives} == {
+        key.path
+        for key, status in snapshot.status.items()
+        if key.kind == "Gateway" and any(c.type == "InsecureBackendVerification" for c in status.conditions)
+    }
 
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:

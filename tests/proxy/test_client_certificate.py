@@ -8,6 +8,9 @@ from collections.abc import Callable
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from lasthop.api.meta import Key
+from lasthop.cli.folder import Folder
+from lasthop.cli.probing import aims, probe
 from tests.backends import Backend, until
 from tests.certificates import Certificate
 from tests.proxy import documents as docs
@@ -89,6 +92,13 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
         assert "certificate" not in answer.body.lower()
     assert {c.client for c in required.connections if c.established} == {"gateway web"}
     assert two.conditions("Gateway", "web")["ResolvedRefs"][0] == "True"
+
+    # `lasthop probe` knows it as well.
+    engine = Folder(two.folder).engine
+    for name, without in (("required", False), ("optional", True), ("older", False)):
+        policy = Key("BackendTLSPolicy", "shop", name)
+        found = {target.gateway: target.passes for target in probe(policy, aims(engine, policy, None)).targets}
+        assert found == {"shop/web": True, "shop/second": without}, name
 
     # Renewed: the next connection has it.
     two.write("client.yaml", pair(SECOND))

@@ -9,12 +9,17 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from lasthop.api.meta import Key
+from lasthop.cli.folder import Folder
+from lasthop.cli.probing import aims, probe
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs
@@ -185,6 +190,20 @@ def test_what_is_checked_on_the_certificate_is_what_the_table_says(world: World,
         assert {connection.sni for connection in served.connections} == {"api.example"}
 
 
+def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", world.lasthop.env["SSL_CERT_FILE"])
+    engine = Folder(world.lasthop.folder).engine
+    ports = {"web": world.lasthop.port, **{name: world.ports[name] for name in GATEWAYS}}
+    differing = []
+    for name in ROWS:
+        policy = Key("BackendTLSPolicy", "shop", name)
+        found = {target.gateway: target.passes for target in probe(policy, aims(engine, policy, None)).targets}
+        for gateway, port in ports.items():
+            if found[f"shop/{gateway}"] != (world.lasthop.get(name, port=port).status == 200):
+                differing.append((name, gateway))
+    assert not differing
+
+
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.waived])
 def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: str) -> None:
     row = ROWS[name]
@@ -239,6 +258,22 @@ def test_everybody_can_see_where_verification_is_degraded(world: World) -> None:
     ):
         assert f"lasthop_backend_tls_verification{{{labels.format(gateway, mode, name)}}} 1.0" in metrics
     assert 'lasthop_waiver_expiry_timestamp_seconds{namespace="shop",waiver="expiry"}' in metrics
+    measured = {tuple(re.findall(r'(\w+)="([^"]*)"', line)) for line in metrics.splitlines() if "tls_verification{" in line}
+    audited = json.loads(lasthop.cli("audit", "-o", "json").stdout)["hops"]
+    assert {frozenset(labels) for labels in measured} == {
+        frozenset(
+            {
+                ("gateway", hop["gateway"]),
+                ("namespace", hop["service"].split("/")[0]),
+                ("service", hop["service"].split("/")[1]),
+                ("port", str(hop["port"])),
+                ("mode", hop["mode"]),
+            }
+        )
+        for hop in audited
+    }
+    ends = {hop["waiver"]["name"] for hop in audited if hop["waiver"] and hop["waiver"]["expires"]}
+    assert ends == {"shop/expiry"} and metrics.count("lasthop_waiver_expiry_timestamp_seconds{") == 1
     degraded = {f["object"] for f in lasthop.findings() if f["reason"] == "VerificationDegraded"}
     assert degraded == {f"BackendTLSPolicy shop/{name}" for name in in_effect}
     assert "nothing of the backend's certificate is checked" in lasthop.log

@@ -15,8 +15,8 @@ TIMEOUT = 10.0
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
@@ -25,8 +25,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def ask(admin_socket: Path, path: str, **query: str) -> Any:
-    connection = _UnixConnection(admin_socket)
+def ask(admin_socket: Path, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
+    connection = _UnixConnection(admin_socket, timeout)
     try:
         connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         response = connection.getresponse()

@@ -12,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from lasthop.cli.terminal import printable
+
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
     subject: str
@@ -52,9 +54,9 @@ def shown(der: bytes) -> Shown:
 
 
 def lines(certificate: Shown, now: float) -> Iterator[str]:
-    yield f"subject  {certificate.subject}"
-    yield f"issuer   {'itself (self-signed)' if certificate.self_signed else certificate.issuer}"
-    yield f"names    {', '.join(certificate.names) or 'none'}"
+    yield f"subject  {printable(certificate.subject)}"
+    yield f"issuer   {'itself (self-signed)' if certificate.self_signed else printable(certificate.issuer)}"
+    yield f"names    {printable(', '.join(certificate.names)) or 'none'}"
     yield f"valid    {certificate.not_before[:10]} to {certificate.not_after[:10]} ({validity(certificate, now)})"
     yield f"key      {certificate.key}{'; a CA' if certificate.ca else ''}"
     yield f"SHA-256  {certificate.sha256}"

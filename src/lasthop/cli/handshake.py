@@ -40,11 +40,11 @@ class NoHandshake(Exception):
 def handshake(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
     """`server_name` is sent as SNI; empty: none is."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    seen = _Seen()
+    seen = Seen()
     context = _context()
     # Not public, but the only way to see the whole chain (before Python 3.13) and what a failed handshake has shown.
     context._msg_callback = seen  # type: ignore[attr-defined]
-    with _connected(host, port, place, timeout) as plain:
+    with connected(host, port, place, timeout) as plain:
         try:
             with context.wrap_socket(plain, server_hostname=server_name or None) as connection:
                 leaf = connection.getpeercert(binary_form=True)
@@ -68,6 +68,7 @@ def handshake(host: str, port: int, server_name: str = "", timeout: float = TIME
 def _context() -> ssl.SSLContext:
     """Takes whatever it is shown: it is there to be looked at, and an old or weak backend shows a certificate too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.options |= getattr(ssl, "OP_LEGACY_SERVER_CONNECT", 0)
@@ -75,7 +76,7 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-class _Seen:
+class Seen:
     """The handshake messages that concern certificates, as they come."""
 
     def __init__(self) -> None:
@@ -107,7 +108,7 @@ def certificates(body: bytes) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _connected(host: str, port: int, place: str, timeout: float) -> Iterator[socket.socket]:
+def connected(host: str, port: int, place: str, timeout: float) -> Iterator[socket.socket]:
     try:
         connection = socket.create_connection((host, port), timeout)
     except socket.gaierror:
@@ -136,7 +137,7 @@ def _refused_afterwards(connection: ssl.SSLSocket) -> bool:
     return False
 
 
-def _wanted(seen: _Seen, *, refused: bool) -> str:
+def _wanted(seen: Seen, *, refused: bool) -> str:
     return "required" if seen.requested and refused else "requested" if seen.requested else ""
 
 

@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "controller": "Run the control plane of a cluster.",
     "status": "Show how objects stand, with a running gateway or in a cluster.",
     "explain": "Say what applies to an object, and why not.",
+    "audit": "Show how every backend is spoken to, and which certificates will expire.",
+    "probe": "Try a backend as a gateway would, check by check.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
 }
@@ -57,6 +59,7 @@ def main() -> None:
       lasthop run demo                                   a gateway on it; edits take effect when saved
       lasthop status                                     how its Gateways, routes and policies stand
       lasthop explain httproute backend                  why a request goes where it goes, or does not
+      lasthop audit demo                                 how each backend is verified
     """
 
 

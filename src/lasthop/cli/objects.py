@@ -105,6 +105,16 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return [CompletionItem(m["name"], help=m.get("namespace")) for m in metadata if m["name"].startswith(incomplete)]
 
 
+def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
+    """namespace/name of the running gateway's objects of a kind; nothing if none runs."""
+    try:
+        documents = _running(ctx.params.get("folder"), kind)
+    except (click.ClickException, OSError):
+        return []
+    paths = (_path(d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
+    return [CompletionItem(path) for path in paths if path.startswith(incomplete)]
+
+
 def _running(folder: Any, kind: str) -> list[dict[str, Any]]:
     from lasthop.cli import admin, places
 

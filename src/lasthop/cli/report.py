@@ -170,7 +170,7 @@ def _annotation(finding: Finding) -> str:
     message = f"{finding.field}: {finding.message}" if finding.field else finding.message
     if advice := remedy(finding):
         message = f"{message.rstrip('.')}. {advice}"
-    place = {"file": _in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
+    place = {"file": in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
     properties = {**place, "title": title}
     shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
     return f"::{finding.severity} {shown}::{_escaped(message)}"
@@ -182,7 +182,7 @@ def _escaped(value: str, more: str = "") -> str:
     return value
 
 
-def _in_workspace(file: str) -> str:
+def in_workspace(file: str) -> str:
     """Annotations stick to lines only if the path starts at the repository's root."""
     root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
     relative = os.path.relpath(os.path.abspath(file), root)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
+from lasthop.cli.probe import endpoint, plain
+from lasthop.cli.probing import aims, probe
 from lasthop.controller import Controller
+from lasthop.outputs.audit.audit import Audit, audit
+from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
@@ -37,6 +42,16 @@ class ControllerView:
 
     def hops(self) -> list[HopReport]:
         return self._controller.engine.hops()
+
+    def certificates(self) -> list[CertificateReport]:
+        return self._controller.engine.certificates()
+
+    def audit(self) -> Audit:
+        return audit(self.hops(), self.certificates(), self._locate)
+
+    async def probe(self, policy: Key, address: str) -> dict[str, Any]:
+        todo = aims(self._controller.engine, policy, endpoint(address))
+        return plain(await asyncio.to_thread(probe, policy, todo))
 
     def findings(self) -> list[Finding]:
         return self._controller.findings()

@@ -101,16 +101,12 @@ class BackendTLS(msgspec.Struct, frozen=True):
 
     @property
     def by(self) -> str:
-        return said_by(self.policy)
+        """Who asks for it: `namespace/name` of a policy, anything else with its kind."""
+        return self.policy.path if self.policy.kind == "BackendTLSPolicy" else str(self.policy)
 
     @property
     def pinned_only(self) -> bool:
         return self.trust is None and bool(self.pins)
-
-
-def said_by(policy: Key) -> str:
-    """Who asks for TLS: `namespace/name` of a policy, anything else with its kind."""
-    return policy.path if policy.kind == "BackendTLSPolicy" else str(policy)
 
 
 class Plaintext(msgspec.Struct, frozen=True):

@@ -79,6 +79,18 @@ async def _explain(request: web.Request) -> web.Response:
     return _json(found)
 
 
+async def _audit(request: web.Request) -> web.Response:
+    return _json(request.app[VIEW].audit())
+
+
+async def _probe(request: web.Request) -> web.Response:
+    """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
+    if request.transport is None or request.transport.get_extra_info("peername"):
+        raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
+    key = Key("BackendTLSPolicy", request.query.get("namespace", ""), request.query.get("name", ""))
+    return _json(await request.app[VIEW].probe(key, request.query.get("address", "")))
+
+
 async def _page(request: web.Request) -> web.Response:
     return web.Response(text=page(request.app[VIEW]), content_type="text/html", headers=POLICY)
 
@@ -106,6 +118,8 @@ def application(view: View) -> web.Application:
             web.get("/api/objects", _objects),
             web.get("/api/findings", _findings),
             web.get("/api/explain", _explain),
+            web.get("/api/audit", _audit),
+            web.get("/api/probe", _probe),
         ]
     )
     return app

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,11 @@ from lasthop.web.view import View
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from lasthop.outputs.audit.certificates import CertificateReport
+
+DAY = 86400
+SOON = 30
+"""Days before it expires from which on a certificate is shown."""
 SECTIONS = (
     ("Gateways", "Gateway"),
     ("Listener sets", "ListenerSet"),
@@ -61,9 +68,17 @@ def _values(view: View) -> dict[str, Any]:
         "ready": view.ready,
         "sections": sections,
         "hops": view.hops(),
+        "certificates": _expiring(view),
         "findings": view.findings(),
         "manner": _MANNER,
     }
+
+
+def _expiring(view: View) -> list[tuple[int, CertificateReport]]:
+    """Certificates that are to be renewed, each with the days that are left."""
+    now = time.time()
+    found = ((math.floor((each.not_after - now) / DAY), each) for each in view.certificates())
+    return [(days, each) for days, each in found if days < SOON]
 
 
 def _digest(text: str) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
     from lasthop.api.meta import Key
+    from lasthop.outputs.audit.audit import Audit
+    from lasthop.outputs.audit.certificates import CertificateReport
     from lasthop.outputs.audit.hops import HopReport
     from lasthop.plan.finding import Finding
     from lasthop.proxy.process import Proxy
@@ -30,6 +32,18 @@ class View(Protocol):
 
     def hops(self) -> list[HopReport]:
         """How every backend that a route leads to is spoken to."""
+        ...
+
+    def certificates(self) -> list[CertificateReport]:
+        """What will expire one day, the first first."""
+        ...
+
+    def audit(self) -> Audit:
+        """Both, with the places of the objects that decide."""
+        ...
+
+    async def probe(self, policy: Key, address: str) -> dict[str, Any]:
+        """What the backends of a policy, or whoever listens at an address, would come to with it."""
         ...
 
     def findings(self) -> list[Finding]: ...

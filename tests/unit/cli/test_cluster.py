@@ -16,9 +16,10 @@ import yaml
 from click.testing import Result
 
 from lasthop.api.kinds import KINDS
-from tests.backends import until
+from tests.backends import backend, until
+from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
-from tests.unit.cli.folders import BASE, config_map, lasthop, policy, route
+from tests.unit.cli.folders import BASE, CA, config_map, lasthop, policy, route
 
 Json = dict[str, Any]
 FOREIGN = """\
@@ -243,6 +244,44 @@ async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -
     assert result.exit_code == 0, result.output
     assert "outside namespace shop" in result.stderr
     assert "HTTPRoute shop/abroad cannot be judged" in result.stdout
+
+
+# --- audit and probe -------------------------------------------------------------------------------------------------
+
+
+async def test_audit_of_a_cluster_names_objects_instead_of_lines(api: FakeApi) -> None:
+    found = json.loads((await run("audit", "-o", "json")).stdout)
+    assert {(hop["service"], hop["port"], hop["manner"]) for hop in found["hops"]} == {
+        ("shop/api", 443, "verified"),
+        ("shop/api", 80, "plaintext"),
+    }
+    assert json.loads((await run("audit", "-n", "blog", "-o", "json")).stdout)["hops"] == []
+    sarif = json.loads((await run("audit", "-A", "-o", "sarif")).stdout)
+    (result,) = sarif["runs"][0]["results"]
+    assert result["locations"] == [
+        {"logicalLocations": [{"fullyQualifiedName": "Gateway shop/web to Service shop/api:80", "kind": "resource"}]}
+    ]
+
+
+async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi) -> None:
+    assert (await run("audit", "--fail-on", "waived")).exit_code == 0
+    api.fail("list", "configmaps", "*", forbidden("configmaps"))
+    result = await run("audit", "--fail-on", "waived")
+    assert (result.exit_code, "not everything could be looked at" in result.stderr) == (1, True)
+    assert "ConfigMap shop/corp-ca does not exist, as far as your rights show" in result.stdout
+
+
+async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) -> None:
+    leaf = Certificate("api", CA, sans=dns("api.internal"))
+    with backend(leaf.server_context()) as running:
+        put(api, BASE.replace("10.0.0.1", "127.0.0.1").replace("8443", str(running.port)))
+        found = await run("probe", "api")
+        assert found.exit_code == 0, found.output
+        assert "Gateway shop/web to Service shop/api port 443" in found.stdout
+        assert "with its system store" in found.stdout
+        api.fail("list", "configmaps", "*", forbidden("configmaps"))
+        unseen = await run("probe", "shop/api", "--context", "bare")
+        assert (unseen.exit_code, "Not seen with your rights" in unseen.stderr) == (1, True)
 
 
 # --- which of the three ----------------------------------------------------------------------------------------------

@@ -122,7 +122,9 @@ def test_the_endpoint_answers_404_for_what_is_not_there(gateway: Lasthop) -> Non
     assert (status, body) == (404, b"there is no Service shop/nowhere\n")
 
 
-def test_names_complete(gateway: Lasthop) -> None:
-    env = {**gateway.env, "_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": "lasthop explain httproute l", "COMP_CWORD": "3"}
+@pytest.mark.parametrize(("typed", "completed"), [("lasthop explain httproute l", "lost"), ("lasthop probe sh", "shop/api")])
+def test_names_complete(gateway: Lasthop, typed: str, completed: str) -> None:
+    last = str(len(typed.split()) - 1)
+    env = {**gateway.env, "_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": last}
     result = subprocess.run([EXECUTABLE], env=env, capture_output=True, text=True, timeout=30, check=True)
-    assert result.stdout.split() == ["plain,lost"]
+    assert result.stdout.split() == [f"plain,{completed}"]

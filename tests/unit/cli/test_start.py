@@ -26,7 +26,18 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize("args", [("--help",), ("status",), ("status", "--help"), ("check", "--help"), ("explain", "--help")])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--help",),
+        ("status",),
+        ("status", "--help"),
+        ("check", "--help"),
+        ("explain", "--help"),
+        ("audit", "--help"),
+        ("probe", "--help"),
+    ],
+)
 def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], tmp_path: Path) -> None:
     code = (
         "import sys\nfrom lasthop.cli.main import main\n"
@@ -69,7 +80,12 @@ def test_the_completion_script_is_for_lasthop(shell: str) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("lasthop ex", "explain"), ("lasthop explain backendt", "backendtlspolicy"), ("lasthop status -", "--watch")],
+    [
+        ("lasthop ex", "explain"),
+        ("lasthop explain backendt", "backendtlspolicy"),
+        ("lasthop status -", "--watch"),
+        ("lasthop audit --fail-on waived,pl", "waived,plaintext"),
+    ],
 )
 def test_commands_kinds_and_options_complete(typed: str, completed: str, tmp_path: Path) -> None:
     words = typed.split(" ")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver, said_by
+from lasthop.outputs.envoy.clusters import cluster
+from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import outcome
+from lasthop.resolve.backends import Target, problem
+from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.targets import WHOLE, claims
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
@@ -37,7 +41,7 @@ class Source(StrEnum):
     PINNED = "pinned"
 
 
-class HopReport(msgspec.Struct, frozen=True, order=True):
+class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     gateway: str
     service: str
     port: int
@@ -52,8 +56,16 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
     owner: str = ""
     until: float = 0.0
     """Unix time; 0: without an end."""
+    routes: tuple[str, ...] = ()
+    """Those that lead here, as `HTTPRoute shop/web`."""
+    file: str = ""
+    line: int = 0
     kind: str = "Service"
-    """Of the backend."""
+    """Of the backend. An XBackend speaks for itself, so that its hops have no policy."""
+
+    @property
+    def backend(self) -> str:
+        return f"{self.service}:{self.port}" if self.kind == "Service" else f"{self.kind} {self.service}:{self.port}"
 
     @property
     def mode(self) -> str:
@@ -63,19 +75,49 @@ class HopReport(msgspec.Struct, frozen=True, order=True):
 
 def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
     """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
-    return sorted({_report(g, hop) for hop in hops})
+    routes: dict[HopReport, set[str]] = {}
+    for hop in hops:
+        report, leading = g.value(_report, *hop)
+        routes.setdefault(report, set()).update(leading)
+    return sorted(msgspec.structs.replace(report, routes=tuple(sorted(found))) for report, found in routes.items())
 
 
-def _report(g: Graph, hop: Hop) -> HopReport:
+def objects_of(report: HopReport) -> Iterator[Key]:
+    """Where to look for what a report says: the object that decides first."""
+    if report.waiver:
+        yield _key("VerificationWaiver", report.waiver)
+    if report.policy:
+        yield _key("BackendTLSPolicy", report.policy)
+    for route in report.routes:
+        yield _key(*route.split(" "))
+    yield _key(report.kind, report.service)
+
+
+def _key(kind: str, path: str) -> Key:
+    namespace, _, name = path.rpartition("/")
+    return Key(kind, namespace, name)
+
+
+def _report(g: Graph, *member: Any) -> tuple[HopReport, tuple[str, ...]]:
+    """With the routes that lead there."""
+    hop = Hop(*member)
+    return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(
+        str(route) for (route,), _ in g.bucket("hop", *hop)
+    )
+
+
+def _judged(g: Graph, hop: Hop) -> HopReport:
     where = (hop.gateway.path, hop.service.path, hop.port)
-    tls = g.value(outcome, hop)
-    return msgspec.structs.replace(_said(g, hop, where, tls), kind=hop.service.kind)
-
-
-def _said(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:
-    if hop.protocol is Protocol.PASSTHROUGH and not isinstance(tls, Refused):
+    tls = spoken(g, hop)
+    if isinstance(tls, Refused):
+        return _of_tls(g, hop, where, tls)
+    if g(cluster, *hop) is None:
+        why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
+        detail = why.message if why else "Envoy has refused its configuration; the log says why"
+        return HopReport(*where, Manner.FAILING, detail, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
+    if hop.protocol is Protocol.PASSTHROUGH:
         return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
-    if hop.protocol is Protocol.UDP and not isinstance(tls, Refused):
+    if hop.protocol is Protocol.UDP:
         return HopReport(*where, Manner.UDP, "no TLS is possible")
     return _of_tls(g, hop, where, tls)
 
@@ -87,7 +129,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 *where,
                 Manner.WAIVED,
                 said(waiver),
-                tls.by,
+                _policy(tls.policy),
                 waiver=waiver.key.path,
                 waives=waiver.mode,
                 why=waiver.reason,
@@ -95,23 +137,30 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 until=waiver.expires or 0.0,
             )
         case BackendTLS() if tls.pinned_only:
-            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", tls.by)
+            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", _policy(tls.policy))
         case BackendTLS():
             source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
             against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
             detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(*where, Manner.VERIFIED, detail, tls.by, source)
+            return HopReport(*where, Manner.VERIFIED, detail, _policy(tls.policy), source)
         case Refused():
-            return HopReport(*where, Manner.FAILING, tls.message, said_by(tls.policy) if tls.policy else "")
+            return HopReport(*where, Manner.FAILING, tls.message, _policy(tls.policy) if tls.policy else "")
         case _:
-            return HopReport(*where, Manner.PLAINTEXT, g.value(_why_plaintext, hop.service))
+            if hop.service.kind == XBACKEND:
+                return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
+            lost = g(_astray, hop.service)
+            if not lost:
+                return HopReport(*where, Manner.PLAINTEXT, "no BackendTLSPolicy names this port")
+            detail = f"BackendTLSPolicy {', '.join(lost)} misses its port"
+            return HopReport(*where, Manner.PLAINTEXT, detail, lost[0])
 
 
-def _why_plaintext(g: Graph, key: Key) -> str:
-    """Also a policy that means some port of the Service and names none that there is."""
-    if key.kind == XBACKEND:
-        return "its own tls.mode is None"
+def _policy(key: Key) -> str:
+    return key.path if key.kind == "BackendTLSPolicy" else ""
+
+
+def _astray(g: Graph, key: Key) -> tuple[str, ...]:
+    """Policies that mean some port of the Service and name none that there is."""
     service = read(g, key, Service)
     names = {port.name for port in service.spec.ports} if service else set()
-    lost = [claim.policy.path for claim in g(claims, key) if any(s not in names and s != WHOLE for s in claim.sections)]
-    return f"BackendTLSPolicy {', '.join(lost)} misses its port" if lost else "no BackendTLSPolicy names this port"
+    return tuple(c.policy.path for c in g(claims, key) if any(s not in names and s != WHOLE for s in c.sections))

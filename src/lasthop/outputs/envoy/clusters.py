@@ -113,18 +113,19 @@ def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> Any:
     """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (facts/envoy.md h)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
-    offered = _offered(hop, found, tls)
-    if len(offered) == 2:
+    protocols = offered(hop, found, tls)
+    if len(protocols) == 2:
         options.auto_config.http_protocol_options.CopyFrom(http1)
         options.auto_config.http2_protocol_options.CopyFrom(http2)
-    elif "h2" in offered:
+    elif "h2" in protocols:
         options.explicit_http_config.http2_protocol_options.CopyFrom(http2)
     else:
         options.explicit_http_config.http_protocol_options.CopyFrom(http1)
     return options
 
 
-def _offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
+def offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
+    """What HTTP is spoken to a backend; over TLS it picks one by ALPN."""
     if hop.protocol is Protocol.H1_UPGRADE:
         return frozenset({"http/1.1"})
     if hop.protocol is Protocol.H2:

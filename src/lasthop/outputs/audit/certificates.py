@@ -1,0 +1,97 @@
+"""Certificates that will expire one day: what the backends' are held against, and what Gateways show to either side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.meta import Key
+from lasthop.api.policies import LocalObjectReference
+from lasthop.api.profiles import GROUP
+from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
+from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.pins import pinned
+from lasthop.resolve.policies.references import PIN_SET
+from lasthop.resolve.policies.validation import demand
+from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
+from lasthop.resolve.xbackends import shown_certificate
+from lasthop.store.graph import Graph
+
+
+class Role(StrEnum):
+    ANCHOR = "CA of backends"
+    PINNED = "pinned certificate"
+    SERVER = "certificate of a Gateway"
+    CLIENT = "client certificate of a Gateway"
+
+
+class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    not_after: float
+    """Unix time."""
+    role: Role
+    holder: str
+    """As `ConfigMap shop/ca`."""
+    subject: str
+    users: tuple[str, ...] = ()
+    """The policies, XBackends, Gateways and ListenerSets that name the holder."""
+    file: str = ""
+    line: int = 0
+
+
+def certificate_reports(g: Graph, policies: Iterable[Key], gateways: Iterable[Key]) -> list[CertificateReport]:
+    """Each certificate once, the first to expire first."""
+    users: dict[CertificateReport, set[str]] = {}
+    for found in (*(g.value(_of_policy, key) for key in policies), *(g.value(_of_gateway, key) for key in gateways)):
+        for report, user in found:
+            users.setdefault(report, set()).add(user)
+    return sorted(msgspec.structs.replace(report, users=tuple(sorted(found))) for report, found in users.items())
+
+
+Used = tuple[CertificateReport, str]
+
+
+def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
+    """Also of one that is refused, perhaps because they have expired."""
+    said, shown = demand(g, policy), g(shown_certificate, policy) if policy.kind == XBACKEND else None
+    refs = said.validation.ca_certificate_refs if said else ()
+    held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
+    return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
+
+
+def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[CertificateReport]:
+    if (ref.group, ref.kind) in CA_KINDS:
+        found = g(bundle, namespace, ref)
+        holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
+        yield from _reports(Role.ANCHOR, holder, () if isinstance(found, BadRef) else found.anchors)
+    elif (ref.group, ref.kind) == (GROUP, PIN_SET):
+        key = Key(PIN_SET, namespace, ref.name)
+        pins = g(pinned, key)
+        if not isinstance(pins, BadRef):
+            yield from _reports(Role.PINNED, key, pins.anchors)
+            for inner in pins.cas:
+                yield from _of_ref(g, namespace, inner)
+
+
+def _reports(role: Role, holder: Key, anchors: tuple[Anchor, ...]) -> Iterator[CertificateReport]:
+    return (CertificateReport(anchor.not_after, role, str(holder), anchor.subject) for anchor in anchors)
+
+
+def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
+    found, own = g(gateway, key), g(client_certificate, key)
+    if found is None:
+        return ()
+    shown = [(Role.SERVER, secret, listener.owner) for listener in found.listeners for secret in listener.certificates]
+    shown += [(Role.CLIENT, own, key)] if isinstance(own, Key) else []
+    return _of_pairs(g, shown)
+
+
+def _of_pairs(g: Graph, shown: list[tuple[Role, Key, Key]]) -> tuple[Used, ...]:
+    pairs = ((role, secret, owner, g(key_pair, secret)) for role, secret, owner in shown)
+    return tuple(
+        (CertificateReport(pair.not_after, role, str(secret), pair.subject), str(owner))
+        for role, secret, owner, pair in pairs
+        if isinstance(pair, KeyPair)
+    )

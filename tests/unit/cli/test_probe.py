@@ -1,0 +1,210 @@
+"""`lasthop probe`: which backends it tries with which wish, and what it says. That its verdicts are Envoy's: tests/proxy."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from lasthop.cli.main import main
+from tests.backends import Backend, backend
+from tests.certificates import DAY, NOW, Certificate, dns
+from tests.proxy import documents as docs
+from tests.unit.cli.folders import lasthop
+
+LONG = (NOW - DAY, NOW + 365 * DAY)
+CA = Certificate("corp CA", ca=True, valid=LONG)
+GOOD = Certificate("good", CA, sans=dns("api.example"), valid=LONG)
+WRONG = Certificate("wrong", CA, sans=dns("other.example"), valid=(NOW - 9 * DAY, NOW - 3 * DAY))
+CLIENT = Certificate("the gateway", CA, valid=LONG, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Backend]]:
+    with ExitStack() as stack:
+        yield lambda context, **settings: stack.enter_context(backend(context, **settings))
+
+
+def write(folder: Path, *documents: dict[str, Any], **gateway: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    common = (docs.gateway_class(), docs.gateway("web", docs.http(80), **gateway), docs.config_map("ca", CA.pem))
+    (folder / "objects.yaml").write_text(yaml.safe_dump_all([*common, *documents], sort_keys=False))
+    return folder
+
+
+def probed(folder: Path, *args: str, code: int = 0) -> dict[str, Any]:
+    result = lasthop("probe", *(args or ("api",)), "--dir", folder, "-o", "json")
+    assert result.exit_code == code, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert found["passes"] is (code == 0)
+    return found
+
+
+def checks(endpoint: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["state"] for check in endpoint["checks"]}
+
+
+POLICY = docs.policy("api", "api.example", "ca")
+
+
+def test_each_endpoint_is_tried_and_nothing_is_sent(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    good, wrong = serve(GOOD.server_context()), serve(WRONG.server_context())
+    hop = [docs.service("api"), *docs.endpoints("api", good.port, wrong.port), docs.route("api", docs.to("api")), POLICY]
+    found = probed(write(tmp_path, *hop), code=1)
+    (target,) = found["targets"]
+    assert (target["gateway"], target["service"], target["port"]) == ("shop/web", "shop/api", 443)
+    by_address = {each["address"]: each for each in target["endpoints"]}
+    assert by_address[f"127.0.0.1:{good.port}"]["passes"]
+    bad = by_address[f"127.0.0.1:{wrong.port}"]
+    assert {name for name, state in checks(bad).items() if state == "fail"} == {"dates", "names"}
+    assert bad["certificate"]["names"] == ["DNS other.example"]
+    assert not good.requests and not wrong.requests
+    assert {connection.sni for connection in good.connections} == {"api.example"}
+
+
+def test_the_text_says_what_is_held_what_is_wanted_and_what_to_change(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    hop = docs.hop("api", serve(WRONG.server_context()).port, POLICY)
+    text = lasthop("probe", "shop/api", "--dir", write(tmp_path, *hop)).stdout
+    assert "✓ chain" in text and "CN=wrong, issued by CN=corp CA; trusted: corp CA" in text
+    assert "✗ dates" in text and "expired 3 days ago" in text and "Renew the backend's certificate" in text
+    assert "it holds DNS other.example; wanted: api.example" in text and "subjectAltNames of the policy" in text
+    assert text.splitlines()[-1] == "the gateway would fail; 0 of 1 endpoints pass"
+
+
+def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    folder = write(tmp_path, *docs.hop("api", serve(WRONG.server_context()).port, POLICY))
+    good = serve(GOOD.server_context())
+    (target,) = probed(folder, "api", f"localhost:{good.port}")["targets"]
+    assert [each["address"] for each in target["endpoints"]] == [f"127.0.0.1:{good.port}"]
+    probed(folder, "api", code=1)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_gateways_own_certificate_is_shown_and_never_told(
+    tmp_path: Path, serve: Callable[..., Backend], version: ssl.TLSVersion, trusted: bool
+) -> None:
+    context = GOOD.server_context()
+    context.minimum_version = context.maximum_version = version
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=(CA if trusted else Certificate("stranger", ca=True)).pem)
+    running = serve(context)
+    secret = docs.secret("own", tls_crt=CLIENT.pem, tls_key=CLIENT.key_pem)
+    folder = write(
+        tmp_path,
+        *docs.hop("api", running.port, POLICY),
+        secret,
+        tls={"backend": {"clientCertificateRef": {"name": "own"}}},
+    )
+    result = lasthop("probe", "api", "--dir", folder, "-o", "json")
+    assert result.exit_code == (0 if trusted else 1)
+    (endpoint,) = json.loads(result.stdout)["targets"][0]["endpoints"]
+    assert checks(endpoint)["client certificate"] == ("pass" if trusted else "fail")
+    assert "Secret shop/own" in result.stdout
+    assert all(text not in result.output for text in ("PRIVATE", secret["data"]["tls.key"][:40]))
+    if trusted:
+        assert running.last.client == "the gateway"
+
+
+def test_a_policy_that_no_route_reaches_is_tried_as_it_stands(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    running = serve(GOOD.server_context())
+    folder = write(tmp_path, docs.service("api"), *docs.endpoints("api", running.port), POLICY)
+    assert probed(folder)["targets"][0]["gateway"] == ""
+    assert "no route leads there" in lasthop("probe", "api", "--dir", folder).stdout
+
+
+def test_each_gateway_has_its_own_wish(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    """One whose operator allows the waiver connects, the other does not even try."""
+    running = serve(Certificate("itself", valid=LONG).server_context())
+    waived = docs.policy("api", "api.example", docs.own("w", "VerificationWaiver"))
+    strict = docs.gateway("strict", docs.http(81))
+    folder = write(
+        tmp_path,
+        *docs.hop("api", running.port, waived),
+        docs.route("too", docs.to("api"), gateway="strict"),
+        strict,
+        docs.waiver("w", "All"),
+        docs.profile("lenient", waivers="Allow"),
+        **docs.with_profile("lenient"),
+    )
+    found = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
+    assert found["shop/web"]["passes"]
+    assert "waived by VerificationWaiver shop/w" in json.dumps(found["shop/web"])
+    assert found["shop/strict"]["endpoints"] == []
+    assert "no GatewayProfile allows waivers" in found["shop/strict"]["refused"]
+    assert len(running.connections) == 1
+
+
+def _targets(folder: Path, *documents: dict[str, Any]) -> str:
+    return json.dumps(probed(write(folder, *documents), code=1)["targets"])
+
+
+def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
+    hop = [docs.service("api"), docs.route("api", docs.to("api"))]
+    assert "ConfigMap shop/nowhere does not exist" in _targets(
+        tmp_path / "a", *hop, docs.policy("api", "api.example", "nowhere")
+    )
+    assert "no endpoint is ready" in _targets(tmp_path / "b", *hop, POLICY)
+    astray = docs.policy("api", "api.example", "ca")
+    astray["spec"]["targetRefs"][0]["sectionName"] = "htps"
+    assert "has no port named htps" in _targets(tmp_path / "c", *hop, astray)
+    older = docs.policy("older", "api.example", "ca", service="api", created="2020-01-01T00:00:00Z")
+    newer = docs.policy("api", "api.example", "ca", created="2021-01-01T00:00:00Z")
+    assert "already ruled by the older BackendTLSPolicy shop/older" in _targets(tmp_path / "d", *hop, older, newer)
+
+
+def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    plaintext = serve(None)
+    hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
+    endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
+    said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}
+    assert "nothing listens" in said[f"127.0.0.1:{port}"][0][1]
+    ((name, found),) = said[f"127.0.0.1:{plaintext.port}"]
+    assert (name, found.startswith("it does not speak TLS on this port")) == ("tls", True)
+    assert not plaintext.saw_plaintext
+
+
+def test_many_endpoints_are_not_all_tried(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    running = serve(GOOD.server_context())
+    slice = docs.endpoints("api", running.port)[0]
+    slice["endpoints"] = [{"addresses": [f"127.0.0.{number}"]} for number in range(1, 14)]
+    slice["endpoints"].append({"addresses": ["127.0.0.99"], "conditions": {"ready": False}})
+    folder = write(tmp_path, docs.service("api"), slice, docs.route("api", docs.to("api")), POLICY)
+    result: Result = lasthop("probe", "api", "--dir", folder)
+    assert "and 3 more, which were not tried" in result.stdout
+
+
+def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    hostile = Certificate("a\x1b[2Jb\n", sans=dns("api.example"), valid=LONG)
+    folder = write(tmp_path, *docs.hop("api", serve(hostile.server_context()).port, POLICY))
+    result = CliRunner().invoke(main, ["probe", "api", "--dir", str(folder)], color=True)
+    assert "\x1b[2J" not in result.output
+    assert "a\\x1b[2Jb\\n" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("apo",), "did you mean shop/api?"),
+        (("shop/api", "-n", "blog"), "two namespaces"),
+        (("127.0.0.1:443",), "which policy?"),
+        (("api", "nonsense"), "is not HOST:PORT"),
+    ],
+)
+def test_bad_input_is_answered_in_words(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    folder = write(tmp_path, *docs.hop("api", 9, POLICY))
+    result = lasthop("probe", *args, "--dir", folder)
+    assert result.exit_code in (1, 2)
+    assert said in result.stderr
