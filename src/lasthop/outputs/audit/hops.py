@@ -88,6 +88,8 @@ def objects_of(report: HopReport) -> Iterator[Key]:
         yield _key("VerificationWaiver", report.waiver)
     if report.policy:
         yield _key("BackendTLSPolicy", report.policy)
+    if report.kind == XBACKEND:
+        yield _key(report.kind, report.service)
     for route in report.routes:
         yield _key(*route.split(" "))
     yield _key(report.kind, report.service)
