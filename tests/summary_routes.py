@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.extensions.common.matching.v3 import extension_matcher_pb2
+from envoy.extensions.filters.http.composite.v3 import composite_pb2
 from envoy.extensions.filters.http.cors.v3 import cors_pb2
+from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
 
 CODES = {0: 301, 1: 302, 2: 303, 3: 307, 4: 308}
 FILTERS = {
     "envoy.filters.http.cors": cors_pb2.CorsPolicy,
     "envoy.filters.http.stateful_session": stateful_session_pb2.StatefulSessionPerRoute,
+    "lasthop.external_auth": extension_matcher_pb2.ExtensionWithMatcherPerRoute,
 }
 
 
@@ -117,5 +121,33 @@ def _filters(route: Any) -> Iterator[str]:
         if isinstance(found, cors_pb2.CorsPolicy):
             origins = [_text(origin) for origin in found.allow_origin_string_match]
             yield f"CORS for {', '.join(origins)}"
+        elif isinstance(found, extension_matcher_pb2.ExtensionWithMatcherPerRoute):
+            yield _asks(ext_authz(found))
         else:
             yield f"session by {found.stateful_session.session_state.name.rpartition('.')[2]}"
+
+
+def ext_authz(per_route: Any) -> Any:
+    """The filter that a route has for every request, whatever it is like."""
+    assert not per_route.xds_matcher.WhichOneof("matcher_type")
+    action, found = composite_pb2.ExecuteFilterAction(), ext_authz_pb2.ExtAuthz()
+    assert per_route.xds_matcher.on_no_match.action.typed_config.Unpack(action)
+    assert action.typed_config.typed_config.Unpack(found)
+    return found
+
+
+def _asks(found: Any) -> str:
+    assert not found.failure_mode_allow and not found.clear_route_cache and found.status_on_error.code == 503
+    http = found.http_service
+    cluster = http.server_uri.cluster or found.grpc_service.envoy_grpc.cluster_name
+    timeout = found.grpc_service.timeout if found.HasField("grpc_service") else http.server_uri.timeout
+    told = [_text(pattern) for pattern in found.allowed_headers.patterns]
+    added = [_text(pattern) for pattern in http.authorization_response.allowed_upstream_headers.patterns]
+    words = [
+        f"asks {cluster} by {'gRPC' if found.HasField('grpc_service') else 'HTTP'} within {timeout.ToNanoseconds() / 1e9:g} s",
+        *([f"under {http.path_prefix}"] if http.path_prefix else []),
+        *([f"telling {' '.join(told)}"] if told else []),
+        *([f"adding {' '.join(added)}"] if added else []),
+        *([f"bodies up to {found.with_request_body.max_request_bytes}"] if found.HasField("with_request_body") else []),
+    ]
+    return " ".join(words)

@@ -118,6 +118,13 @@ def mk_route(
     return mk(kind, path, spec={"parentRefs": parents, "hostnames": hostnames or [], "rules": rules}, **more)
 
 
+def mk_external_auth(protocol: str, backend: dict[str, Any], **config: Any) -> dict[str, Any]:
+    """A filter; `config` is that of its protocol, but for `forwardBody`."""
+    body = {"forwardBody": config.pop("forwardBody")} if "forwardBody" in config else {}
+    asked = {"protocol": protocol, "backendRef": backend, protocol.lower(): config, **body}
+    return {"type": "ExternalAuth", "externalAuth": asked}
+
+
 def mk_stream_route(
     kind: str,
     path: str,
@@ -370,9 +377,14 @@ def routes(draw: st.DrawFn) -> Object:
     kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
     match = {"path": path} if kind == "HTTPRoute" else draw(_CALLS)
     rule: dict[str, Any] = {"matches": [match], "backendRefs": draw(st.lists(backend, max_size=2))}
+    filters = []
     if draw(st.booleans()):
         mirrored = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": 443}
-        rule["filters"] = [{"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}]
+        filters.append({"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}})
+    if kind == "HTTPRoute" and draw(st.booleans()):
+        server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from([443, 80, 9]))}
+        filters.append(mk_external_auth(draw(st.sampled_from(["HTTP", "GRPC"])), server))
+    rule["filters"] = filters
     parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
     hostnames = draw(st.lists(HOSTS, max_size=2, unique=True))
     route = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['r0', 'r1']))}"

@@ -15,6 +15,7 @@ from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.plan.listener import Gateway
 from lasthop.plan.reasons import RESOLVED_REFS
 from lasthop.proxy.entry import Entry
+from lasthop.proxy.failures import UNANSWERED
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.process import Ended, Event, Started
 from lasthop.resolve.ports import Probe
@@ -90,12 +91,15 @@ class HostController(Controller):
                 self._proxy_changed(key, problem=event)
 
     def _with_reason(self, entry: Entry) -> Entry:
-        """Envoy cannot know why there is no cluster; the route's status does."""
-        if "NC" not in (entry.flags or "").split(",") or not entry.route:
+        """Envoy cannot know why there is no cluster, be it to send to or to ask; the route's status does."""
+        asking = entry.details == UNANSWERED
+        if not (asking or "NC" in (entry.flags or "").split(",")) or not entry.route:
             return entry
         kind, _, path = entry.route.partition(" ")
         namespace, _, name = path.partition("/")
         status = self.book.get(Key(kind, namespace, name))
         conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
         said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
+        if asking and ".externalAuth: " not in (said or ""):
+            return entry
         return msgspec.structs.replace(entry, why=said)

@@ -25,6 +25,7 @@ from tests.world import (
     keyed,
     mk_class,
     mk_config_map,
+    mk_external_auth,
     mk_gateway,
     mk_grant,
     mk_listener_set,
@@ -74,6 +75,18 @@ BASE = keyed(
         "b/r0",
         "b/g1",
         [{"name": "s0", "namespace": "a", "port": 443}, {"name": "s1", "port": 443}, {"name": "s0", "port": 443}],
+    ),
+    mk_route(
+        "a/asks",
+        "a/g0",
+        [],
+        ["asks.example"],
+        rules=[
+            {
+                "filters": [mk_external_auth("GRPC", {"name": "s0", "port": 443})],
+                "backendRefs": [{"name": "s1", "port": 443}],
+            }
+        ],
     ),
     mk_route("b/calls", "b/g1", [{"name": "s1", "port": 443}], kind="GRPCRoute"),
     mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),

@@ -13,6 +13,8 @@ from typing import Any
 
 from envoy.config.core.v3 import address_pb2
 from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from hypothesis import HealthCheck, given, settings
@@ -30,6 +32,7 @@ from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
+from tests.summary_routes import ext_authz
 from tests.world import CLIENTS, NOW, keyed, mk_config_map
 
 Objects = dict[Key, Object]
@@ -413,6 +416,44 @@ def test_connections_go_where_their_listener_may_send_them(edits: list[tuple[Obj
                 assert protocol == "refused" or protocol == ("passthrough" if tls_without_end else "tcp")
 
 
+@slow
+@given(EDITS)
+def test_no_request_goes_around_the_server_that_its_rule_asks(edits: list[tuple[Object, bool, bool]]) -> None:
+    """Whatever state that server, its policy or its grant is in: a route asks it, and fails if it cannot, or answers 500."""
+    objects, _, snapshot = walk(edits)
+    check_asked(objects, snapshot)
+
+
+def check_asked(objects: Objects, snapshot: Snapshot) -> int:
+    """How many routes ask. The rules of a route of a random world all ask the same."""
+    asking = 0
+    for (gateway, type_url, _), resource in snapshot.xds.items():
+        hosts = route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ()
+        for route in (route for host in hosts for route in host.routes):
+            kind, _, path = route.name.partition(" ")
+            obj: Any = objects.get(Key(kind, *path.split("/"))) if path else None
+            filters = obj.spec.rules[0].filters if obj else ()
+            wanted = next((f.external_auth for f in filters if f.external_auth), None)
+            if wanted is None or route.HasField("direct_response"):
+                assert wanted is None or route.direct_response.status == 500
+                continue
+            ref, protocol = wanted.backend_ref, {"HTTP": "auto", "GRPC": "h2"}[wanted.protocol]
+            namespace = ref.namespace or obj.metadata.namespace
+            found = _asked(route)
+            named = (found.http_service.server_uri.cluster, found.grpc_service.envoy_grpc.cluster_name)
+            assert f"{gateway.path}/{namespace}/{ref.name}/{ref.port}/{protocol}" in named
+            assert not found.failure_mode_allow and not found.clear_route_cache
+            asking += 1
+    return asking
+
+
+def _asked(route: Any) -> Any:
+    config, per_route = route_components_pb2.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
+    assert route.typed_per_filter_config["lasthop.external_auth"].Unpack(config) and not config.disabled
+    assert config.config.Unpack(per_route)
+    return ext_authz(per_route)
+
+
 def _clusters(chain: Any) -> list[str]:
     proxy = tcp_proxy_pb2.TcpProxy()
     found = [filter.typed_config for filter in chain.filters if filter.typed_config.Is(proxy.DESCRIPTOR)]
@@ -454,7 +495,8 @@ def test_the_audit_says_what_envoy_has(edits: list[tuple[Object, bool, bool]]) -
 
 def test_the_world_is_rich_enough_to_mean_something() -> None:
     """The base world has hops of every manner; a policy that loses its CA loses its cluster, and only it."""
-    _, engine, snapshot = walk([])
+    objects, engine, snapshot = walk([])
+    assert check_asked(objects, snapshot)
     assert {(hop.gateway, hop.service, hop.port, hop.mode) for hop in engine.hops()} == {
         ("a/g0", "a/s0", 443, "Verified"),
         ("a/g0", "a/s1", 80, "Plaintext"),

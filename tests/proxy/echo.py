@@ -94,9 +94,11 @@ class Echo(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         with contextlib.suppress(OSError):
-            if self.context:
-                request = self.context.wrap_socket(request, server_side=True)
-            super().finish_request(request, client_address)
+            if self.context is None:
+                super().finish_request(request, client_address)
+                return
+            with self.context.wrap_socket(request, server_side=True) as tls:
+                super().finish_request(tls, client_address)
 
     def handle_error(self, *_: object) -> None:
         pass
@@ -215,3 +217,10 @@ def mirror(name: str, port: int = 80, **more: Any) -> Document:
 
 def cors(**wanted: Any) -> Document:
     return {"type": "CORS", "cors": wanted}
+
+
+def external_auth(protocol: str, name: str, *, namespace: str = "", body: int = 0, **config: Any) -> Document:
+    """Asks a Service's port 443; `config` is that of the protocol."""
+    to = docs.to(name, **({"namespace": namespace} if namespace else {}))
+    asked = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
+    return {"type": "ExternalAuth", "externalAuth": {**asked, **({"forwardBody": {"maxSize": body}} if body else {})}}

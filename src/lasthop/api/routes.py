@@ -75,6 +75,28 @@ class HTTPCORSFilter(Struct, frozen=True):
     max_age: int = 5
 
 
+class GRPCAuthConfig(Struct, frozen=True):
+    allowed_headers: tuple[str, ...] = ()
+
+
+class HTTPAuthConfig(Struct, frozen=True):
+    path: str = ""
+    allowed_headers: tuple[str, ...] = ()
+    allowed_response_headers: tuple[str, ...] = ()
+
+
+class ForwardBodyConfig(Struct, frozen=True):
+    max_size: int = 0
+
+
+class HTTPExternalAuthFilter(Struct, frozen=True):
+    protocol: str
+    backend_ref: BackendObjectReference
+    grpc: GRPCAuthConfig = GRPCAuthConfig()
+    http: HTTPAuthConfig = HTTPAuthConfig()
+    forward_body: ForwardBodyConfig = ForwardBodyConfig()
+
+
 class ExtensionReference(Struct, frozen=True):
     group: str
     kind: str
@@ -89,6 +111,7 @@ class HTTPRouteFilter(Struct, frozen=True):
     request_redirect: HTTPRequestRedirectFilter | None = None
     url_rewrite: HTTPURLRewriteFilter | None = None
     cors: HTTPCORSFilter | None = None
+    external_auth: HTTPExternalAuthFilter | None = None
     extension_ref: ExtensionReference | None = None
 
 

@@ -116,6 +116,21 @@ class Cors(msgspec.Struct, frozen=True):
     max_age: int
 
 
+class ExternalAuth(msgspec.Struct, frozen=True):
+    """A server that is asked before a request goes anywhere; what it does not allow, or cannot be asked about, is refused."""
+
+    hop: Hop
+    """Its protocol says how it is asked: over h2 with gRPC calls, otherwise with HTTP requests."""
+    path: str = ""
+    """Of an HTTP request: what stands before the path that it is about."""
+    request_headers: tuple[str, ...] = ()
+    """What it is told. None named: of a gRPC call all, of an HTTP request those that are always told."""
+    response_headers: tuple[str, ...] = ()
+    """What an HTTP answer adds to the request. None named: all that is not about the answer itself."""
+    max_body: int = 0
+    """Zero: it is not told the body; otherwise a request with a larger one is refused."""
+
+
 class Retry(msgspec.Struct, frozen=True):
     attempts: int
     codes: tuple[int, ...] = ()
@@ -155,6 +170,7 @@ class Route(msgspec.Struct, frozen=True):
     """The route object, `kind namespace/name`: for the log."""
     headers: Headers = Headers()
     cors: Cors | None = None
+    auth: ExternalAuth | None = None
 
 
 class VirtualHost(msgspec.Struct, frozen=True):

@@ -13,6 +13,8 @@ from lasthop.proxy.entry import Entry, printable
 
 Sentence = Callable[[Entry, re.Match[str]], str]
 
+UNANSWERED: Final = "ext_authz_error"
+"""Envoy's details of a request that an ExternalAuth server has not judged."""
 _NAMES_SHOWN: Final = 5
 
 
@@ -26,6 +28,8 @@ def why(entry: Entry) -> str | None:
     flags = (entry.flags or "").split(",")
     if said := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
         return printable(said(entry))
+    if entry.details == UNANSWERED:
+        return printable(_unanswered(entry))
     # What is answered in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
@@ -132,6 +136,14 @@ def _connection_end(entry: Entry) -> str:
 def _no_cluster(entry: Entry) -> str:
     whose = f"{_policy(entry)} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
     return f"no backend that may be used: {whose}, see `lasthop status`"
+
+
+def _unanswered(entry: Entry) -> str:
+    return (
+        f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or did not say yes or no: its "
+        "certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it answers 5xx; "
+        "see `lasthop explain`"
+    )
 
 
 _FLAGS: Final[dict[str, Callable[[Entry], str]]] = {

@@ -23,7 +23,7 @@ from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.resolve.routes import PROTOCOLS, all_refused, read_route, targets
+from lasthop.resolve.routes import PROTOCOLS, all_refused, auth_targets, read_route, targets
 from lasthop.store.graph import Emitter, Graph
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
@@ -140,6 +140,8 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             for found in g(targets, route):
                 for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
+            for found, protocol in g(auth_targets, route):
+                emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
 

@@ -12,9 +12,8 @@ import msgspec
 from lasthop.api.routes import HTTPHeaderFilter, HTTPPathModifier, HTTPRouteFilter
 from lasthop.plan import reasons
 from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite, RouteProblem
-
-PROTECTED: Final = frozenset({"host", "connection", "transfer-encoding", "upgrade", "content-length"})
-"""Headers that frame the message or decide where it goes: Envoy refuses to edit the first, and would be fooled by the rest."""
+from lasthop.resolve.external_auth import problems as external_auth_problems
+from lasthop.resolve.header_names import HEADER_NAME, PROTECTED
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -92,10 +91,14 @@ def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bo
         elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
             where = "on a backendRef" if on_backend else "here"
             yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"filter {found.type} is not supported {where}; remove it", place)
+        elif found.type == EXTERNAL_AUTH:
+            yield from external_auth_problems(found.external_auth, f"{place}.externalAuth")
         for edit in (found.request_header_modifier, found.response_header_modifier):
             yield from _header_problems(edit, place) if edit else ()
         for change in (found.request_redirect, found.url_rewrite):
             yield from _path_problems(change.path, place) if change and change.path else ()
+    if sum(f.type == EXTERNAL_AUTH for f in filters) > 1:
+        yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, "a request is authorized once; keep one ExternalAuth filter", field)
     if {"RequestRedirect", "RequestMirror"} <= {f.type for f in filters}:
         message = "a request that is redirected cannot be mirrored too; remove RequestMirror or RequestRedirect"
         yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, field)
@@ -104,7 +107,7 @@ def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bo
 def _header_problems(edit: HTTPHeaderFilter, place: str) -> Iterator[RouteProblem]:
     names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
     for name, times in names.items():
-        if name in PROTECTED or not _HEADER_NAME.fullmatch(name):
+        if name in PROTECTED or not HEADER_NAME.fullmatch(name):
             remedy = "use a URLRewrite filter" if name == "host" else "remove it"
             yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"header {name!r} cannot be edited; {remedy}", place)
         elif times > 1:
@@ -119,11 +122,19 @@ def _path_problems(modifier: HTTPPathModifier, place: str) -> Iterator[RouteProb
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{path!r} is no path (RFC 3986); escape or remove what is not", place)
 
 
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PATH: Final = re.compile(r"(?:[A-Za-z0-9/._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 
 
+EXTERNAL_AUTH: Final = "ExternalAuth"
 _SERVED: Final = frozenset(
-    {"RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "RequestRedirect", "URLRewrite", "CORS"}
+    {
+        "RequestHeaderModifier",
+        "ResponseHeaderModifier",
+        "RequestMirror",
+        "RequestRedirect",
+        "URLRewrite",
+        "CORS",
+        EXTERNAL_AUTH,
+    }
 )
 _SERVED_ON_BACKENDS: Final = frozenset({"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"})

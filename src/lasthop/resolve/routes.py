@@ -15,6 +15,7 @@ from lasthop.api.routes import (
     BackendObjectReference,
     GRPCRouteMatch,
     GRPCRouteRule,
+    HTTPExternalAuthFilter,
     HTTPRequestMirrorFilter,
     HTTPRouteMatch,
     HTTPRouteRule,
@@ -32,6 +33,7 @@ from lasthop.api.routes import (
 from lasthop.plan import reasons
 from lasthop.plan.routing import (
     Backend,
+    ExternalAuth,
     Forward,
     GrpcMethod,
     Headers,
@@ -49,6 +51,8 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import xbackends
 from lasthop.resolve.backends import Target, problem, target
 from lasthop.resolve.durations import seconds
+from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
+from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.refusals import can_match, session_problems
 from lasthop.resolve.refusals import refusals as refusals
@@ -119,6 +123,24 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
+def auth_targets(g: Graph, route: Key) -> tuple[tuple[Target, Protocol], ...]:
+    """Every Service port that the route's ExternalAuth filters ask, and what is spoken to it."""
+    obj = read_route(g, route)
+    if obj is None or isinstance(obj, StreamRoute):
+        return ()
+    found: dict[tuple[Target, Protocol], None] = {}
+    for number, rule in enumerate(request_rules(obj)):
+        wanted = _external_auth(rule)
+        resolved = target(g, route, wanted.backend_ref) if wanted and not _refusals(rule, number) else None
+        if wanted and isinstance(resolved, Target):
+            found[resolved, AUTH_PROTOCOLS[wanted.protocol]] = None
+    return tuple(found)
+
+
+def _external_auth(rule: RequestRouteRule) -> HTTPExternalAuthFilter | None:
+    return next((f.external_auth for f in rule.filters if f.external_auth), None)
+
+
 def _mirrors(rule: RequestRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
     return [f.request_mirror for f in rule.filters if f.request_mirror] if not isinstance(rule, StreamRouteRule) else []
 
@@ -141,6 +163,9 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
             if filter.request_mirror:
                 place = f"{field}.filters[{index}].requestMirror"
                 refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, protocol, place)
+            if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
+                place, asked_by = f"{field}.filters[{index}].externalAuth", AUTH_PROTOCOLS[auth.protocol]
+                refs += _reference_problem(g, route, gateway, auth.backend_ref, asked_by, place)
     return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
 
 
@@ -177,8 +202,11 @@ def _matches(rule: RequestRouteRule) -> list[Match]:
 
 def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> Route:
     filters = fold(rule.filters, match.path, match.path_type)
+    auth = _auth(g, route, gateway, rule)
+    if isinstance(auth, Refuse):
+        return Route(match, auth, str(route))
     if filters.redirect:
-        return Route(match, filters.redirect, str(route), filters.headers, filters.cors)
+        return Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
     if any(backend.headers != Headers() for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
@@ -196,7 +224,18 @@ def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Ma
         retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
         session=_session(kept, backends) if kept else None,
     )
-    return Route(match, action, str(route), headers, filters.cors)
+    return Route(match, action, str(route), headers, filters.cors, auth)
+
+
+def _auth(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule) -> ExternalAuth | Refuse | None:
+    """Whose server may not be asked refuses; whether one that may be can be is decided behind the hop's name."""
+    wanted = _external_auth(rule)
+    if wanted is None:
+        return None
+    to = target(g, route, wanted.backend_ref)
+    if not isinstance(to, Target):
+        return Refuse()
+    return external_auth(wanted, Hop(gateway, to.service, to.port, AUTH_PROTOCOLS[wanted.protocol]))
 
 
 def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> tuple[Backend, ...]:

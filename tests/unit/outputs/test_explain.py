@@ -18,6 +18,7 @@ from tests.world import (
     keyed,
     mk_class,
     mk_config_map,
+    mk_external_auth,
     mk_gateway,
     mk_grant,
     mk_listener_set,
@@ -218,6 +219,18 @@ def test_a_mirror_is_a_hop_too() -> None:
     fact = _explained(ROUTE, mk_route("shop/r", "shop/web", [], rules=rules))
     assert _said(fact, "mirror to Service shop/api port 443").state is State.GOOD
     assert _said(fact, "Service shop/gone port 80: refused").state is State.BAD
+
+
+def test_a_server_that_is_asked_is_a_hop_too() -> None:
+    rules = [
+        {
+            "filters": [mk_external_auth("GRPC", {"name": "api", "port": 443})],
+            "backendRefs": [{"name": "gone", "port": 80}],
+        }
+    ]
+    route = mk_route("shop/r", "shop/web", [], rules=rules)
+    assert _said(_explained(ROUTE, route), "asks, by GRPC, Service shop/api port 443").state is State.GOOD
+    assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is State.GOOD
 
 
 def test_reads_show_names_and_missing_objects_and_no_contents() -> None:

@@ -18,16 +18,22 @@ from envoy.type.http.v3 import cookie_pb2 as http_cookie_pb2
 from envoy.type.matcher.v3 import string_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 
+from lasthop.outputs.envoy import external_auth
 from lasthop.outputs.envoy.encode import packed, seconds
 from lasthop.plan.routing import Cors, Forward, Route, Session
 
 CORS: Final = "envoy.filters.http.cors"
+EXTERNAL_AUTH: Final = "lasthop.external_auth"
 SESSION: Final = "envoy.filters.http.stateful_session"
 
 
 def optional_filters() -> list[Any]:
-    """In the order in which they act."""
-    messages = ((CORS, cors_pb2.Cors()), (SESSION, stateful_session_pb2.StatefulSession()))
+    """In the order in which they act: a browser's question about CORS carries no credentials that could be judged."""
+    messages = (
+        (CORS, cors_pb2.Cors()),
+        (EXTERNAL_AUTH, external_auth.placeholder()),
+        (SESSION, stateful_session_pb2.StatefulSession()),
+    )
     return [hcm_pb2.HttpFilter(name=name, typed_config=packed(message), disabled=True) for name, message in messages]
 
 
@@ -35,6 +41,9 @@ def per_route_filters(route: Route) -> dict[str, AnyMessage]:
     found = {}
     if route.cors:
         found[CORS] = _on(_cors(route.cors))
+    if route.auth:
+        limit = route.action.timeout if isinstance(route.action, Forward) else None
+        found[EXTERNAL_AUTH] = _on(external_auth.per_route(route.auth, limit))
     if isinstance(route.action, Forward) and route.action.session:
         found[SESSION] = _on(_session(route.action.session))
     return found

@@ -21,7 +21,7 @@ from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.routes import targets
+from lasthop.resolve.routes import auth_targets, targets
 from lasthop.resolve.trust import day
 from lasthop.store.graph import Graph, input_node
 from lasthop.store.store import read
@@ -130,6 +130,8 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
     for target in g(targets, route):
         yield from (((target.service, target.port), protocol) for protocol in shown)
+    if spoken:
+        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in g(auth_targets, route))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

@@ -25,6 +25,7 @@ from lasthop.plan.upstream import Protocol
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
+from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.routes import read_route, refusals, request_rules
 from lasthop.resolve.streams import owner as stream_owner
@@ -152,6 +153,8 @@ def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: P
     for filter in rule.filters:
         if filter.request_mirror:
             yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ", protocol)
+        elif auth := filter.external_auth:
+            yield _backend(g, key, owner, auth.backend_ref, f"asks, by {auth.protocol}, ", AUTH_PROTOCOLS[auth.protocol])
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
             yield good(f"answers {redirect.status_code}, redirect{to}")

@@ -1,0 +1,57 @@
+"""ExternalAuth filters (GEP-1494): a server that is asked whether a request may go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.api.routes import HTTPExternalAuthFilter
+from lasthop.plan import reasons
+from lasthop.plan.routing import ExternalAuth, RouteProblem
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.header_names import HEADER_NAME, PROTECTED
+
+PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
+"""What is spoken to the server, whatever is spoken to the backends of the rule."""
+
+_ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2f", re.IGNORECASE)
+"""What a server could take for another path than the one that was written."""
+_ALWAYS_TOLD: Final = frozenset({"host", "content-length"})
+"""Naming them changes nothing; the length is that of what the server gets."""
+
+
+def external_auth(wanted: HTTPExternalAuthFilter, hop: Hop) -> ExternalAuth:
+    grpc = hop.protocol is Protocol.H2
+    path = wanted.http.path.strip("/")
+    return ExternalAuth(
+        hop,
+        f"/{path}" if path and not grpc else "",
+        _names(wanted.grpc.allowed_headers if grpc else wanted.http.allowed_headers),
+        () if grpc else _names(wanted.http.allowed_response_headers),
+        wanted.forward_body.max_size,
+    )
+
+
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({name.lower() for name in names}))
+
+
+def problems(wanted: HTTPExternalAuthFilter | None, field: str) -> Iterator[RouteProblem]:
+    """What cannot be done; a rule that asks for it refuses, for it must not go on unasked."""
+    if wanted is None or wanted.protocol not in PROTOCOLS:
+        message = "which server is to be asked, and how, is not said; write protocol HTTP or GRPC and a backendRef"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+        return
+    if _ODD_PATH.search(wanted.http.path):
+        message = f"{wanted.http.path!r} may mean another path to the server; write it without empty, dotted or escaped parts"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.path")
+    for config, names, never in (
+        ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_TOLD),
+        ("http.allowedResponseHeaders", wanted.http.allowed_response_headers, PROTECTED),
+        ("grpc.allowedHeaders", wanted.grpc.allowed_headers, frozenset[str]()),
+    ):
+        for name in names:
+            if name.lower() in never or not HEADER_NAME.fullmatch(name):
+                message = f"header {name!r} is none that could be handed on; remove it"
+                yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.{config}")
