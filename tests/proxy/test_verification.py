@@ -264,6 +264,7 @@ def test_everybody_can_see_where_verification_is_degraded(world: World) -> None:
         frozenset(
             {
                 ("gateway", hop["gateway"]),
+                ("kind", hop["kind"]),
                 ("namespace", hop["service"].split("/")[0]),
                 ("service", hop["service"].split("/")[1]),
                 ("port", str(hop["port"])),
