@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 CLIENT_HELLO = 0x16
+H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LONGEST = 30
 
 
@@ -115,7 +116,7 @@ class Backend:
                 if self.context is None or (self.plaintext_too and seen.plaintext):
                     if seen.plaintext:
                         seen.established = True
-                        self._http1(accepted, seen)
+                        (self._http2 if seen.first == H2_PREFACE[:5] else self._http1)(accepted, seen)
                     else:
                         accepted.recv(65536)
                         accepted.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
@@ -161,7 +162,7 @@ class Backend:
         settings, headers, data, ping, goaway = 4, 1, 0, 6, 7
         end_stream, ack, end_headers = 1, 1, 4
         with stream.makefile("rb") as reading:
-            reading.read(24)  # the preface
+            reading.read(len(H2_PREFACE))
             stream.sendall(_frame(settings, 0, 0, b""))
             while head := reading.read(9):
                 kind, flags, number = head[3], head[4], int.from_bytes(head[5:9])

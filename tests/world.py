@@ -21,6 +21,7 @@ from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 GROUP = "gateway.networking.k8s.io"
 OWN_GROUP = "lasthop.dev"
+EXPERIMENTAL_GROUP = "gateway.networking.x-k8s.io"
 CLASS = "lasthop"
 
 
@@ -183,10 +184,23 @@ def own_ref(kind: str, name: str) -> dict[str, str]:
     return {"group": OWN_GROUP, "kind": kind, "name": name}
 
 
+def mk_xbackend(path: str, hostname: str = "", mode: str = "None", validation: Any = None, **spec: Any) -> Object:
+    """A name outside, or with none what the labels app=x select."""
+    tls = {"mode": mode, **({"validation": validation} if validation else {}), **spec.pop("tls", {})}
+    kind: dict[str, Any] = {"type": "EndpointSelector", "endpointSelector": {"matchLabels": {"app": "x"}}}
+    if hostname:
+        kind = {"type": "ExternalHostname", "externalHostname": {"hostname": hostname}}
+    return mk("XBackend", path, spec={"port": {"number": 443}, **kind, "tls": tls, **spec})
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
-    to = {"group": "", "kind": to_kind, **({"name": name} if name else {})}
-    from_ = {"group": GROUP, "kind": from_kind, "namespace": from_namespace}
+    to = {"group": _group(to_kind, ""), "kind": to_kind, **({"name": name} if name else {})}
+    from_ = {"group": _group(from_kind, GROUP), "kind": from_kind, "namespace": from_namespace}
     return mk("ReferenceGrant", path, spec={"from": [from_], "to": [to]})
+
+
+def _group(kind: str, otherwise: str) -> str:
+    return EXPERIMENTAL_GROUP if kind == "XBackend" else otherwise
 
 
 def keyed(*objects: Object) -> dict[Key, Object | None]:
@@ -345,17 +359,20 @@ _PARENTS = st.fixed_dictionaries(
 )
 
 
+def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
+    weights = st.sampled_from([0, 1, 3])
+    kinds = st.sampled_from(["Service", "Service", "Service", "Other"])
+    service = {"name": SERVICES, "namespace": NAMESPACES, "port": st.sampled_from(ports), "weight": weights, "kind": kinds}
+    xbackend = {"group": st.just(EXPERIMENTAL_GROUP), "kind": st.just("XBackend"), "name": st.sampled_from(["x0", "x1"])}
+    more = {"namespace": NAMESPACES, "weight": weights, "port": st.sampled_from([0, 0, 0, 80])}
+    return st.one_of(
+        st.fixed_dictionaries(service), st.fixed_dictionaries(service), st.fixed_dictionaries({**xbackend, **more})
+    )
+
+
 @st.composite
 def routes(draw: st.DrawFn) -> Object:
-    backend = st.fixed_dictionaries(
-        {
-            "name": SERVICES,
-            "namespace": NAMESPACES,
-            "port": st.sampled_from([443, 80, 9]),
-            "weight": st.sampled_from([0, 1, 3]),
-            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
-        }
-    )
+    backend = _backends([443, 80, 9])
     path = {"type": draw(st.sampled_from(["Exact", "PathPrefix"])), "value": draw(st.sampled_from(["/", "/a", "/a/b"]))}
     kind = draw(st.sampled_from(["HTTPRoute", "GRPCRoute"]))
     match = {"path": path} if kind == "HTTPRoute" else draw(_CALLS)
@@ -377,15 +394,7 @@ def routes(draw: st.DrawFn) -> Object:
 @st.composite
 def stream_routes(draw: st.DrawFn) -> Object:
     kind = draw(st.sampled_from(["TLSRoute", "TCPRoute", "UDPRoute"]))
-    backend = st.fixed_dictionaries(
-        {
-            "name": SERVICES,
-            "namespace": NAMESPACES,
-            "port": st.sampled_from([443, 80, 53, 9]),
-            "weight": st.sampled_from([0, 1, 3]),
-            "kind": st.sampled_from(["Service", "Service", "Service", "Other"]),
-        }
-    )
+    backend = _backends([443, 80, 53, 9])
     hosts = draw(st.lists(st.one_of(HOSTS, st.just("a.p.example")), max_size=2, unique=True)) if kind == "TLSRoute" else []
     return mk_stream_route(
         kind,
@@ -414,6 +423,21 @@ def policies(draw: st.DrawFn) -> Object:
         spec={"options": draw(_OPTIONS)},
         created=draw(TIMES),
     )
+
+
+@st.composite
+def xbackends(draw: st.DrawFn) -> Object:
+    mode = draw(st.sampled_from(["None", "ServerOnly", "ServerOnly", "ClientAndServer", "Unknown"]))
+    hostname = draw(st.sampled_from(["api.example", "api.example", "10.0.0.1", "s0.a.svc.cluster.local", ""]))
+    spec: dict[str, Any] = {"protocol": draw(st.sampled_from(["", "", "TCP", "HTTP2", "HTTP11", "GRPC", "WSS", "QUIC"]))}
+    validation = None
+    if mode != "None" and draw(st.sampled_from([True, True, True, False])):
+        refs = draw(st.lists(_REFS, max_size=2))
+        trust = {"caCertificateRefs": refs} if refs else {"wellKnownCACertificates": "System"}
+        validation = {"hostname": "api.example", "subjectAltNames": draw(_SANS), **trust}
+    if mode == "ClientAndServer":
+        spec["tls"] = {"clientCertificateRef": {"name": "k0", "namespace": draw(NAMESPACES)}}
+    return mk_xbackend(f"{draw(NAMESPACES)}/{draw(st.sampled_from(['x0', 'x1']))}", hostname, mode, validation, **spec)
 
 
 @st.composite
@@ -469,7 +493,9 @@ def waivers(draw: st.DrawFn) -> Object:
 def profiles(draw: st.DrawFn) -> Object:
     tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(ALLOWANCES)}
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
-    return mk_profile(f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES))
+    return mk_profile(
+        f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES), externalHostnames=draw(ALLOWANCES)
+    )
 
 
 @st.composite
@@ -489,12 +515,15 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     stream_routes(),
     policies(),
     policies(),
+    xbackends(),
+    xbackends(),
     rejected_policies(),
     secrets(),
     st.builds(
         lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
     ),
     st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
+    st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),
     st.builds(
         lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
     ),
@@ -506,6 +535,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
             [
                 *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
                 *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
+                *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
             ]
         ),
     ),

@@ -35,7 +35,7 @@ class ClusterHostController(HostController):
     ) -> None:
         """`address` is what Gateways bind that ask for none; `namespace` is where the Lease is kept."""
         self._kubernetes = KubernetesSource(client, namespaces=namespaces)
-        settings = Settings(default_address=address, external_names=False)
+        settings = Settings(default_address=address, external_names=False, pods=True)
         super().__init__(self._kubernetes, envoy, run_dir, settings=settings, entry=entry)
         self.scribe = Scribe(client, self._kubernetes.observed, identity=identity, namespace=namespace, uid_of=self.uid_of)
 

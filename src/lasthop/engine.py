@@ -19,13 +19,14 @@ from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
-from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, SECRETS
+from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
+from lasthop.outputs.status.xbackends import XBACKEND_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
@@ -42,17 +43,18 @@ from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.xbackends import LABELLED
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS)
+STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
+    *(GRANTS, SLICES, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, WAIVED_PORTS, WAIVED),
+    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, HOP_SECRETS, WAIVED_PORTS, WAIVED),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
@@ -156,7 +158,8 @@ class Engine:
         return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
 
     def certificates(self) -> list[CertificateReport]:
-        return certificate_reports(self.graph, self.store.keys("BackendTLSPolicy"), self.store.keys("Gateway"))
+        policies = (*self.store.keys("BackendTLSPolicy"), *self.store.keys("XBackend"))
+        return certificate_reports(self.graph, policies, self.store.keys("Gateway"))
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
         if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:

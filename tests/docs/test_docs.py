@@ -110,7 +110,7 @@ def test_the_readme_leads_to_every_page() -> None:
 # --- examples --------------------------------------------------------------------------------------------------------
 
 
-BESIDE_THE_HOW_TO = frozenset(("pinning.md", "skip-verification.md", "permitting-waivers.md"))
+BESIDE_THE_HOW_TO = frozenset(("pinning.md", "skip-verification.md", "permitting-waivers.md", "xbackends.md"))
 
 
 def base_of(block: Block, folder: Path) -> list[Document]:

@@ -38,6 +38,7 @@ from tests.world import (
     mk_slice,
     mk_stream_route,
     mk_waiver,
+    mk_xbackend,
     own_ref,
     profile_ref,
 )
@@ -47,6 +48,8 @@ DELETE = st.sampled_from([False, False, False, True])
 EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size=20)
 """(object, whether it is deleted, whether anybody looks before the next edit)."""
 
+_X0 = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x0"}
+_BY_C0 = {"hostname": "api.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "c0"}]}
 FRONTEND = {"default": {"validation": {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": CLIENTS}]}}}
 BASE = keyed(
     mk_class(),
@@ -90,6 +93,11 @@ BASE = keyed(
     mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),
     mk_stream_route("UDPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 53}, {"name": "s0", "port": 53}]),
     mk_route("a/r1", "", [{"name": "s0", "port": 443}], parents=[{"kind": "ListenerSet", "name": "l0"}]),
+    mk_route("a/r2", "a/g0", [_X0], ["q.example"]),
+    mk_stream_route("TCPRoute", "b/r2", "b/g1", [{**_X0, "namespace": "a"}], section="ends"),
+    mk_grant("a/x-grant", "b", "TCPRoute", "XBackend"),
+    mk_xbackend("a/x0", "api.example", "ClientAndServer", _BY_C0, tls={"clientCertificateRef": {"name": "k0"}}),
+    mk_secret("a/k0", *key_pair("k0")),
     mk_grant("a/grant", "b"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),

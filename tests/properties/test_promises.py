@@ -19,13 +19,16 @@ from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from hypothesis import HealthCheck, given, settings
 
+from lasthop.api.backends import XBackend
 from lasthop.api.core import Secret, Service
+from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
 from tests.properties.test_incremental import BASE, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
@@ -99,7 +102,10 @@ def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
 def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
-        *_, namespace, service_name, port, protocol = name.split("/")
+        *_, kind, namespace, service_name, port, protocol = name.split("/")
+        if kind == "XBackend":
+            check_xbackend(objects, snapshot, gateway, name, now)
+            continue
         service = Key("Service", namespace, service_name)
         obj = objects.get(service)
         assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
@@ -121,19 +127,60 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert policies, f"{name} speaks TLS and no policy asked for it"
         policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
-        waiver = check_verification(objects, policy, context)
-        expires = None
-        if waiver is not None:
-            assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
-            assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
-            expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
-            assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
-            for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
-                created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
-                assert expires and created <= now and expires <= created + timedelta(days=limit)
-        assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
+        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+
+
+def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str, now: datetime) -> None:
+    """The same of an XBackend, which asks for TLS itself."""
+    *_, namespace, own_name, port, protocol = name.split("/")
+    cluster = snapshot.clusters()[gateway, name]
+    backend = objects.get(Key("XBackend", namespace, own_name))
+    assert isinstance(backend, XBackend), f"{name} leads to an XBackend that does not exist"
+    spec, context, said = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
+    assert int(port) == spec.port.number and protocol != "udp"
+    if spec.type == "ExternalHostname":
+        address = cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address
+        assert (address.address, address.port_value) == ("api.example", 443)
+        assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
+    if context is None:
+        assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
+        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends == "Deny"]
+        return
+    assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
+    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
+    lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
+    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
+    shown = [secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
+    ref = spec.tls.client_certificate_ref
+    holder = ref.namespace or namespace if ref else ""
+    assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
+    if shown and holder != namespace:
+        assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
+    assert all((gateway, SECRET, secret) in snapshot.xds for secret in shown)
+
+
+def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
+    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
+    froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
+    return ("XBackend", source) in froms
+
+
+def check_weakened(
+    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, said: list[BackendTLSProfile], now: datetime
+) -> None:
+    """A waiver has effect only where the operator allows it, and only until its end."""
+    expires = None
+    if waiver is not None:
+        assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
+        assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
+        expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
+        assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
+        for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
+            created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
+            assert expires and created <= now and expires <= created + timedelta(days=limit)
+    assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
 
 
 STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls_version="1.3")
@@ -141,18 +188,23 @@ STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls
 
 def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
     """What operators say of this Gateway; where a profile is named and not there, nothing may be taken for permitted."""
+    return [spec.backend_tls if spec else STRICTEST for spec in profile_specs(objects, gateway)]
+
+
+def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
+    """None for one that is named and not there."""
     obj: Any = objects[gateway]
     gateway_class: Any = objects[Key("GatewayClass", "", obj.spec.gateway_class_name)]
     of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
     keys = [Key("GatewayProfile", of_class.namespace, of_class.name)] if of_class else []
     keys += [Key("GatewayProfile", gateway.namespace, own.name)] if own else []
     found: list[Any] = [objects.get(key) for key in keys]
-    return [profile.spec.backend_tls if profile else STRICTEST for profile in found]
+    return [profile.spec if profile else None for profile in found]
 
 
-def check_verification(objects: Objects, policy: BackendTLSPolicy, context: Any) -> Any:
-    """What is checked is what the winning policy asks for, and never less but for a waiver, which is returned."""
-    validation = policy.spec.validation
+def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
+    """What is checked is what the policy or XBackend asks for, and never less but for a waiver, which is returned."""
+    validation = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
     refs = validation.ca_certificate_refs
     ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}
     for ref in refs:
@@ -163,7 +215,9 @@ def check_verification(objects: Objects, policy: BackendTLSPolicy, context: Any)
     assert None not in pins + waivers, "served, though something that it names is not there"
     assert len(pins) <= 1 and len(waivers) <= 1
     waives = waivers[0].spec.waives if waivers else ""
-    assert not any(k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in policy.spec.options)
+    assert not any(
+        k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in getattr(policy.spec, "options", ())
+    )
     assert context.sni == validation.hostname
     if not context.common_tls_context.HasField("validation_context"):
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
@@ -274,6 +328,8 @@ def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints
     for gateway, type_url, name in snapshot.xds:
         names.setdefault((gateway, type_url), set()).add(name)
     for (gateway, _), cluster in snapshot.clusters().items():
+        if cluster.HasField("load_assignment"):
+            continue  # a name, which the proxy resolves itself
         assert cluster.eds_cluster_config.service_name in names[gateway, ENDPOINTS]
     for gateway, type_url in names:
         if type_url == LISTENER:
@@ -297,8 +353,12 @@ def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
 
 
 def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:
-    """Service ports that are spoken to in plaintext where a policy could say otherwise."""
-    names = [name.rpartition("/") for (_, name), c in snapshot.clusters().items() if tls_context(c) is None]
+    """Service ports that are spoken to in plaintext where a policy could say otherwise; none can of an XBackend."""
+    names = [
+        name.rpartition("/")
+        for (_, name), c in snapshot.clusters().items()
+        if tls_context(c) is None and "/XBackend/" not in name
+    ]
     return {(tuple(hop.split("/")[2:]), protocol) for hop, _, protocol in names if protocol not in EXEMPT}
 
 
@@ -403,6 +463,14 @@ def _clusters(chain: Any) -> list[str]:
     return []
 
 
+@settings(slow, max_examples=40)
+@given(EDITS)
+def test_every_object_can_be_explained(edits: list[tuple[Object, bool, bool]]) -> None:
+    objects, engine, _ = walk(edits)
+    for each in objects:
+        assert engine.graph.value(explain, each) is not None
+
+
 MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}
 
 
@@ -433,7 +501,9 @@ def test_the_world_is_rich_enough_to_mean_something() -> None:
         ("a/g0", "a/s0", 443, "Verified"),
         ("a/g0", "a/s1", 80, "Plaintext"),
         ("a/g0", "a/s1", 443, "PinnedOnly"),
+        ("a/g0", "a/x0", 443, "Verified"),
         ("b/g1", "a/s0", 443, "Verified"),
+        ("b/g1", "a/x0", 443, "Verified"),
         ("b/g1", "b/s0", 443, "WaivedNames"),
         ("b/g1", "b/s0", 80, "Plaintext"),
         ("b/g1", "b/s0", 53, "Udp"),
@@ -445,4 +515,6 @@ def test_the_world_is_rich_enough_to_mean_something() -> None:
     assert {name.rpartition("/")[2] for name in before} == {protocol.value for protocol in Protocol}
     engine.apply(keyed(mk_config_map("a/c0", "")))
     settle(engine, snapshot)
-    assert {name for _, name in snapshot.clusters()} == {name for name in before if "/a/s0/" not in name}
+    assert {name for _, name in snapshot.clusters()} == {
+        name for name in before if "/a/s0/" not in name and "/a/x0/" not in name
+    }

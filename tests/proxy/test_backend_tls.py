@@ -7,6 +7,7 @@ So one Service and one policy are used by all kinds of routes at once.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import ssl
 from collections.abc import Callable, Iterator
@@ -18,9 +19,11 @@ from tests.backends import Backend, backend, until
 from tests.certificates import Certificate, dns
 from tests.docs.pages import DOCS, table_under
 from tests.proxy import documents as docs
-from tests.proxy.certs import CA, issued
+from tests.proxy.certs import CA, issued, with_alpn
 from tests.proxy.documents import Document
 from tests.proxy.echo import external_auth, rule, rules
+from tests.proxy.grpc_echo import route as grpc_route
+from tests.proxy.grpc_echo import rule as grpc_rule
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
 from tests.proxy.streams import asked, datagram, udp_backend
 from tests.servers import free_port
@@ -58,7 +61,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
     own = Certificate("gateway", CA, sans=dns("*.ends.test", "*.tcp.test"))
     with contextlib.ExitStack() as stack:
         # Each takes whatever comes, and remembers it.
-        contexts = {name: issued("api.example", "*.pass.test") for name in POLICIES}
+        contexts = {name: with_alpn(issued("api.example", "*.pass.test"), "h2", "http/1.1") for name in POLICIES}
         backends = {
             name: stack.enter_context(backend(context, name=name, plaintext_too=True)) for name, context in contexts.items()
         }
@@ -95,6 +98,7 @@ def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
     datagrams["ports"][0]["protocol"] = "UDP"
     yield datagrams
     yield docs.route(name, docs.to(name))
+    yield grpc_route(name, grpc_rule(docs.to(name)))
     yield rules(f"asks-{name}", rule("/", external_auth("HTTP", name), to=[docs.to("none")]))
     yield docs.stream_route("TLSRoute", name, docs.to(name), hosts=(f"{name}.pass.test", f"{name}.ends.test"))
     yield docs.stream_route("TCPRoute", name, docs.to(name), listener=f"tcp-{name}")
@@ -109,6 +113,11 @@ def ask(world: World, row: Row, policy: str) -> str:
             https = {"port": world.ports["https"], "tls": ANY_NAME} if listener == "HTTPS" else {}
             status, body = world.lasthop.get(policy, **https)
             return body if status == 200 else f"{status}{'' if body == BACKEND_FAILURE else body}"
+        case "GRPCRoute", "HTTP":
+            return called(http.client.HTTPConnection("127.0.0.1", world.lasthop.port, timeout=10), policy)
+        case "GRPCRoute", "HTTPS":
+            port = world.ports["https"]
+            return called(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=ANY_NAME), policy)
         case "HTTPRoute, the server of its ExternalAuth filter", "HTTP":
             status, body = world.lasthop.get(f"asks-{policy}")
             return policy if (status, body) == (200, "none") else f"{status}{body}"
@@ -124,6 +133,15 @@ def ask(world: World, row: Row, policy: str) -> str:
             return datagram(world.ports[f"udp-{policy}"])
         case _:
             raise AssertionError(f"no client for {row}")
+
+
+def called(connection: http.client.HTTPConnection, name: str) -> str:
+    """What a client of gRPC makes of the answer, as far as it matters here: the body or the code."""
+    with contextlib.closing(connection):
+        connection.request("POST", "/any.Service/Say", headers={"Host": f"{name}.test", "Content-Type": "application/grpc"})
+        response = connection.getresponse()
+        body = response.read().decode()
+        return "UNAVAILABLE" if response.headers.get("grpc-status") == "14" else body
 
 
 @pytest.mark.parametrize(
@@ -147,8 +165,8 @@ def test_row(world: World, row: Row, policy: int) -> None:
         case "UDP":
             assert answer == name
             assert len(served.connections) == before
-        case "500" | "503" as status:
-            assert answer == status
+        case "500" | "503" | "UNAVAILABLE" as refused:
+            assert answer == refused
             assert len(served.connections) == before
         case "closed":
             assert answer == ""
@@ -168,6 +186,7 @@ def test_the_statuses_agree(world: World) -> None:
     lasthop = world.lasthop
     for kind, path, reason in (
         ("HTTPRoute", "invalid", "InvalidBackendTLS"),
+        ("GRPCRoute", "invalid", "InvalidBackendTLS"),
         ("HTTPRoute", "asks-invalid", "InvalidBackendTLS"),
         ("TLSRoute", "invalid", "InvalidBackendTLS"),
         ("TCPRoute", "invalid", "InvalidBackendTLS"),

@@ -248,7 +248,7 @@ def test_everybody_can_see_where_verification_is_degraded(world: World) -> None:
     assert (insecure[0], insecure[2].split()[0]) == ("True", str(len(in_effect)))
     assert "InsecureBackendVerification" not in lasthop.conditions("Gateway", "denied")
     metrics = lasthop.ask("/metrics")[1].decode()
-    labels = 'gateway="shop/{}",mode="{}",namespace="shop",port="443",service="{}"'
+    labels = 'gateway="shop/{}",kind="Service",mode="{}",namespace="shop",port="443",service="{}"'
     for gateway, mode, name in (
         ("web", "WaivedAll", "self-signed-waived"),
         ("web", "WaivedNames", "wrong-name-waived"),
@@ -264,6 +264,7 @@ def test_everybody_can_see_where_verification_is_degraded(world: World) -> None:
         frozenset(
             {
                 ("gateway", hop["gateway"]),
+                ("kind", hop["kind"]),
                 ("namespace", hop["service"].split("/")[0]),
                 ("service", hop["service"].split("/")[1]),
                 ("port", str(hop["port"])),

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import core, gateway, policies, profiles, routes, verification
+from lasthop.api import backends, core, gateway, policies, profiles, routes, verification
 from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
-EXPERIMENTAL_API: Final = "gateway.networking.x-k8s.io"
+EXPERIMENTAL_API: Final = backends.GROUP
 LASTHOP_API: Final = profiles.GROUP
 
 
@@ -63,7 +63,7 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),
         Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.UDPRoute),
-        Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", routes.Unserved),
+        Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", backends.XBackend),
         Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", routes.Unserved),
         Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", routes.Unserved, namespaced=False),
         Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", routes.Unserved),

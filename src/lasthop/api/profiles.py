@@ -62,6 +62,7 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
 class GatewayProfileSpec(Struct, frozen=True):
     backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
     external_name_services: str = ""
+    external_hostnames: str = ""
     proxy: ProxyProfile = ProxyProfile()
 
 

@@ -92,14 +92,14 @@ class Audited(msgspec.Struct, frozen=True):
 ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
     "manner": lambda hop: ORDER[hop.manner],
     "gateway": lambda hop: hop.gateway,
-    "backend": lambda hop: (hop.service, hop.port),
+    "backend": lambda hop: (hop.kind, hop.service, hop.port),
     "policy": lambda hop: hop.policy or "~",
     "until": lambda hop: hop.until or ENDLESS,
 }
 GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
     "manner": lambda hop: hop.manner,
     "gateway": lambda hop: f"Gateway {hop.gateway}",
-    "backend": lambda hop: f"Service {hop.service}",
+    "backend": lambda hop: f"{hop.kind} {hop.service}",
     "policy": lambda hop: f"BackendTLSPolicy {hop.policy}" if hop.policy else "no policy",
     "until": lambda hop: "ends by itself" if hop.until else "without an end",
 }
@@ -157,7 +157,7 @@ def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
     for hop in hops:
         how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
-        yield f"  {hop.gateway} -> {hop.service}:{hop.port}  {how}"
+        yield f"  {hop.gateway} -> {hop.backend}  {how}"
         yield from _wrapped(said(hop, audited.now))
         by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
         yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, by))))
@@ -207,6 +207,7 @@ def as_json(audited: Audited) -> str:
 def _plain_hop(hop: HopReport) -> dict[str, Any]:
     return {
         "gateway": hop.gateway,
+        "kind": hop.kind,
         "service": hop.service,
         "port": hop.port,
         "manner": hop.manner,
@@ -253,7 +254,7 @@ def markdown(audited: Audited) -> str:
         lines += (
             _row(
                 hop.gateway,
-                f"{hop.service}:{hop.port}",
+                hop.backend,
                 f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
                 said(hop, audited.now),
                 hop.policy,

@@ -8,7 +8,7 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 
 REMEDIES: Final = {
-    reasons.BACKEND_NOT_FOUND: "Create the Service, or correct name, namespace and port of the reference.",
+    reasons.BACKEND_NOT_FOUND: "Create the Service or XBackend, or correct name, namespace and port of the reference.",
     reasons.REF_NOT_PERMITTED: "Create a ReferenceGrant in the namespace that is referred to, or move the object there.",
     reasons.NO_MATCHING_PARENT: "Correct the parentRef, or create the Gateway and its GatewayClass.",
     reasons.NOT_ALLOWED: "Let its namespace in with spec.allowedListeners of the Gateway, or move the ListenerSet.",
@@ -25,7 +25,7 @@ REMEDIES: Final = {
     reasons.PROTOCOL_CONFLICT: "Give each protocol its own port.",
     reasons.PORT_UNAVAILABLE: "Give the listener another port.",
     reasons.ADDRESS_NOT_USABLE: "Give each Gateway an address or a port of its own.",
-    reasons.INVALID_BACKEND_TLS: "Mend the policy that is named.",
+    reasons.INVALID_BACKEND_TLS: "Mend the policy or XBackend that is named.",
     "InvalidYAML": "Mend the text at this line or shortly before it.",
     "NotReached": "Send a route of a Gateway to the targets, or remove the policy.",
 }

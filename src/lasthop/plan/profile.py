@@ -16,6 +16,8 @@ class BackendRules(msgspec.Struct, frozen=True):
     """The lowest TLS version that a policy may permit; empty: any."""
     external_names: bool | None = None
     """None: as the way of running has it."""
+    external_hostnames: bool | None = None
+    """XBackends may name hosts outside of the cluster. None: where the connection is verified, or files are read."""
     profiles: tuple[str, ...] = ()
     """Who says so, for messages."""
 
@@ -24,5 +26,5 @@ class BackendRules(msgspec.Struct, frozen=True):
         return f"GatewayProfile {', '.join(self.profiles)}"
 
 
-NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False)
+NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False, external_hostnames=False)
 """Where it cannot be known what is permitted."""

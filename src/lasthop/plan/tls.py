@@ -86,6 +86,7 @@ class TLSOptions(msgspec.Struct, frozen=True):
 
 class BackendTLS(msgspec.Struct, frozen=True):
     policy: Key
+    """Who asks for it: a BackendTLSPolicy, or the XBackend itself."""
     sni: str
     trust: Trust | None
     names: tuple[San, ...]
@@ -96,7 +97,12 @@ class BackendTLS(msgspec.Struct, frozen=True):
     """By whose word the mode is not STRICT."""
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
-    """The Secret with the Gateway's own certificate."""
+    """The Secret with the certificate that is shown: the Gateway's own, or what an XBackend names."""
+
+    @property
+    def by(self) -> str:
+        """Who asks for it: `namespace/name` of a policy, anything else with its kind."""
+        return self.policy.path if self.policy.kind == "BackendTLSPolicy" else str(self.policy)
 
     @property
     def pinned_only(self) -> bool:

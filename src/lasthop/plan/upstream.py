@@ -1,4 +1,4 @@
-"""The last hop itself: from a Gateway to a port of a Service."""
+"""The last hop itself: from a Gateway to a port of a Service, or to an XBackend."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ class Hop(NamedTuple):
 
     gateway: Key
     service: Key
+    """Or an XBackend."""
     port: int
     protocol: Protocol
 
     @property
     def name(self) -> str:
-        return f"{self.gateway.path}/{self.service.path}/{self.port}/{self.protocol}"
+        kind = "" if self.service.kind == "Service" else f"{self.service.kind}/"
+        return f"{self.gateway.path}/{kind}{self.service.path}/{self.port}/{self.protocol}"
 
 
 class EndpointsKind(StrEnum):

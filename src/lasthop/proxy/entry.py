@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     tls_failure: str | None = None
     """Envoy's own words; `failures.why` makes a sentence of them."""
     policy: str | None = None
-    """The BackendTLSPolicy of the cluster, `namespace/name`."""
+    """The BackendTLSPolicy of the cluster, `namespace/name`; or `XBackend namespace/name`."""
     wants: str | None = None
     """The names that policy accepts, with commas between."""
     duration_ms: float | None = None

@@ -37,7 +37,10 @@ def why(entry: Entry) -> str | None:
 
 
 def _policy(entry: Entry) -> str:
-    return f"policy {entry.policy}" if entry.policy else "the policy"
+    """An XBackend speaks for itself, and comes with its kind."""
+    if not entry.policy:
+        return "the policy"
+    return entry.policy if " " in entry.policy else f"policy {entry.policy}"
 
 
 def _wrong_name(entry: Entry, found: re.Match[str]) -> str:
@@ -131,7 +134,7 @@ def _connection_end(entry: Entry) -> str:
 
 
 def _no_cluster(entry: Entry) -> str:
-    whose = f"policy {entry.policy} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
+    whose = f"{_policy(entry)} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
     return f"no backend that may be used: {whose}, see `lasthop status`"
 
 

@@ -1,4 +1,4 @@
-"""Backends: what a backendRef leads to, and where the endpoints of a Service port are."""
+"""Backends: what a backendRef leads to, and where the endpoints of a Service port or an XBackend are."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Iterator
 
 import msgspec
 
+from lasthop.api.backends import GROUP as XBACKEND_GROUP
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
 from lasthop.api.core import EndpointSlice, Service, ServicePort
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.routing import RouteProblem
-from lasthop.plan.tls import Plaintext, Refused
+from lasthop.plan.tls import HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
+from lasthop.resolve import xbackends
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
@@ -28,16 +32,24 @@ WSS = "kubernetes.io/wss"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A permitted reference to a Service port, whether or not that exists."""
+    """A permitted reference to a Service port or an XBackend, whether or not that exists."""
 
     service: Key
+    """Or an XBackend."""
     port: int
 
 
 def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteProblem:
+    if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
+        backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
+        if not permitted(g, GROUP, route, XBACKEND_GROUP, backend):
+            return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, backend))
+        # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
+        own = g(xbackends.port, backend)
+        return Target(backend, own if ref.port in (0, own) else ref.port)
     if (ref.group, ref.kind) != ("", "Service"):
         kind = f"{ref.kind} of group {ref.group!r}" if ref.group else ref.kind
-        return RouteProblem(reasons.INVALID_KIND, f"kind {kind} is not supported; use a Service")
+        return RouteProblem(reasons.INVALID_KIND, f"kind {kind} is not supported; use a Service or an XBackend")
     service = Key("Service", ref.namespace or route.namespace, ref.name)
     if not permitted(g, GROUP, route, "", service):
         return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, service))
@@ -46,6 +58,9 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteP
 
 def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> RouteProblem | None:
     """Why what comes from this Gateway to a permitted backend is refused."""
+    if found.service.kind == XBACKEND:
+        trouble = xbackend_refusal(g, Hop(gateway, found.service, found.port, protocol))
+        return RouteProblem(trouble.reason, trouble.message) if trouble else None
     service = read(g, found.service, Service)
     path = found.service.path
     if service is None:
@@ -74,6 +89,30 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
     return None
 
 
+def xbackend_refusal(g: Graph, hop: Hop) -> Refused | None:
+    """Why an XBackend may not be reached on this hop."""
+    key = hop.service
+    own = g(xbackends.flaw, key)
+    if own:
+        absent = own.reason == reasons.BACKEND_NOT_FOUND
+        return own if absent else Refused(own.reason, f"{key}: {own.message}", key)
+    if hop.port != g(xbackends.port, key):
+        message = f"{key} has port {g(xbackends.port, key)} and not {hop.port}; remove the port from the backendRef"
+        return Refused(reasons.BACKEND_NOT_FOUND, message, key)
+    if unfit := xbackends.misfit(g, key, hop.protocol):
+        return unfit
+    tls = spoken(g, hop)
+    if isinstance(tls, Refused):
+        reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
+        return Refused(reason, f"backend {key.path}:{hop.port}: {tls.message}", key)
+    return xbackends.outside(g, hop.gateway, key, tls)
+
+
+def outcome(g: Graph, hop: Hop) -> HopTLS:
+    """How a backend is spoken to on this hop in the end: an XBackend may be refused for more than its TLS."""
+    return (xbackend_refusal(g, hop) if hop.service.kind == XBACKEND else None) or spoken(g, hop)
+
+
 def _external_names(g: Graph, gateway: Key) -> bool:
     said = g(backend_rules, gateway).external_names
     return settings(g).external_names if said is None else said
@@ -82,6 +121,11 @@ def _external_names(g: Graph, gateway: Key) -> bool:
 def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int, protocol: Protocol) -> Upstream | None:
     """What stands behind a hop's name; None if nothing may."""
     hop = Hop(gateway, service_key, port_number, protocol)
+    backend = read(g, hop.service, XBackend) if hop.service.kind == XBACKEND else None
+    if backend is not None:
+        kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+        h2c = backend.spec.protocol in xbackends.H2C
+        return None if xbackend_refusal(g, hop) else Upstream(h2c=h2c, endpoints=kind)
     service = read(g, hop.service, Service)
     port = service.port(hop.port, hop.protocol.transport) if service else None
     if service is None or port is None or _refusal(g, hop, service, port):
@@ -95,6 +139,8 @@ def endpoints_kind(g: Graph, service: Key, port: int, transport: str) -> Endpoin
 
 
 def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
+    if service_key.kind == XBACKEND:
+        return xbackends.endpoints(g, service_key)
     service = read(g, service_key, Service)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:

@@ -84,6 +84,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         plaintext=_permitted([t.plaintext_backends for t in tls]) is not False,
         min_version=max((t.min_tls_version for t in tls), default=""),
         external_names=_permitted([spec.external_name_services for _, spec in said]),
+        external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
         profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import re2
 
-from lasthop.api.routes import GRPCRouteMatch, HTTPRouteMatch, RequestRouteRule
+from lasthop.api.routes import GRPCRouteMatch, HTTPRouteMatch, RequestRouteRule, SessionPersistence
 from lasthop.plan import reasons
 from lasthop.plan.routing import PathType, RouteProblem
 from lasthop.resolve.filters import problems as filter_problems
@@ -62,13 +62,18 @@ def _regex_problem(pattern: str, field: str) -> Iterator[RouteProblem]:
 
 
 def _session_problems(rule: RequestRouteRule, field: str) -> Iterator[RouteProblem]:
-    """Envoy keeps a session with one endpoint of one Service, and only a cookie's own age can end it."""
+    """Envoy keeps a session with one endpoint of one Service."""
     session = rule.session_persistence
     if session is None:
         return
     if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
         message = "a session cannot be kept over several backendRefs; use one"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+    yield from session_problems(session, field)
+
+
+def session_problems(session: SessionPersistence, field: str) -> Iterator[RouteProblem]:
+    """Only a cookie's own age can end a session."""
     if session.idle_timeout:
         message = "idleTimeout cannot be done, and newer bundles do not have it; remove it"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.idleTimeout")

@@ -48,12 +48,13 @@ from lasthop.plan.routing import (
     ValueMatch,
 )
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve import xbackends
 from lasthop.resolve.backends import Target, problem, target
 from lasthop.resolve.durations import seconds
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
-from lasthop.resolve.refusals import can_match
+from lasthop.resolve.refusals import can_match, session_problems
 from lasthop.resolve.refusals import refusals as refusals
 from lasthop.store.graph import Graph
 
@@ -213,6 +214,7 @@ def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Ma
         headers = Headers()
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, HTTPRouteRule) else (HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
+    kept = rule.session_persistence or _backends_session(g, backends)
     action = Forward(
         backends=backends,
         mirrors=tuple(m for m in (_mirror(g, route, gateway, f) for f in _mirrors(rule)) if m),
@@ -220,7 +222,7 @@ def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Ma
         timeout=seconds(request) if request else None,
         try_timeout=seconds(backend) if backend else None,
         retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
-        session=_session(rule.session_persistence, backends) if rule.session_persistence else None,
+        session=_session(kept, backends) if kept else None,
     )
     return Route(match, action, str(route), headers, filters.cors, auth)
 
@@ -254,6 +256,31 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
     part = mirror.fraction
     numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
     return Mirror(Hop(gateway, to.service, to.port, PROTOCOLS[route.kind][0]), numerator, part.denominator if part else 100)
+
+
+def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
+    """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
+    hop = backends[0].hop if len(backends) == 1 else None
+    wanted = g(xbackends.session, hop.service) if hop else None
+    return wanted if wanted and not any(session_problems(wanted, "")) else None
+
+
+def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
+    """Where an XBackend asks for sessions and the rule has other backends beside it."""
+    obj, found = read_route(g, route), []
+    for number, rule in enumerate(_rules(obj) if obj else ()):
+        if (
+            isinstance(rule, StreamRouteRule)
+            or rule.session_persistence
+            or len([r for r in rule.backend_refs if r.weight]) < 2
+        ):
+            continue
+        for index, ref in enumerate(rule.backend_refs):
+            to = target(g, route, ref) if ref.weight else None
+            if isinstance(to, Target) and g(xbackends.session, to.service):
+                message = f"the sessions that {to.service} asks for are not kept over several backendRefs; use one"
+                found.append(RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"spec.rules[{number}].backendRefs[{index}]"))
+    return tuple(found)
 
 
 def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:

@@ -23,8 +23,11 @@ class Settings(msgspec.Struct, frozen=True):
     """ExternalName Services may be backends. Off on Kubernetes: whoever may write a Service could point the gateway at
     anything (CVE-2021-25740)."""
 
+    pods: bool = False
+    """Backends are Pods, which labels select; elsewhere whoever writes a selector writes the EndpointSlices too."""
 
-IN_CLUSTER: Final = Settings(host_network=False, external_names=False)
+
+IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 
 
 def settings(g: Graph) -> Settings:

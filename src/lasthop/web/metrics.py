@@ -60,12 +60,13 @@ def _histogram(name: str, help: str, durations: Durations) -> Metric:
 
 def _verification(view: View) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
-    labels = ["gateway", "namespace", "service", "port", "mode"]
+    labels = ["gateway", "kind", "namespace", "service", "port", "mode"]
     how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
     hops = view.hops()
     # The same port may fail twice, over TCP and UDP, and is one sample.
-    for gateway, service, port, mode in dict.fromkeys((hop.gateway, hop.service, hop.port, hop.mode) for hop in hops):
-        how.add_metric([gateway, *service.split("/"), str(port), mode], 1)
+    samples = dict.fromkeys((hop.gateway, hop.kind, hop.service, hop.port, hop.mode) for hop in hops)
+    for gateway, kind, service, port, mode in samples:
+        how.add_metric([gateway, kind, *service.split("/"), str(port), mode], 1)
     yield how
     ends = {hop.waiver: hop.until for hop in hops if hop.until}
     name, about = "lasthop_waiver_expiry_timestamp_seconds", "When a VerificationWaiver that is in effect ends."

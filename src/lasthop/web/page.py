@@ -28,6 +28,7 @@ SECTIONS = (
     ("Routes", "HTTPRoute"),
     *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
     ("Policies", "BackendTLSPolicy"),
+    ("Backends", "XBackend"),
 )
 ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
 """Sections that are shown even if they are empty."""

@@ -86,7 +86,13 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
 def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
     output = gateway.root / "watched"
     with output.open("wb") as out:
-        watching = subprocess.Popen([EXECUTABLE, "status", "-w", "httproute"], stdout=out, stderr=out, env=gateway.env)
+        watching = subprocess.Popen(
+            [EXECUTABLE, "status", "-w", "httproute"],
+            stdout=out,
+            stderr=out,
+            env=gateway.env,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+        )
     try:
         until(lambda: "httproute/shop/lost" in output.read_text(), 10, "the table")
         before = len(output.read_text().splitlines())

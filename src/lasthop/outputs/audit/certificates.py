@@ -7,16 +7,18 @@ from enum import StrEnum
 
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, LocalObjectReference
+from lasthop.api.policies import LocalObjectReference
 from lasthop.api.profiles import GROUP
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.references import PIN_SET
+from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
+from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 
 class Role(StrEnum):
@@ -34,7 +36,7 @@ class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=T
     """As `ConfigMap shop/ca`."""
     subject: str
     users: tuple[str, ...] = ()
-    """The policies, Gateways and ListenerSets that name the holder."""
+    """The policies, XBackends, Gateways and ListenerSets that name the holder."""
     file: str = ""
     line: int = 0
 
@@ -53,9 +55,10 @@ Used = tuple[CertificateReport, str]
 
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Also of one that is refused, perhaps because they have expired."""
-    obj = read(g, policy, BackendTLSPolicy)
-    refs = obj.spec.validation.ca_certificate_refs if obj else ()
-    return tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
+    said, shown = demand(g, policy), g(shown_certificate, policy) if policy.kind == XBACKEND else None
+    refs = said.validation.ca_certificate_refs if said else ()
+    held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
+    return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
 
 
 def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[CertificateReport]:
@@ -82,6 +85,10 @@ def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
         return ()
     shown = [(Role.SERVER, secret, listener.owner) for listener in found.listeners for secret in listener.certificates]
     shown += [(Role.CLIENT, own, key)] if isinstance(own, Key) else []
+    return _of_pairs(g, shown)
+
+
+def _of_pairs(g: Graph, shown: list[tuple[Role, Key, Key]]) -> tuple[Used, ...]:
     pairs = ((role, secret, owner, g(key_pair, secret)) for role, secret, owner in shown)
     return tuple(
         (CertificateReport(pair.not_after, role, str(secret), pair.subject), str(owner))

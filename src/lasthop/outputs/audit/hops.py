@@ -1,4 +1,4 @@
-"""Every hop from a Gateway to a Service port that a route leads to, and how it is spoken to."""
+"""Every hop from a Gateway to a Service port or an XBackend that a route leads to, and how it is spoken to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
@@ -59,6 +60,12 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """Those that lead here, as `HTTPRoute shop/web`."""
     file: str = ""
     line: int = 0
+    kind: str = "Service"
+    """Of the backend. An XBackend speaks for itself, so that its hops have no policy."""
+
+    @property
+    def backend(self) -> str:
+        return f"{self.service}:{self.port}" if self.kind == "Service" else f"{self.kind} {self.service}:{self.port}"
 
     @property
     def mode(self) -> str:
@@ -81,9 +88,11 @@ def objects_of(report: HopReport) -> Iterator[Key]:
         yield _key("VerificationWaiver", report.waiver)
     if report.policy:
         yield _key("BackendTLSPolicy", report.policy)
+    if report.kind == XBACKEND:
+        yield _key(report.kind, report.service)
     for route in report.routes:
         yield _key(*route.split(" "))
-    yield _key("Service", report.service)
+    yield _key(report.kind, report.service)
 
 
 def _key(kind: str, path: str) -> Key:
@@ -94,7 +103,9 @@ def _key(kind: str, path: str) -> Key:
 def _report(g: Graph, *member: Any) -> tuple[HopReport, tuple[str, ...]]:
     """With the routes that lead there."""
     hop = Hop(*member)
-    return _judged(g, hop), tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
+    return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(
+        str(route) for (route,), _ in g.bucket("hop", *hop)
+    )
 
 
 def _judged(g: Graph, hop: Hop) -> HopReport:
@@ -105,7 +116,7 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     if g(cluster, *hop) is None:
         why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
         detail = why.message if why else "Envoy has refused its configuration; the log says why"
-        return HopReport(*where, Manner.FAILING, detail, tls.policy.path if isinstance(tls, BackendTLS) else "")
+        return HopReport(*where, Manner.FAILING, detail, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
     if hop.protocol is Protocol.PASSTHROUGH:
         return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
     if hop.protocol is Protocol.UDP:
@@ -120,7 +131,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 *where,
                 Manner.WAIVED,
                 said(waiver),
-                tls.policy.path,
+                _policy(tls.policy),
                 waiver=waiver.key.path,
                 waives=waiver.mode,
                 why=waiver.reason,
@@ -128,20 +139,26 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 until=waiver.expires or 0.0,
             )
         case BackendTLS() if tls.pinned_only:
-            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", tls.policy.path)
+            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", _policy(tls.policy))
         case BackendTLS():
             source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
             against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
             detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(*where, Manner.VERIFIED, detail, tls.policy.path, source)
+            return HopReport(*where, Manner.VERIFIED, detail, _policy(tls.policy), source)
         case Refused():
-            return HopReport(*where, Manner.FAILING, tls.message, tls.policy.path if tls.policy else "")
+            return HopReport(*where, Manner.FAILING, tls.message, _policy(tls.policy) if tls.policy else "")
         case _:
+            if hop.service.kind == XBACKEND:
+                return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
             lost = g(_astray, hop.service)
             if not lost:
                 return HopReport(*where, Manner.PLAINTEXT, "no BackendTLSPolicy names this port")
             detail = f"BackendTLSPolicy {', '.join(lost)} misses its port"
             return HopReport(*where, Manner.PLAINTEXT, detail, lost[0])
+
+
+def _policy(key: Key) -> str:
+    return key.path if key.kind == "BackendTLSPolicy" else ""
 
 
 def _astray(g: Graph, key: Key) -> tuple[str, ...]:

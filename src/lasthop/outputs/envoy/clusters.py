@@ -141,7 +141,7 @@ def _metadata(tls: BackendTLS) -> Any:
     """What the access log needs to say in words why a handshake failed."""
     metadata = base_pb2.Metadata()
     fields = metadata.filter_metadata[METADATA].fields
-    fields["policy"].string_value = tls.policy.path
+    fields["policy"].string_value = tls.by
     fields["wants"].string_value = ", ".join(str(name) for name in tls.names)
     return metadata
 

@@ -7,10 +7,14 @@ from typing import Any
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
+from lasthop.plan.tls import BackendTLS
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.backends import outcome
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.store.graph import Emitter, Graph, Output
@@ -27,6 +31,14 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
     if isinstance(own, Key):
         secrets.add(own)
     return tuple((("secret", key, secret), True) for secret in sorted(secrets))
+
+
+def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+    """What an XBackend has shown to itself; of other hops it is the Gateway's own, which is there already."""
+    hop = Hop(*member)
+    tls = outcome(g, hop) if hop.service.kind == XBACKEND else None
+    shown = tls.client_certificate if isinstance(tls, BackendTLS) else None
+    return ((("secret", hop.gateway, shown), True),) if shown else ()
 
 
 def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
@@ -46,4 +58,5 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
 
 
 GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit)
+HOP_SECRETS = Emitter("hop-secrets", "hop", _emit_of_hop)
 SECRETS = Output("secrets", "secret", secret_resource, named=True)

@@ -29,8 +29,8 @@ from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
+from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.streams import stream
 from lasthop.store.graph import Graph, Output
 
@@ -106,7 +106,7 @@ def _cluster(backend: Backend) -> str:
 
 
 def _tls_hash(g: Graph, backends: tuple[Backend, ...]) -> str:
-    tls = (spoken(g, backend.hop) if backend.hop else None for backend in backends)
+    tls = (outcome(g, backend.hop) if backend.hop else None for backend in backends)
     return content_hash(b"".join(_tls_bytes(each) for each in tls))[:12]
 
 

@@ -24,6 +24,7 @@ from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.trust import bundle, day
+from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph, input_node
 from lasthop.store.store import read
 
@@ -93,6 +94,8 @@ def explain_content(g: Graph, key: Key) -> Fact:
             uses[args[0]] = f"gives {args[0]} the CAs of its clients"
         elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
+        elif query is shown_certificate and key.kind == "Secret":
+            uses.setdefault(args[0], f"holds the certificate that is shown to {args[0]}")
         elif query is client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
         elif query is endpoints:

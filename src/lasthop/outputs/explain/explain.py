@@ -14,6 +14,7 @@ from lasthop.outputs.explain.gateways import explain_class, explain_gateway, exp
 from lasthop.outputs.explain.grants import explain_grant
 from lasthop.outputs.explain.policies import explain_policy, explain_rejected
 from lasthop.outputs.explain.routes import explain_route
+from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.store.graph import Graph
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
@@ -24,6 +25,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "BackendTLSPolicy": explain_policy,
     "RejectedPolicy": explain_rejected,
     "Service": explain_service,
+    "XBackend": explain_xbackend,
     "ReferenceGrant": explain_grant,
 }
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.reads import below
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import SERVICE_NAME, Target, endpoints, problem
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.policies.backend_tls import hop_tls
@@ -27,7 +28,9 @@ SHOWN_ANCHORS = 5
 
 def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: str = "") -> Fact:
     """What a Gateway does when it speaks to a Service port, and why."""
-    said = f"{prefix}Service {found.service.path} port {found.port}"
+    said = f"{prefix}{found.service} port {found.port}"
+    if found.service.kind == XBACKEND:
+        return hop_fact(g, Hop(gateway, found.service, found.port, protocol), said)
     why = problem(g, gateway, found, protocol)
     service = read(g, found.service, Service)
     if service is None or service.port(found.port, protocol.transport) is None:
@@ -36,6 +39,15 @@ def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: st
     if why and tls.state is not State.BAD:
         tls = bad(f"refused: {why.message}", *tls.because)
     return Fact(said, tls.state, (tls, _endpoints(g, found, protocol, refused=bool(why))), found.service)
+
+
+def hop_fact(g: Graph, hop: Hop, said: str = "") -> Fact:
+    """The same for an XBackend, which may be refused for more than its TLS."""
+    found = Target(hop.service, hop.port)
+    why, tls = problem(g, hop.gateway, found, hop.protocol), tls_of(g, hop.gateway, found, hop.protocol)
+    if why and tls.state is not State.BAD:
+        tls = bad(f"refused: {why.message}", *tls.because)
+    return Fact(said, tls.state, (tls, _endpoints(g, found, hop.protocol, refused=bool(why))), hop.service)
 
 
 def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
@@ -59,6 +71,8 @@ def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
 
 
 def _plaintext(g: Graph, found: Target, others: tuple[Fact, ...]) -> Fact:
+    if found.service.kind == XBACKEND:
+        return plain("plaintext: its own tls.mode is None")
     service = read(g, found.service, Service)
     port = service.port(found.port) if service else None
     said = "plaintext: no BackendTLSPolicy targets this port"
@@ -116,12 +130,13 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
         return
     pair = g(key_pair, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
-    yield plain(f"shows the Gateway's own certificate from {secret}{until}", object=secret)
+    whose = "the certificate" if tls.policy.kind == XBACKEND else "the Gateway's own certificate"
+    yield plain(f"shows {whose} from {secret}{until}", object=secret)
 
 
 def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
-    """Policies that name the Service and do not rule this port, and why not."""
-    service = read(g, service_key, Service)
+    """Policies that name the Service and do not rule this port, and why not. None ever names an XBackend."""
+    service = read(g, service_key, Service) if service_key.kind == "Service" else None
     port = service.port(port_number) if service else None
     if service is None or port is None:
         return
@@ -150,9 +165,11 @@ def _lost(claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Ite
 def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:
     known = g(endpoints, found.service, found.port, protocol.transport).endpoints
     if not known:
+        answer = "requests get 503" if protocol.http else "nothing comes of it"
+        if found.service.kind == XBACKEND:
+            return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
         slices = g.bucket("slice", found.service.namespace, found.service.name)
         why = "its EndpointSlices have no ready address for this port" if slices else _no_slices(found.service)
-        answer = "requests get 503" if protocol.http else "nothing comes of it"
         return bad(f"no endpoints, so {answer}: {why}")
     shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""

@@ -13,6 +13,7 @@ from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
+from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.store.graph import Graph, NodeId, input_node
 
 STATUS_OF: Final = {
@@ -21,6 +22,7 @@ STATUS_OF: Final = {
     "ListenerSet": listener_set_status,
     **dict.fromkeys(ROUTE_KINDS, route_status),
     "BackendTLSPolicy": policy_status,
+    "XBackend": xbackend_status,
 }
 """The query that ends in an object's status."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.gateway import Gateway
 from lasthop.api.kinds import KINDS
@@ -15,6 +17,7 @@ from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.routes import route_status
+from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.routing import Parent
@@ -27,11 +30,13 @@ from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
-from lasthop.resolve.routes import read_route, verdict
+from lasthop.resolve.refusals import session_problems
+from lasthop.resolve.routes import read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import minute, waiver
+from lasthop.resolve.xbackends import PLAINTEXT, flaw
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -92,6 +97,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if status is None:
         message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
         return (*found, Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING))
+    for unkept in unkept_sessions(g, key):
+        found.append(Finding(key, unkept.reason, unkept.message, field=unkept.field, severity=Severity.WARNING))
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
@@ -158,6 +165,44 @@ def _at_gateway(g: Graph, key: Key, gateway_key: Key, valid: bool) -> Iterator[F
             yield Finding(key, reasons.VERIFICATION_DEGRADED, message, field="spec.validation", severity=Severity.WARNING)
 
 
+def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_xbackend(g, key)))
+
+
+def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged, own = read(g, key, XBackend), g(policy_verdict, key), g(flaw, key)
+    if obj is None:
+        return
+    if own:
+        yield Finding(key, own.reason, own.message, field="spec")
+    if judged and not (judged.accepted.status and judged.resolved.status):
+        told = judged.resolved if judged.accepted.status else judged.accepted
+        yield Finding(key, told.reason, told.message, field=judged.field)
+    for warning in judged.warnings if judged else ():
+        yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+    session = obj.spec.session_persistence
+    for problem in session_problems(session, "spec.sessionPersistence") if session else ():
+        yield Finding(key, problem.reason, problem.message, field=problem.field)
+    status = g(xbackend_status, key)
+    if status is None:
+        message = "no Gateway reaches it through a route, so it has no effect yet"
+        yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
+        return
+    valid = not own and (judged is None or judged.accepted.status)
+    for entry in status.ancestors:
+        at = f"at Gateway {entry.ancestor_ref.namespace}/{entry.ancestor_ref.name}: "
+        for condition in entry.conditions:
+            if condition.type == reasons.VERIFICATION_DEGRADED:
+                field = "spec.tls.validation"
+                yield Finding(key, condition.type, f"{at}{condition.message}", field=field, severity=Severity.WARNING)
+            elif condition.type == reasons.ACCEPTED and condition.status == "False" and valid:
+                yield Finding(key, condition.reason, f"{at}{condition.message}", field="spec")
+    if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
+        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it is spoken to in plaintext."
+        remedy = "Give it tls: ServerOnly, or ClientAndServer."
+        yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)
+
+
 def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     found = g(waiver, key)
     if isinstance(found, BadRef) or found.expires is None or g.before(found.expires - WAIVER_SOON.total_seconds()):
@@ -169,7 +214,7 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, Service) if service_key.kind == "Service" else None
     service_port = service.port(port) if service else None
     if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()
@@ -197,6 +242,7 @@ FINDINGS = (
     Output("findings-listener-sets", "ListenerSet", listener_set_findings),
     *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
+    Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),

@@ -22,7 +22,7 @@ def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, BackendTLSPolicy)
     if obj is None:
         return None
-    entries = [_entry(gateway, stated(g(conditions, key, gateway), obj)) for gateway in g(ancestors, key).gateways]
+    entries = [entry(gateway, stated(g(conditions, key, gateway), obj)) for gateway in g(ancestors, key).gateways]
     return PolicyStatus(tuple(entries)) if entries else None
 
 
@@ -34,11 +34,11 @@ def rejected_status(g: Graph, key: Key) -> PolicyStatus | None:
     services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
     reached = {gateway for service, section in services for gateway, _ in g(reached_by, service, section)}
     refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"could not be read: {obj.message}"),), obj)
-    entries = [_entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: g(age, gateway))]
+    entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: g(age, gateway))]
     return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 
 
-def _entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStatus:
+def entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStatus:
     return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
 
 

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
 from lasthop.api.core import Service
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition
-from lasthop.plan.tls import HopTLS, Plaintext, Refused
+from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import age, client_certificate
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.settings import POLICIES_UNKNOWN
+from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -30,6 +33,8 @@ MAX_ANCESTORS = 16
 
 
 def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
+    if service_key.kind == XBACKEND:
+        return _of_itself(g, gateway_key, service_key, port)
     service = read(g, service_key, Service)
     service_port = service.port(port) if service else None
     if service_port is None:
@@ -40,15 +45,9 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     policy = claim.policy
     if claim.rejected:
         return Refused(reasons.INVALID, f"BackendTLSPolicy {policy.path} could not be read: {claim.rejected}", policy)
-    wanted = g(permitted_tls, gateway_key, policy)
-    if wanted is None:
-        judged = g(verdict, policy)
-        condition = judged.accepted if judged else None
-        message = condition.message if condition else "it is gone"
-        reason = condition.reason if condition else reasons.INVALID
-        return Refused(reason, f"BackendTLSPolicy {policy.path} is invalid: {message}", policy)
+    wanted = _permitted(g, gateway_key, policy)
     if isinstance(wanted, Refused):
-        return msgspec.structs.replace(wanted, message=f"BackendTLSPolicy {policy.path} is not permitted: {wanted.message}")
+        return wanted
     if gateway_key in g(ancestors, policy).without_room:
         message = (
             f"BackendTLSPolicy {policy.path} has no room in its status for this Gateway (at most {MAX_ANCESTORS} entries)"
@@ -58,6 +57,33 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     if isinstance(own, Condition):
         return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.message}", policy)
     return msgspec.structs.replace(wanted, client_certificate=own)
+
+
+def _permitted(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused:
+    wanted = g(permitted_tls, gateway, policy)
+    if wanted is None:
+        judged = g(verdict, policy)
+        condition = judged.accepted if judged else None
+        message = condition.message if condition else "it is gone"
+        return Refused(condition.reason if condition else reasons.INVALID, f"{policy} is invalid: {message}", policy)
+    if isinstance(wanted, Refused):
+        return msgspec.structs.replace(wanted, message=f"{policy} is not permitted: {wanted.message}")
+    return wanted
+
+
+def _of_itself(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
+    """An XBackend says itself what TLS it wants. The Gateway's own certificate is not shown to it: `ServerOnly` means that."""
+    obj = read(g, key, XBackend)
+    if obj is None:
+        return Refused(reasons.BACKEND_NOT_FOUND, f"{key} does not exist", key)
+    if obj.spec.tls.mode == PLAINTEXT and obj.spec.tls.validation is None:
+        return plaintext_refusal(g, Hop(gateway, key, port, Protocol.TCP)) or Plaintext()
+    wanted, shown = _permitted(g, gateway, key), g(shown_certificate, key)
+    if isinstance(wanted, Refused) or isinstance(shown, Refused):
+        return wanted if isinstance(wanted, Refused) else shown  # type: ignore[return-value]
+    alpn = (ALPN[obj.spec.protocol],) if obj.spec.protocol in ALPN else ()
+    options = msgspec.structs.replace(wanted.options, alpn=alpn)
+    return msgspec.structs.replace(wanted, client_certificate=shown, options=options)
 
 
 def spoken(g: Graph, hop: Hop) -> HopTLS:

@@ -9,18 +9,17 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.profile import BackendRules
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies import options
-from lasthop.resolve.policies.validation import wanted_tls
+from lasthop.resolve.policies.validation import demand, wanted_tls
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.waivers import minute
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 DAY: Final = 86400.0
 MIN_VERSION: Final = f"{options.PREFIX}min-tls-version"
@@ -28,14 +27,14 @@ MIN_VERSION: Final = f"{options.PREFIX}min-tls-version"
 
 def permitted_tls(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused | None:
     """What the policy asks for, as far as this Gateway's operator permits it; None if the policy is invalid by itself."""
-    wanted, obj = g(wanted_tls, policy), read(g, policy, BackendTLSPolicy)
-    if wanted is None or obj is None:
+    wanted, said = g(wanted_tls, policy), demand(g, policy)
+    if wanted is None or said is None:
         return None
     rules = g(backend_rules, gateway)
     objection = _waiver(g, rules, wanted.waiver) if wanted.waiver else ""
     if objection:
         return Refused(reasons.WAIVER_NOT_PERMITTED, objection, policy)
-    asked, limits = obj.spec.options.get(MIN_VERSION), wanted.options
+    asked, limits = said.options.get(MIN_VERSION), wanted.options
     # A policy that does not say how low it would go goes no lower than the profile.
     lowest = limits.min_version if asked else max(limits.min_version, rules.min_version)
     if lowest < rules.min_version or limits.max_version < rules.min_version:
@@ -74,6 +73,8 @@ def plaintext_refusal(g: Graph, hop: Hop) -> Refused | None:
     where = f"port {hop.port} of Service {hop.service.path}"
     if hop.protocol is Protocol.UDP:
         message = f"UDP to {where} cannot carry TLS, and {who}; remove the backend"
+    elif hop.service.kind == XBACKEND:
+        message = f"{hop.service} has tls.mode None, and {who}; use ServerOnly or ClientAndServer"
     else:
         message = f"no BackendTLSPolicy names {where}, and {who}; create a policy for it"
     return Refused(reasons.PLAINTEXT_NOT_PERMITTED, message)

@@ -55,7 +55,7 @@ class Judged(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What its author wants to know and need not mend."""
-    field: str = "spec.validation"
+    field: str = ""
     """Where the first fault is."""
 
     @property
@@ -82,7 +82,7 @@ class _Entry(msgspec.Struct, frozen=True):
         return self.ref.kind if ours else ""
 
     def fault(self, found: BadRef, *, fatal: bool) -> _Fault:
-        return _Fault(found.reason, f"{self.place} {found.message}", f"spec.validation.{self.field}", fatal)
+        return _Fault(found.reason, f"{self.place} {found.message}", self.field, fatal)
 
 
 class _Fault(msgspec.Struct, frozen=True):
@@ -119,7 +119,8 @@ class _Held(msgspec.Struct, frozen=True):
         return self.mode not in (Mode.WAIVED_ALL, Mode.WAIVED_NAMES) and not (self.pinned and self.pinned.only)
 
 
-def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> Judged:
+def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Judged:
+    """`field` is where the validation stands in its object."""
     held, faults = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
     warnings: list[str] = []
@@ -146,7 +147,7 @@ def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> J
         _asked(held, tuple(usable), namespace) if accepted.status else Asked(),
         tuple(warnings),
         tuple(_notes(held)) if accepted.status else (),
-        faults[0].field if faults else "spec.validation",
+        f"{field}.{faults[0].field}" if faults else field,
     )
 
 

@@ -1,4 +1,5 @@
-"""What a BackendTLSPolicy asks for, and whether it can be fulfilled: mode x trust source out of `spec.validation`.
+"""What a BackendTLSPolicy or an XBackend asks for, and whether it can be fulfilled: mode x trust source out of its
+`validation`.
 
 `wanted_tls` is the seam: whatever API says how a backend is verified, it ends in one `BackendTLS`.
 """
@@ -9,7 +10,9 @@ import ipaddress
 
 import msgspec
 
-from lasthop.api.meta import Key
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
+from lasthop.api.meta import Key, StringMap
 from lasthop.api.policies import BackendTLSPolicy, BackendTLSPolicyValidation
 from lasthop.plan import reasons
 from lasthop.plan.reasons import false
@@ -23,17 +26,36 @@ from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 
-def verdict(g: Graph, policy: Key) -> Judged | None:
-    """None where there is no such policy."""
+class Demand(msgspec.Struct, frozen=True):
+    """How a backend is to be verified, as somebody has written it."""
+
+    validation: BackendTLSPolicyValidation
+    field: str
+    """Where that is written."""
+    options: StringMap = StringMap()
+
+
+def demand(g: Graph, policy: Key) -> Demand | None:
+    """`policy` is whatever can ask for TLS: a BackendTLSPolicy, or an XBackend. None where it asks for none."""
+    if policy.kind == XBACKEND:
+        backend = read(g, policy, XBackend)
+        validation = backend.spec.tls.validation if backend else None
+        return Demand(validation, "spec.tls.validation") if validation else None
     obj = read(g, policy, BackendTLSPolicy)
-    if obj is None:
+    return Demand(obj.spec.validation, "spec.validation", obj.spec.options) if obj else None
+
+
+def verdict(g: Graph, policy: Key) -> Judged | None:
+    """None where nothing is asked."""
+    asked = demand(g, policy)
+    if asked is None:
         return None
-    parsed = options.parse(obj.spec.options)
-    problems = list(parsed.problems) + _name_problems(obj.spec.validation)
-    trust = judge(g, policy.namespace, obj.spec.validation)
+    parsed = options.parse(asked.options)
+    problems = list(parsed.problems) + _name_problems(asked.validation)
+    trust = judge(g, policy.namespace, asked.validation, asked.field)
     warnings = parsed.warnings + trust.warnings
     if problems and trust.valid:
-        field = "spec.options" if parsed.problems else f"spec.validation.{problems[0].split()[0]}"
+        field = "spec.options" if parsed.problems else f"{asked.field}.{problems[0].split()[0]}"
         accepted = false(reasons.ACCEPTED, reasons.INVALID, "; ".join(problems))
         trust = msgspec.structs.replace(trust, accepted=accepted, field=field)
     elif problems:
@@ -62,10 +84,10 @@ def _is_ip(text: str) -> bool:
 
 def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:
     """What the policy asks for, ready to use; None if it cannot be fulfilled."""
-    obj, judged = read(g, policy, BackendTLSPolicy), g(verdict, policy)
-    if obj is None or judged is None or not judged.valid:
+    said, judged = demand(g, policy), g(verdict, policy)
+    if said is None or judged is None or not judged.valid:
         return None
-    asked, validation = judged.asked, obj.spec.validation
+    asked, validation = judged.asked, said.validation
     pins = g(pinned, asked.pin_set) if asked.pin_set else None
     waived = g(waiver, asked.waiver) if asked.waiver else None
     if isinstance(pins, BadRef) or isinstance(waived, BadRef):
@@ -82,7 +104,7 @@ def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:
         mode=waived.mode if waived else Mode.STRICT,
         pins=pins.pins if pins else Pins(),
         waiver=waived,
-        options=options.parse(obj.spec.options).options,
+        options=options.parse(said.options).options,
     )
 
 

@@ -28,6 +28,8 @@ OWN_CONDITIONS: Final = frozenset(
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
 """The lists that are shared between controllers: what names the entry, and how many the CRD admits."""
+MORE: Final = {"XBackend": 32}
+"""Kinds whose CRD admits more."""
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
@@ -41,7 +43,7 @@ def rendered(status: Status | None, kind: str) -> Json:
     On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
     """
     if status is None:
-        field = "ancestors" if kind == "BackendTLSPolicy" else "parents" if kind.endswith("Route") else ""
+        field = "ancestors" if kind in ("BackendTLSPolicy", "XBackend") else "parents" if kind.endswith("Route") else ""
         return {field: []} if field else {}
     stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):
@@ -53,10 +55,11 @@ def rendered(status: Status | None, kind: str) -> Json:
     return stated
 
 
-def merged(current: Json, ours: Json, now: str, namespace: str = "") -> Json:
+def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str = "") -> Json:
     """The status to write. It equals `current` exactly if there is nothing to write. Raises `Outdated`.
 
-    `now` is the lastTransitionTime of what moves. `namespace` is the object's, which a parentRef without one means.
+    `now` is the lastTransitionTime of what moves. `namespace` is the object's, which a parentRef without one means;
+    so is `kind`.
     """
     result = dict(current)
     for field, stated in ours.items():
@@ -67,7 +70,7 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "") -> Json:
             case "listeners":
                 value = [_listener(_named(stands or [], x["name"]), x, now) for x in _in_order(stands or [], stated)]
             case "parents" | "ancestors":
-                value = _entries(field, stands or [], stated, now, namespace)
+                value = _entries(field, stands or [], stated, now, namespace, kind)
             case _:
                 value = stated
         if value != (stands or _empty_like(value)):
@@ -120,8 +123,8 @@ def _listener(stands: Json, stated: Json, now: str) -> Json:
     return {**stands, **stated, "conditions": _conditions(stands.get("conditions") or [], stated["conditions"], now)}
 
 
-def _entries(field: str, stands: list[Json], stated: list[Json], now: str, namespace: str) -> list[Json]:
-    ref, limit = ENTRIES[field]
+def _entries(field: str, stands: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
+    ref, limit = ENTRIES[field][0], MORE.get(kind, ENTRIES[field][1])
     wanted = {_identity(entry[ref], namespace): entry for entry in stated}
     result = []
     for entry in stands:

@@ -195,7 +195,7 @@ class StatusWriter:
         if generation(ours) > held.generation:  # another object of the same name by now
             raise Outdated
         current: Json = msgspec.json.decode(held.status) if held.status else {}
-        status = merged(current, ours, self._now(), key.namespace)
+        status = merged(current, ours, self._now(), key.namespace, key.kind)
         if status == current:
             self.counts["unchanged"] += 1
             if self._wanted[key] is None:

@@ -1,0 +1,54 @@
+"""XBackend: a backend that says itself where it is and how it is spoken to.
+
+Its spec refuses unknown fields, as that of a BackendTLSPolicy does: a field of a newer bundle might narrow trust. An XBackend
+that cannot be read whole is absent, and what refers to it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.api.gateway import SecretObjectReference
+from lasthop.api.meta import Object, StringMap
+from lasthop.api.policies import BackendTLSPolicyValidation, PolicyStatus, Strict
+from lasthop.api.routes import SessionPersistence
+
+GROUP: Final = "gateway.networking.x-k8s.io"
+KIND: Final = "XBackend"
+
+EXTERNAL_HOSTNAME: Final = "ExternalHostname"
+ENDPOINT_SELECTOR: Final = "EndpointSelector"
+
+
+class BackendPort(Strict, frozen=True):
+    number: int = 0
+
+
+class ExternalHostname(Strict, frozen=True):
+    hostname: str = ""
+
+
+class EndpointSelector(Strict, frozen=True):
+    match_labels: StringMap = StringMap()
+
+
+class XBackendTLS(Strict, frozen=True):
+    mode: str = "None"
+    client_certificate_ref: SecretObjectReference | None = None
+    validation: BackendTLSPolicyValidation | None = None
+
+
+class XBackendSpec(Strict, frozen=True):
+    type: str = EXTERNAL_HOSTNAME
+    port: BackendPort = BackendPort()
+    external_hostname: ExternalHostname = ExternalHostname()
+    endpoint_selector: EndpointSelector = EndpointSelector()
+    session_persistence: SessionPersistence | None = None
+    protocol: str = ""
+    tls: XBackendTLS = XBackendTLS()
+
+
+class XBackend(Object, frozen=True):
+    spec: XBackendSpec = XBackendSpec()
+    status: PolicyStatus = PolicyStatus()
+    """Only who else has written."""

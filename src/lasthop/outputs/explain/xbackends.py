@@ -1,0 +1,62 @@
+"""An XBackend in words: where it leads, how it is spoken to and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.api.meta import Key
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning
+from lasthop.outputs.explain.hops import hop_fact, trust
+from lasthop.outputs.explain.routes import worst
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.xbackend_standing import hops
+from lasthop.resolve.xbackends import flaw
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+
+def explain_xbackend(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, XBackend)
+    assert obj is not None
+    facts = [_where(g, key, obj), *_tls(g, key)]
+    reached: dict[Hop, set[Key]] = {}
+    for hop in hops(g, key):
+        reached.setdefault(_spoken(hop), set()).update(route for (route, *_), _ in g.bucket("hop", *hop))
+    facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
+    if not reached:
+        facts.append(warning("no accepted route of a Gateway leads here"))
+    return Fact(str(key), worst(facts), tuple(facts), key)
+
+
+def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
+    own = g(flaw, key)
+    if own:
+        return bad(f"refused wherever it is used: {own.message}")
+    if obj.spec.type == EXTERNAL_HOSTNAME:
+        return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
+    labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
+    return plain(f"the endpoints of EndpointSlices with {labels}, port {obj.spec.port.number}")
+
+
+def _tls(g: Graph, key: Key) -> Iterator[Fact]:
+    judged = g(verdict, key)
+    if judged is None:
+        yield plain("asks for no TLS (tls.mode None)")
+    elif judged.valid:
+        yield good("its TLS can be had", *trust(g, (verdict, key)), *(warning(text) for text in judged.warnings))
+    else:
+        yield bad(f"its TLS cannot be had, so it is refused: {judged.accepted.message}", *trust(g, (verdict, key)))
+
+
+def _spoken(hop: Hop) -> Hop:
+    """Ways of speaking that differ in nothing that matters here are one."""
+    return hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
+
+
+def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
+    found = hop_fact(g, hop)
+    tls, *more = found.because
+    said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
+    return Fact(said, found.state, (*tls.because, *more))

@@ -1,0 +1,177 @@
+"""XBackends: where they lead, what is spoken to them, and what in them cannot be done.
+
+A name outside of the cluster leads wherever its owner in DNS says, the metadata service of a cloud or the API server among
+it. In a cluster, where whoever writes an XBackend need not be the operator, such a name is therefore used only over TLS that
+we verify, unless a GatewayProfile says otherwise; it is looked up as it stands, never completed by the search list of a Pod.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from lasthop.api.backends import ENDPOINT_SELECTOR, EXTERNAL_HOSTNAME, GROUP, KIND, XBackend
+from lasthop.api.core import EndpointSlice
+from lasthop.api.meta import Key
+from lasthop.api.routes import SessionPersistence
+from lasthop.plan import reasons
+from lasthop.plan.tls import BackendTLS, HopTLS, Refused
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
+from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.profiles import backend_rules
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Emitter, Graph
+from lasthop.store.store import read
+
+PLAINTEXT: Final = "None"
+MUTUAL: Final = "ClientAndServer"
+MODES: Final = (PLAINTEXT, "ServerOnly", MUTUAL)
+ALPN: Final = {"HTTP2": "h2", "GRPC": "h2", "HTTP11": "http/1.1", "WSS": "http/1.1"}
+"""What is offered over TLS for a protocol; whatever is not here leaves it to the route."""
+H2C: Final = frozenset({"H2C", "GRPC"})
+"""HTTP/2 where there is no TLS."""
+PROTOCOLS: Final = frozenset({"", "TCP", "HTTP", "H2C", "MCP", *ALPN})
+CLUSTER_DOMAIN: Final = ".cluster.local"
+
+
+def port(g: Graph, key: Key) -> int:
+    """0 while there is no such XBackend."""
+    obj = read(g, key, XBackend)
+    return obj.spec.port.number if obj else 0
+
+
+def flaw(g: Graph, key: Key) -> Refused | None:
+    """What is wrong with it whoever asks, its TLS aside."""
+    obj = read(g, key, XBackend)
+    if obj is None:
+        return Refused(reasons.BACKEND_NOT_FOUND, f"{key} does not exist")
+    spec = obj.spec
+    if spec.type not in (EXTERNAL_HOSTNAME, ENDPOINT_SELECTOR):
+        return Refused(reasons.UNSUPPORTED_VALUE, f"type {spec.type} is not supported; use {EXTERNAL_HOSTNAME}")
+    if not spec.port.number:
+        return Refused(reasons.UNSUPPORTED_VALUE, "port has no number; give it one")
+    if spec.protocol not in PROTOCOLS:
+        known = ", ".join(sorted(filter(None, PROTOCOLS)))
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"protocol {spec.protocol} is not supported; known are {known}")
+    if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
+        return Refused(
+            reasons.INVALID, f"tls.mode {spec.tls.mode} is not understood together with the rest of tls; correct it"
+        )
+    if spec.type == ENDPOINT_SELECTOR:
+        message = "type EndpointSelector is not served in a cluster by this version; use a Service with the same selector"
+        return Refused(reasons.UNSUPPORTED_VALUE, message) if settings(g).pods else None
+    name = spec.external_hostname.hostname.lower().rstrip(".")
+    if is_address(name):
+        return Refused(
+            reasons.INVALID, f"externalHostname {name} is an IP address; use a name, or a Service with EndpointSlices"
+        )
+    if name.endswith(CLUSTER_DOMAIN):
+        return Refused(reasons.INVALID, f"externalHostname {name} is inside the cluster; use the Service as the backendRef")
+    if not settings(g).external_names and name.rpartition(".")[2] == "localhost":
+        return Refused(reasons.INVALID, f"externalHostname {name} is the proxy itself, which is no backend")
+    return None
+
+
+def is_address(name: str) -> bool:
+    """Also in the spellings that resolvers take for one: 127.1, 0x7f000001, 2130706433. No name ends in a number."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
+    return True
+
+
+def misfit(g: Graph, key: Key, asked: Protocol) -> Refused | None:
+    """Why what a route speaks cannot be spoken to it."""
+    obj = read(g, key, XBackend)
+    said = obj.spec.protocol if obj else ""
+    if asked is Protocol.UDP:
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} cannot be spoken to by UDP; use a Service")
+    if asked.http and said == "TCP":
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol TCP, and the route speaks HTTP; use a TCPRoute")
+    if asked is Protocol.H2 and said in ALPN and ALPN[said] != "h2":
+        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol {said}, and gRPC needs HTTP/2; use GRPC or HTTP2")
+    return None
+
+
+def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
+    """What this Gateway's operator has against a name outside."""
+    obj = read(g, key, XBackend)
+    if obj is None or obj.spec.type != EXTERNAL_HOSTNAME:
+        return None
+    rules, name = g(backend_rules, gateway), obj.spec.external_hostname.hostname
+    if rules.external_hostnames or (rules.external_hostnames is None and settings(g).external_names):
+        return None
+    if rules.external_hostnames is None and isinstance(tls, BackendTLS):
+        return None
+    if rules.external_hostnames is None:
+        why = "in a cluster a name outside of it is used only over TLS that the gateway verifies"
+        message = f"{name} could lead anywhere: {why}; give it tls, or let a GatewayProfile say externalHostnames: Allow"
+    else:
+        who = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
+        message = f"{name} is outside, and external hostnames are denied here {who}; ask the operator"
+    return Refused(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message)
+
+
+def shown_certificate(g: Graph, key: Key) -> Key | Refused | None:
+    """The Secret that is shown to the backend (`tls.clientCertificateRef`), or why it cannot be; None: there is none."""
+    obj = read(g, key, XBackend)
+    if obj is None or obj.spec.tls.mode != MUTUAL:
+        return None
+    ref = obj.spec.tls.client_certificate_ref
+    if ref is None or (ref.group, ref.kind) != ("", "Secret"):
+        message = (
+            f"tls.clientCertificateRef: kind {ref.kind} of group {ref.group!r} is not supported" if ref else "it has none"
+        )
+        return Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"{message}; use a Secret", key)
+    secret = Key("Secret", ref.namespace or key.namespace, ref.name)
+    if not permitted(g, GROUP, key, "", secret):
+        return Refused(reasons.REF_NOT_PERMITTED, f"tls.clientCertificateRef: {no_grant(key, secret)}", key)
+    pair = g(key_pair, secret)
+    return (
+        Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"tls.clientCertificateRef: {pair}", key)
+        if isinstance(pair, str)
+        else secret
+    )
+
+
+def endpoints(g: Graph, key: Key) -> Endpoints:
+    obj = read(g, key, XBackend)
+    if obj is None:
+        return Endpoints(EndpointsKind.ADDRESSES)
+    number = obj.spec.port.number
+    if obj.spec.type == EXTERNAL_HOSTNAME:
+        name = obj.spec.external_hostname.hostname
+        return Endpoints(
+            EndpointsKind.DNS, (Endpoint(name if settings(g).external_names else f"{name.rstrip('.')}.", number),)
+        )
+    return Endpoints(EndpointsKind.ADDRESSES, tuple(sorted({Endpoint(address, number) for address in _selected(g, key, obj)})))
+
+
+def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
+    """A folder has no Pods: the selector is for the EndpointSlices themselves, of which the addresses count; the port is the
+    XBackend's."""
+    labels = obj.spec.endpoint_selector.match_labels
+    first = next(iter(labels), None)
+    for (slice_key,), _ in g.bucket("labelled", key.namespace, *first) if first else ():
+        found = read(g, slice_key, EndpointSlice)
+        if found and found.address_type != "FQDN" and set(labels) <= set(found.metadata.labels):
+            yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
+
+
+def _emit_labels(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
+    found = read(g, key, EndpointSlice)
+    for name, value in found.metadata.labels if found else ():
+        if not settings(g).pods:
+            yield ("labelled", key.namespace, name, value), True
+
+
+LABELLED = Emitter("labelled", "EndpointSlice", lambda g, key: tuple(_emit_labels(g, key)))
+
+
+def session(g: Graph, key: Key) -> SessionPersistence | None:
+    obj = read(g, key, XBackend) if key.kind == KIND else None
+    return obj.spec.session_persistence if obj else None

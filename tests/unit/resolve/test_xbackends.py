@@ -1,0 +1,71 @@
+"""Names outside, in a cluster, where whoever writes an XBackend need not be the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.plan.tls import SystemStore
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.backends import endpoints, xbackend_refusal
+from lasthop.resolve.settings import IN_CLUSTER, Settings
+from lasthop.resolve.xbackends import is_address
+from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_xbackend, profile_ref
+
+KEY = Key("XBackend", "a", "x")
+SYSTEM = {"hostname": "api.example", "wellKnownCACertificates": "System"}
+
+
+def refused(mode: str = "None", hostname: str = "api.example", said: str = "", settings: Settings = IN_CLUSTER) -> str:
+    """The reason why a Gateway may not reach it; empty if it may."""
+    engine = Engine(settings)
+    engine.set_system_store(SystemStore("/ca.pem", "digest"))
+    profile: dict[str, Any] = {"externalHostnames": said} if said else {}
+    engine.apply(keyed(mk_class(), mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")})))
+    engine.apply(keyed(mk_profile("a/f", **profile)))
+    engine.apply(keyed(mk_xbackend("a/x", hostname, mode, SYSTEM if mode != "None" else None)))
+    hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
+    found = engine.graph.value(xbackend_refusal, hop)
+    return found.reason if found else ""
+
+
+def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwise() -> None:
+    assert refused() == "ExternalHostnameNotPermitted"
+    assert refused("ServerOnly") == ""
+    assert refused(said="Allow") == ""
+    assert refused("ServerOnly", said="Deny") == "ExternalHostnameNotPermitted"
+
+
+def test_in_a_folder_it_needs_none_and_the_operator_may_forbid_it() -> None:
+    assert refused(settings=Settings()) == ""
+    assert refused(said="Deny", settings=Settings()) == "ExternalHostnameNotPermitted"
+
+
+@pytest.mark.parametrize("name", ["localhost", "a.localhost", "x.y.svc.cluster.local", "127.0.0.1"])
+def test_what_is_no_name_outside_is_refused_whoever_allows_it(name: str) -> None:
+    assert refused("ServerOnly", name, "Allow") == "Invalid"
+
+
+def test_a_selector_needs_pods_that_are_not_looked_at_yet() -> None:
+    assert refused(hostname="") == "UnsupportedValue"
+    assert refused(hostname="", settings=Settings()) == ""
+
+
+def test_a_name_is_looked_up_as_it_stands_where_pods_have_a_search_list() -> None:
+    for settings, name in ((IN_CLUSTER, "api.example."), (Settings(), "api.example")):
+        engine = Engine(settings)
+        engine.apply(keyed(mk_xbackend("a/x", "api.example")))
+        assert engine.graph.value(endpoints, KEY, 443, "TCP").endpoints[0].address == name
+
+
+@pytest.mark.parametrize("name", ["10.0.0.1", "::1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "10.0.0.0x1"])
+def test_addresses_in_every_spelling(name: str) -> None:
+    assert is_address(name)
+
+
+@pytest.mark.parametrize("name", ["api.example", "1.example", "10.0.0.1.example", "x0.example", "0xample"])
+def test_names_are_no_addresses(name: str) -> None:
+    assert not is_address(name)
