@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from lasthop.api.kinds import KINDS
-from lasthop.api.routes import Unserved
+from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
 from lasthop.cli.remedies import REMEDIES
 from lasthop.plan.tls import TLSOptions

@@ -24,7 +24,7 @@ from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS, UNSERVED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.outputs.status.xbackends import XBACKEND_STATUS
 from lasthop.plan.finding import Finding
@@ -47,7 +47,10 @@ from lasthop.resolve.xbackends import LABELLED
 from lasthop.store.graph import GONE, Graph, Stage
 from lasthop.store.store import Store
 
-STATUS = (CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS, POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS)
+STATUS = (
+    *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
+    *(POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
+)
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.

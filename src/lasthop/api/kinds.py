@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import backends, core, gateway, policies, profiles, routes, verification
+from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
 from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
@@ -64,9 +64,9 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),
         Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.UDPRoute),
         Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", backends.XBackend),
-        Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", routes.Unserved),
-        Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", routes.Unserved, namespaced=False),
-        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", routes.Unserved),
+        Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", unserved.Unserved),
+        Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", unserved.Unserved, namespaced=False),
+        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", unserved.Unserved),
     )
 }
 

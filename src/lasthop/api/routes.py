@@ -275,13 +275,3 @@ class UDPRoute(StreamRoute, frozen=True):
 
 
 Route = RequestRoute | StreamRoute
-
-
-class UnservedSpec(Struct, frozen=True):
-    parent_refs: tuple[ParentReference, ...] = ()
-
-
-class Unserved(Object, frozen=True):
-    """A kind that is admitted but does nothing in this version; `check` and the log say so."""
-
-    spec: UnservedSpec = UnservedSpec()

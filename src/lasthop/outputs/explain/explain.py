@@ -7,7 +7,7 @@ from typing import Final
 
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.api.routes import Unserved
+from lasthop.api.unserved import Unserved
 from lasthop.outputs.explain.contents import explain_content, explain_service
 from lasthop.outputs.explain.fact import Fact, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
@@ -15,6 +15,7 @@ from lasthop.outputs.explain.grants import explain_grant
 from lasthop.outputs.explain.policies import explain_policy, explain_rejected
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
+from lasthop.outputs.status.policies import UNSERVED
 from lasthop.store.graph import Graph
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
@@ -36,5 +37,5 @@ def explain(g: Graph, key: Key) -> Fact | None:
     if obj is None:
         return None
     if isinstance(obj, Unserved):
-        return warning(f"{key}: {key.kind} is not served by this version", object=key)
+        return warning(f"{key}: {UNSERVED.format(key.kind)}", object=key)
     return EXPLAINERS.get(key.kind, explain_content)(g, key)

@@ -8,14 +8,15 @@ from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.gateway import Gateway
-from lasthop.api.kinds import KINDS
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
-from lasthop.api.routes import Unserved
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
+from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
+from lasthop.outputs.status.policies import UNSERVED
 from lasthop.outputs.status.routes import route_status
 from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.plan import reasons
@@ -25,7 +26,6 @@ from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
@@ -34,6 +34,7 @@ from lasthop.resolve.refusals import session_problems
 from lasthop.resolve.routes import read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
+from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import minute, waiver
 from lasthop.resolve.xbackends import PLAINTEXT, flaw
@@ -226,12 +227,11 @@ def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protoc
 
 
 def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    """Of those that are meant for us; others may be another controller's."""
     obj = read(g, key, Unserved)
-    refs = obj.spec.parent_refs if obj else ()
-    gateways = (Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in refs)
-    if refs and all(g(gateway, parent) is None for parent in gateways):
+    if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not g(concerned, key)):
         return ()
-    return (Finding(key, reasons.UNSUPPORTED_VALUE, f"{key.kind} is not served by this version", severity=Severity.WARNING),)
+    return (Finding(key, reasons.UNSUPPORTED_VALUE, UNSERVED.format(key.kind), severity=Severity.WARNING),)
 
 
 UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)

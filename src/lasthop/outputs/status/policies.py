@@ -1,12 +1,15 @@
-"""Status of BackendTLSPolicies: one entry for each Gateway that reaches a target."""
+"""Status of policies: one entry for each Gateway that reaches a target."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, RejectedPolicy
 from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
+from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.reasons import false
@@ -14,8 +17,12 @@ from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.standing import conditions
 from lasthop.resolve.policies.targets import is_service
+from lasthop.resolve.unserved import concerned
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
+
+UNSERVED: Final = "{} is not served by this version"
+UNSERVED_POLICIES: Final = ("XBackendTrafficPolicy", "XTelemetryPolicy")
 
 
 def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
@@ -42,5 +49,15 @@ def entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStat
     return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
 
 
+def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
+    obj = read(g, key, Unserved)
+    if obj is None:
+        return None
+    refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"{UNSERVED.format(key.kind)}; it has no effect"),), obj)
+    entries = [entry(gateway, refused) for gateway in g(concerned, key)]
+    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
+
+
+UNSERVED_STATUS = tuple(Output(f"status-{kind}", kind, unserved_status) for kind in UNSERVED_POLICIES)
 REJECTED_STATUS = Output("status-rejected", "RejectedPolicy", rejected_status)
 POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)
