@@ -72,7 +72,9 @@ class Backend:
     @property
     def last(self) -> Connection:
         """Of the connections that came to something."""
-        return [connection for connection in self.connections if connection.established][-1]
+        found = [connection for connection in self.connections if connection.established]
+        assert found, "nobody came"
+        return found[-1]
 
     @property
     def requests(self) -> list[str]:
