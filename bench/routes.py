@@ -1,11 +1,12 @@
 """`python -m bench.routes`: what a request costs Envoy with 1,000 routes on one hostname, beside one with a single route.
 
-Both hosts are on one listener of one Envoy and lead to one backend. Short rounds take turns, in changing order, so that
-whatever else the machine does falls on all; each turn gives a ratio, and the median of many counts, with the interval in
-which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
+Both hosts are on one listener of one Envoy, lead to one backend and are asked for the same paths. Short rounds take turns, in
+changing order, so that whatever else the machine does falls on all; each turn gives a ratio, and the median of many counts,
+with the interval in which it lies with 95 % confidence. `--routes 1` shows what the bench makes of no difference at all.
 
 Two figures: the same request again and again, which is what finding its route costs; and requests spread over all routes,
-which also pay for bringing 1,000 different routes into the CPU's caches.
+which also pay for bringing 1,000 different routes into the CPU's caches. It fails if one of them is above the goal with 95 %
+confidence.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def path(number: int) -> str:
     return f"/team-{number:04}/api"
 
 
-def routes(host: str, count: int) -> Iterator[Document]:
-    for first in range(0, count, RULES):
+def routes(host: str, paths: list[str]) -> Iterator[Document]:
+    for first in range(0, len(paths), RULES):
         document = docs.route(f"{host}-{first}", host=f"{host}.test")
         document["spec"]["rules"] = [
-            {"matches": [{"path": {"type": "PathPrefix", "value": path(n)}}], "backendRefs": [docs.to("api", 80)]}
-            for n in range(first, min(first + RULES, count))
+            {"matches": [{"path": {"type": "PathPrefix", "value": each}}], "backendRefs": [docs.to("api", 80)]}
+            for each in paths[first : first + RULES]
         ]
         yield document
 
@@ -168,29 +169,27 @@ def main(count: int, requests: int, rounds: int, as_json: bool) -> None:
         lasthop.write(
             "api.yaml", docs.service("api", {"name": "http", "port": 80}), *docs.endpoints("api", port, port_name="http")
         )
-        lasthop.write("many.yaml", *routes("many", count))
-        lasthop.write("one.yaml", *routes("one", 1))
+        lasthop.write("many.yaml", *routes("many", [path(n) for n in range(count)] if count > 1 else ["/"]))
+        lasthop.write("one.yaml", *routes("one", ["/"]))
         with contextlib.closing(lasthop):
             lasthop.start()
             lasthop.settle()
             with contextlib.closing(Clients(lasthop.port)) as clients:
-                series = {
-                    "one": ("one", [0] * requests),
-                    "same": ("many", [count // 2] * requests),
-                    "spread": ("many", [number * 7919 % count for number in range(requests)]),
-                }
+                numbers = {"same": [count // 2] * requests, "spread": [n * 7919 % count for n in range(requests)]}
+                series = {f"{name} {host}": (host, asked) for name, asked in numbers.items() for host in ("one", "many")}
                 found = measure(lasthop.envoys()[0], clients, series, rounds)
-    figures = {name: Figure.of(values, found["one"]) for name, values in found.items()}
+    figures = {name: Figure.of(found[f"{name} many"], found[f"{name} one"]) for name in numbers}
+    one = statistics.median(found["same one"])
     if as_json:
         print(json.dumps({"goal": GOAL, "load": os.getloadavg()[0], **{n: f._asdict() for n, f in figures.items()}}))
     else:
-        print(f"one route                                  {figures['one'].cpu * 1e6:6.1f} us of Envoy's CPU for each request")
+        print(f"one route                                  {one * 1e6:6.1f} us of Envoy's CPU for each request")
         for name, title in (("same", "the same request"), ("spread", "requests spread over all")):
             f = figures[name]
             within = f"95 % interval {f.low:.3f} to {f.high:.3f}"
             print(f"{count:,} routes, {title:28} {f.cpu * 1e6:6.1f} us: {f.ratio:.3f} times as much ({within})")
         print(f"goal for both: {GOAL}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} CPUs")
-    sys.exit(any(figure.ratio > GOAL for figure in figures.values()))
+    sys.exit(any(figure.low > GOAL for figure in figures.values()))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,10 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
 
 
 def _leaf(action: Any) -> list[str]:
-    listed = rc.RouteList()
-    assert action.typed_config.Unpack(listed)
+    listed, alone = rc.RouteList(), rc.Route()
+    if not action.typed_config.Unpack(listed):
+        assert action.typed_config.Unpack(alone)
+        listed.routes.append(alone)
     return [route_line(route) for route in listed.routes if _normal(route)]
 
 

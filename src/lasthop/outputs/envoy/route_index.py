@@ -82,5 +82,7 @@ def leaves(matches: list[Match]) -> dict[str, list[int]]:
 
 
 def _leaf(messages: list[list[Any]], numbers: list[int]) -> Any:
-    listed = rc.RouteList(routes=[message for number in numbers for message in messages[number]])
-    return extension_pb2.TypedExtensionConfig(name="routes", typed_config=packed(listed))
+    listed = [message for number in numbers for message in messages[number]]
+    # One alone needs no list around it, which would be one more thing to bring into the caches.
+    action = listed[0] if len(listed) == 1 else rc.RouteList(routes=listed)
+    return extension_pb2.TypedExtensionConfig(name="routes", typed_config=packed(action))
