@@ -20,7 +20,7 @@ from lasthop.sources.kubernetes.client import Client
 from lasthop.sources.kubernetes.events import EventRecorder
 from lasthop.sources.kubernetes.lease import LeaderElector
 from lasthop.sources.kubernetes.observed import Observed
-from lasthop.sources.kubernetes.transitions import programmed, transitions
+from lasthop.sources.kubernetes.transitions import BAD, programmed, transitions
 from lasthop.sources.kubernetes.writer import StatusWriter
 
 LEASE: Final = "lasthop"
@@ -73,7 +73,8 @@ class Scribe:
 
     def found(self, new: list[Finding], gone: list[Finding]) -> None:
         """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
-        before anybody could have looked is not worth a word."""
+        before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
+        new, gone = ([each for each in some if each.reason not in BAD] for some in (new, gone))
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(PATIENCE, self._lasts, finding)
         for finding in gone:

@@ -116,6 +116,18 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypa
         assert events(api) == []
 
 
+async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
+    async with writing(api) as (scribe, _):
+        scribe.found([degraded, FINDING], [])
+        await until(lambda: len(events(api)) == 1)
+        scribe.found([], [degraded, FINDING])
+        await until(lambda: len(events(api)) == 2)
+        await asyncio.sleep(0.1)
+        assert {event["reason"] for event in events(api)} == {"InvalidCACertificateRef", "Resolved"}
+
+
 async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     async with client_of(api) as client:
