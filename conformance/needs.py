@@ -37,5 +37,5 @@ def check() -> None:
 
 
 def find(command: str) -> str | None:
-    # /usr/sbin is not on every PATH (su, cron), and `nft` and `ip` live there.
-    return shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    # Not on every PATH (su, cron): where `nft` and `ip` live, and where Go's own archive goes.
+    return shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/go/bin")

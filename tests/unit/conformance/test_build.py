@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from conformance import build, needs, toolchain
+from conformance import build, needs
 from conformance.build import MODULES, PROGRAMS, path_of
 
 
@@ -23,46 +19,10 @@ def test_a_program_is_built_again_only_when_its_own_module_changes(tmp_path: Pat
     assert changed == ["suite", "suite"]
 
 
-def mk_archive(path: Path, **files: str) -> str:
-    """A module as the proxy serves it; returns its hash."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(f"golang.org/toolchain@v1/{name.replace('__', '/')}", content)
-    with zipfile.ZipFile(path) as archive:
-        return toolchain.h1(archive)
-
-
-def test_the_toolchain_is_unpacked_with_its_programs_executable(tmp_path: Path) -> None:
-    published = mk_archive(tmp_path / "zip", bin__go="#!/bin/sh", VERSION="go1")
-    toolchain.unpack(tmp_path / "zip", tmp_path, published)
-    program, other = (tmp_path / "golang.org/toolchain@v1" / name for name in ("bin/go", "VERSION"))
-    assert os.access(program, os.X_OK) and not other.stat().st_mode & 0o111
-
-
-def test_a_toolchain_with_another_content_or_name_is_refused(tmp_path: Path) -> None:
-    published = mk_archive(tmp_path / "good", bin__go="#!/bin/sh")
-    for number, files in enumerate(
-        ({"bin__go": "#!/bin/evil"}, {"bin__go": "#!/bin/sh", "more": ""}, {"bin__og": "#!/bin/sh"})
-    ):
-        mk_archive(tmp_path / str(number), **files)
-        with pytest.raises(needs.Missing, match="not the one that was published"):
-            toolchain.unpack(tmp_path / str(number), tmp_path, published)
-    assert not (tmp_path / "golang.org").exists()
-
-
-def test_go_modules_hash_as_go_hashes_them(tmp_path: Path) -> None:
-    """golang.org/x/mod's own example: sha256 of "<sha256 of the file>  <name>" and a newline."""
-    line = f"{hashlib.sha256(b'data for a').hexdigest()}  golang.org/toolchain@v1/a\n"
-    assert (
-        mk_archive(tmp_path / "zip", a="data for a")
-        == "h1:" + base64.b64encode(hashlib.sha256(line.encode()).digest()).decode()
-    )
-
-
-def test_a_proxy_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_the_first_words_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("GOPROXY", "http://127.0.0.1:9,direct")
-    with pytest.raises(needs.Missing, match=r"http://127\.0\.0\.1:9/golang\.org/toolchain/.* cannot be fetched.*GOPROXY"):
+    monkeypatch.setattr("conformance.build.find", lambda command: None)
+    with pytest.raises(needs.Missing, match=r"needs Go, 1\.21 or newer"):
         build.build()
 
 
