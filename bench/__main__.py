@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
@@ -33,7 +34,7 @@ def command(sizes: str, edits: int, json_file: str | None) -> None:
     for size in [int(each) for each in sizes.split(",")]:
         # Short, because unix sockets live in it.
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
-            results.append(measure(size, edits, Path(home), lambda what, size=size: progress.print(f"{size:,}: {what}")))  # type: ignore[misc]
+            results.append(measure(size, edits, Path(home), functools.partial(progress.print, f"{size:,}:")))
     console = Console(highlight=False)
     console.width = max(console.width, 132)  # a table that is wrapped by the terminal is better than one that is cut
     show(console, results)

@@ -72,16 +72,17 @@ def _times(results: list[Result]) -> Table:
     table.add_column("edit", no_wrap=True)
     _size_columns(table, results)
 
-    def row(name: str, seen: Callable[[Result], list[float]]) -> None:
-        spreads = [spread(seen(result)) if seen(result) else None for result in results]
+    def row(name: str, seen: list[list[float]]) -> None:
+        spreads = [spread(each) if each else None for each in seen]
         cells = ["{median:.1f} / {p90:.1f} / {max:.1f}".format(**each) if each else "-" for each in spreads]
         table.add_row(name, *cells, *_ratio([each["median"] if each else 0.0 for each in spreads]))
 
     for name in results[0].effective:
-        row(name, lambda result, name=name: result.effective[name])  # type: ignore[misc]
+        row(name, [result.effective[name] for result in results])
     table.add_section()
-    row("policy hostname, 20 ms after the shared CA", lambda result: [each.urgent[0] for each in result.rotations])
-    row("policy hostname, later while it rotates", lambda result: [ms for each in result.rotations for ms in each.urgent[1:]])
+    row("policy hostname, 20 ms after the shared CA", [[each.urgent[0] for each in result.rotations] for result in results])
+    later = [[ms for each in result.rotations for ms in each.urgent[1:]] for result in results]
+    row("policy hostname, later while it rotates", later)
     return table
 
 

@@ -23,7 +23,7 @@ FOUND: Final = 3
 """The exit code for that; 1 is that it could not be looked at, as ever, and 2 that the command was typed wrongly."""
 
 
-class Causes(click.ParamType):  # type: ignore[type-arg]
+class Causes(click.ParamType[tuple[str, ...]]):
     """Some of `CAUSES`, with commas between."""
 
     name = "what"

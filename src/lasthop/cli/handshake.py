@@ -40,10 +40,8 @@ class NoHandshake(Exception):
 def handshake(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
     """`server_name` is sent as SNI; empty: none is."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    seen = Seen()
     context = _context()
-    # Not public, but the only way to see the whole chain (before Python 3.13) and what a failed handshake has shown.
-    context._msg_callback = seen  # type: ignore[attr-defined]
+    seen = watched(context)
     with connected(host, port, place, timeout) as plain:
         try:
             with context.wrap_socket(plain, server_hostname=server_name or None) as connection:
@@ -90,6 +88,14 @@ class Seen:
             self.requested = True
         elif message == CERTIFICATE:
             self.chain = tuple(certificates(data[4:]))
+
+
+def watched(context: ssl.SSLContext) -> Seen:
+    """What connections of this context will be shown. It is not a public way, but the only one to see the whole chain (before
+    Python 3.13) and what a failed handshake has shown."""
+    seen = Seen()
+    context._msg_callback = seen  # type: ignore[attr-defined]
+    return seen
 
 
 def certificates(body: bytes) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.cli.handshake import AFTERWARDS, Seen, connected
+from lasthop.cli.handshake import AFTERWARDS, connected, watched
 from lasthop.plan.tls import Anchors, BackendTLS, Mode
 
 VERSIONS: Final = {
@@ -69,8 +69,7 @@ def attempt(
     context = _context(tls, alpn, **checks)
     if identity:
         identity(context)
-    seen = Seen()
-    context._msg_callback = seen  # type: ignore[attr-defined]
+    seen = watched(context)
     host, port = address
     with connected(host, port, _place(host, port), timeout) as plain:
         try:

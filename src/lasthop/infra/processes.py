@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -63,7 +64,7 @@ class Processes:
                 self._envoy,
                 run_dir=self._run_dir,
                 xds_socket=self.xds_socket,
-                report=lambda event, key=key: self._proxy_event(key, event),  # type: ignore[misc]
+                report=functools.partial(self._proxy_event, key),
                 concurrency=self._concurrency,
             )
         for key in gateways:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -184,8 +185,8 @@ def _emit_slices(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], boo
 SLICES = Emitter("slices", "EndpointSlice", lambda g, key: tuple(_emit_slices(g, key)))
 
 
-def _emit_reach(g: Graph, *hop: object) -> tuple[tuple[tuple[str, Key], bool], ...]:
-    return ((("reach", Hop(*hop).service), True),)  # type: ignore[arg-type]
+def _emit_reach(g: Graph, *hop: Any) -> tuple[tuple[tuple[str, Key], bool], ...]:
+    return ((("reach", Hop(*hop).service), True),)
 
 
 REACH = Emitter("reach", "hop", _emit_reach)

@@ -436,5 +436,7 @@ class Graph:
     def members(self, stage: str) -> Mapping[Any, Any]:
         """All current values of an output."""
         number = next(n for n, s in enumerate(self.stages) if s.name == stage)
-        fn = self.stages[number].value  # type: ignore[union-attr]
+        output = self.stages[number]
+        assert isinstance(output, Output), f"{stage} is no output"
+        fn = output.value
         return {key: self._nodes[(fn, *key)].value for key in self._members[number] if (fn, *key) in self._nodes}

@@ -114,8 +114,10 @@ def trust(g: Graph, root: NodeId) -> Iterator[Fact]:
 def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
     key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
     found, state = g(bundle, namespace, ref), g(ref_state, namespace, ref)
-    if isinstance(found, BadRef) or state.problem:
-        return bad((state.problem or found).message, object=key)  # type: ignore[union-attr]
+    if state.problem:
+        return bad(state.problem.message, object=key)
+    if isinstance(found, BadRef):
+        return bad(found.message, object=key)
     anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:

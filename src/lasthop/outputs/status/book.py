@@ -13,6 +13,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.status import (
     AncestorStatus,
+    GatewayClassStatus,
     GatewayStatus,
     ListenerSetStatus,
     ListenerStatus,
@@ -95,9 +96,10 @@ def merged(new: Status, old: Status | None, now: str) -> Status:
             at = tuple(_at(x, listeners.get(x.name, ()), now) for x in new.listeners)
             conditions = timed(new.conditions, old.conditions if old else (), now)
             return replace(new, conditions=conditions, listeners=at)
+        case GatewayClassStatus(), GatewayClassStatus() | None:
+            return replace(new, conditions=timed(new.conditions, old.conditions if old else (), now))
         case _:
-            before = getattr(old, "conditions", ())
-            return replace(new, conditions=timed(new.conditions, before, now))  # type: ignore[union-attr]
+            raise TypeError(f"a {type(new).__name__} cannot follow a {type(old).__name__}")
 
 
 def _at(entry: E, old: Any, now: str) -> E:

@@ -79,8 +79,10 @@ def _of_itself(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
     if obj.spec.tls.mode == PLAINTEXT and obj.spec.tls.validation is None:
         return plaintext_refusal(g, Hop(gateway, key, port, Protocol.TCP)) or Plaintext()
     wanted, shown = _permitted(g, gateway, key), g(shown_certificate, key)
-    if isinstance(wanted, Refused) or isinstance(shown, Refused):
-        return wanted if isinstance(wanted, Refused) else shown  # type: ignore[return-value]
+    if isinstance(wanted, Refused):
+        return wanted
+    if isinstance(shown, Refused):
+        return shown
     alpn = (ALPN[obj.spec.protocol],) if obj.spec.protocol in ALPN else ()
     options = msgspec.structs.replace(wanted.options, alpn=alpn)
     return msgspec.structs.replace(wanted, client_certificate=shown, options=options)

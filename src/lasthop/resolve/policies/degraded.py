@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, Mode
 from lasthop.plan.upstream import Hop
@@ -9,8 +11,8 @@ from lasthop.resolve.backends import outcome
 from lasthop.store.graph import Emitter, Graph
 
 
-def _emit_ports(g: Graph, *member: object) -> tuple[tuple[tuple[str, Key, Key, int], bool], ...]:
-    hop = Hop(*member)  # type: ignore[arg-type]
+def _emit_ports(g: Graph, *member: Any) -> tuple[tuple[tuple[str, Key, Key, int], bool], ...]:
+    hop = Hop(*member)
     tls = outcome(g, hop)
     waived = isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT
     return ((("waived-port", hop.gateway, hop.service, hop.port), True),) if waived else ()
