@@ -65,10 +65,3 @@ def _one(connection: socket.socket, context: ssl.SSLContext | None, handler: Han
         else:
             with context.wrap_socket(connection, server_side=True) as tls:
                 handler(tls)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

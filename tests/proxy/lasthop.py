@@ -17,9 +17,9 @@ import yaml
 
 from lasthop.proxy.running import find_running
 from tests.backends import until
+from tests.ports import free_port
 from tests.proxy import documents
 from tests.proxy.documents import Document
-from tests.servers import free_port
 
 EXECUTABLE = Path(sys.executable).parent / "lasthop"
 BACKEND_FAILURE = "The gateway could not make a verified connection to the backend.\n"

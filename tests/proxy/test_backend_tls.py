@@ -18,6 +18,7 @@ import pytest
 from tests.backends import Backend, backend, until
 from tests.certificates import Certificate, dns
 from tests.docs.pages import DOCS, table_under
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued, with_alpn
 from tests.proxy.documents import Document
@@ -26,7 +27,6 @@ from tests.proxy.grpc_echo import route as grpc_route
 from tests.proxy.grpc_echo import rule as grpc_rule
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
 from tests.proxy.streams import asked, datagram, udp_backend
-from tests.servers import free_port
 
 POLICIES = ("none", "valid", "invalid")
 UDP = 53

@@ -13,11 +13,11 @@ from lasthop.cli.folder import Folder
 from lasthop.cli.probing import aims, probe
 from tests.backends import Backend, until
 from tests.certificates import Certificate
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
-from tests.servers import free_port
 
 CLIENT = Certificate("gateway web", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
 SECOND = Certificate("gateway web, renewed", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)

@@ -15,11 +15,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.backends import until
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, LONG
 from tests.proxy.grpc_echo import call, route, rule, server
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 CLIENTS = Certificate("CA of clients", ca=True, valid=LONG)

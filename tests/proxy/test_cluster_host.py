@@ -15,9 +15,9 @@ from lasthop.cluster_host import ClusterHostController
 from lasthop.proxy.find import find_envoy
 from tests.backends import Backend
 from tests.fake_api import KINDS, FakeApi, client_of, serving, until
+from tests.ports import free_port
 from tests.proxy import certs
 from tests.proxy import documents as docs
-from tests.servers import free_port
 
 PLURALS = {kind: plural for plural, kind in KINDS.items()}
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA
 from tests.proxy.documents import Document
 from tests.proxy.echo import ask, redirect, rule, rules
 from tests.proxy.h2 import H2
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 
 def named(listener: Document, name: str, hostname: str = "") -> Document:

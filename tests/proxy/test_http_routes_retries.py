@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.ports import free_port
 from tests.proxy.echo import Echo, Said, ask, echo, rule, rules, service, to
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 HOST = "retries.test"
 CODES = [500, 502, 503, 504]

@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.backends import Backend
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued, with_alpn
 from tests.proxy.echo import prefix_path, redirect, request_headers, rewrite, rule, rules
 from tests.proxy.h2 import H2, Answer
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 HOST = "busy.test"
 EDITS = 100

@@ -14,10 +14,10 @@ from cryptography import x509
 
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 FIRST = Certificate("first", CA, sans=dns("api.test"))
 RENEWED = Certificate("renewed", CA, sans=dns("api.test"))

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 EDGE = Certificate("edge", CA, sans=dns("api.test"))
 TEAM = Certificate("team", CA, sans=dns("team.test"))

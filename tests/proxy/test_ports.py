@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.backends import until
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.backends import Backend, until
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
 from tests.proxy.load import Load
-from tests.servers import free_port
 
 OK = (200, "backend")
 

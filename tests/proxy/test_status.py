@@ -13,10 +13,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued
 from tests.proxy.lasthop import Lasthop
-from tests.servers import free_port
 
 CLIENT = Certificate("the Gateway", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
 SERVER = Certificate("the listener", CA, sans=dns("api.test"))

@@ -14,12 +14,13 @@ import pytest
 
 from tests.backends import Backend, backend, until
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked, datagram, opened, spoken, udp_backend
-from tests.servers import free_port, server
+from tests.servers import server
 
 DRAIN = 2
 """Seconds that these tests give connections of a chain that is gone. (Everybody else: 30.)"""

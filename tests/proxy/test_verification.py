@@ -22,12 +22,12 @@ from lasthop.cli.folder import Folder
 from lasthop.cli.probing import aims, probe
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, LONG, OTHER_CA
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
-from tests.servers import free_port
 
 GOOD = Certificate("good", CA, sans=dns("api.example"), valid=LONG)
 WRONG_NAME = Certificate("wrong name", CA, sans=dns("other.example"), valid=LONG)

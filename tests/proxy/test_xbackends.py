@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.backends import Backend, until
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
 from tests.proxy.test_client_certificate import CLIENT, SECOND, asking, pair
-from tests.servers import free_port
 
 GROUP = "gateway.networking.x-k8s.io"
 

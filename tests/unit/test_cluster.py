@@ -15,8 +15,8 @@ from lasthop.cluster import ClusterController
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.fake_api import KINDS, FakeApi, Refusal, client_of, serving, until
+from tests.ports import free_port
 from tests.proxy import documents as docs
-from tests.servers import free_port
 
 NAME = "lasthop-xds.lasthop-system.svc"
 MADE = (("", "v1", "serviceaccounts"), ("apps", "v1", "deployments"), ("policy", "v1", "poddisruptionbudgets"))

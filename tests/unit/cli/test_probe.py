@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from lasthop.cli.main import main
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.unit.cli.folders import lasthop
 
@@ -163,10 +163,7 @@ def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
 
 
 def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., Backend]) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    plaintext = serve(None)
+    port, plaintext = free_port(), serve(None)
     hop = [docs.service("api"), *docs.endpoints("api", port, plaintext.port), docs.route("api", docs.to("api")), POLICY]
     endpoints = probed(write(tmp_path, *hop), code=1)["targets"][0]["endpoints"]
     said = {e["address"]: [(c["name"], c["found"]) for c in e["checks"] if c["state"] == "fail"] for e in endpoints}

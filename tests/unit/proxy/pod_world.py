@@ -17,7 +17,8 @@ from lasthop.xds import authority as ca
 from lasthop.xds.authority import Authority
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
-from tests.unit.xds.xds_envoy import Heard, changes, cluster, free_port, get, listener, route_table, until, virtual_host
+from tests.ports import free_port
+from tests.unit.xds.xds_envoy import Heard, changes, cluster, get, listener, route_table, until, virtual_host
 
 GATEWAY = "shop/web"
 UID = "6a7e1d0c"

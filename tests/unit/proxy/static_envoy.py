@@ -14,7 +14,7 @@ from typing import Any
 
 from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.find import find_envoy
-from tests.servers import free_port
+from tests.ports import free_port
 
 TYPE = "type.googleapis.com/envoy.extensions."
 

@@ -17,7 +17,8 @@ from static_envoy import StaticEnvoy, cluster, static_envoy, tls_cluster
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.failures import why
 from tests.certificates import DAY, NOW, Certificate, dns
-from tests.servers import answer, bad_request, free_port, hang_up, read_and_hang_up, say_nothing, server
+from tests.ports import free_port
+from tests.servers import answer, bad_request, hang_up, read_and_hang_up, say_nothing, server
 
 WANTS = "api.example"
 

@@ -20,7 +20,7 @@ from lasthop.proxy.folder import FolderUnusable
 from lasthop.proxy.orphans import end_orphans
 from lasthop.proxy.process import Ended, Event, Proxy, Started
 from lasthop.proxy.running import find_running
-from tests.servers import free_port
+from tests.ports import free_port
 
 GATEWAY = "shop/web"
 

@@ -15,7 +15,7 @@ import yaml
 
 from examples.quickstart import backends as demo
 from examples.quickstart import certificates
-from tests.servers import free_port
+from tests.ports import free_port
 
 HERE = Path(demo.__file__).parent
 

