@@ -15,7 +15,7 @@ def covers(pattern: str, hostname: str) -> bool:
         return True
     if not pattern.startswith("*."):
         return False
-    return hostname.removeprefix("*").endswith(pattern[1:]) and hostname != pattern[2:]
+    return hostname.removeprefix("*").endswith(pattern[1:])
 
 
 def intersection(a: str, b: str) -> str | None:

@@ -162,3 +162,13 @@ def test_a_pin_is_the_same_pin_however_it_is_written(value: str, digest: bytes |
 
 def test_other_hashes_than_sha_256_are_no_pins() -> None:
     assert digest_of(Pin("SPKI", "ab" * 32, "SHA1")) is None
+
+
+def test_a_pin_set_that_admission_would_refuse_fails_the_policy(engine: Engine) -> None:
+    """An API server may hold objects that are older than its CRD."""
+    both = mk_pin_set("a/both", "9MWSei9BgtkqpXxhOxn9hekrUNufXik45PXnm02BxJ0=", certificates=[ca_pem("leaf")])
+    engine.apply(keyed(both, mk_policy("a/p", "s", "api.example", [own_ref("PinSet", "both")])))
+    snapshot = Snapshot()
+    settle(engine, snapshot)
+    assert (GATEWAY, CLUSTER, HOP) not in snapshot.xds
+    assert "pins and certificates together need CAs" in repr(snapshot.status[POLICY])

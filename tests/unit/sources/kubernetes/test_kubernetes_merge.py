@@ -79,6 +79,16 @@ def test_writing_what_stands_already_changes_nothing() -> None:
     assert merge(current, status, now="2030-01-01T00:00:00Z") == current
 
 
+def test_two_sections_of_one_gateway_are_two_entries() -> None:
+    refused = mk_parent("a", mk_condition(status="False"), section="https")
+    current = merge({}, RouteStatus((mk_parent("a", section="http"), refused)))
+    assert [(e["parentRef"]["sectionName"], e["conditions"][0]["status"]) for e in current["parents"]] == [
+        ("http", "True"),
+        ("https", "False"),
+    ]
+    assert merge(current, RouteStatus((refused,)))["parents"] == current["parents"][1:]
+
+
 def test_foreign_entries_stay_in_place_and_order() -> None:
     first = merge({"parents": [foreign("parentRef", "x")]}, RouteStatus((mk_parent("a"), mk_parent("b"))))
     first["parents"].append(foreign("parentRef", "y"))
