@@ -12,6 +12,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
 from lasthop.cli.remedies import REMEDIES
+from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
 from lasthop.plan.tls import TLSOptions
 from lasthop.resolve.policies import options
 
@@ -59,7 +60,15 @@ def remedies() -> Iterator[str]:
     yield ""
 
 
-PARTS = {"commands": commands, "kinds": kinds, "options": option_values, "remedies": remedies}
+def limits() -> Iterator[str]:
+    yield from ("| `spec.limits` | default | at most | what it limits, and why |", "|---|---|---|---|")
+    for name, field in FIELDS.items():
+        yield f"| `{field.encode_name}` | {field.default:,} | {ceiling(name):,} | {reason(name)} |"
+    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message: the API server refuses a longer one. |"
+    yield ""
+
+
+PARTS = {"commands": commands, "kinds": kinds, "options": option_values, "remedies": remedies, "limits": limits}
 
 
 def generated(text: str) -> str:

@@ -59,10 +59,25 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
 
 
+class LimitsProfile(Struct, frozen=True):
+    """The `limits` part as it is written; `plan/limits.py` has what each of them means."""
+
+    regex_program_size: int | None = None
+    regexes_per_route: int | None = None
+    retry_attempts: int | None = None
+    forward_body_bytes: int | None = None
+    matches_per_hostname: int | None = None
+    header_value_length: int | None = None
+    session_name_length: int | None = None
+    ca_bundle_bytes: int | None = None
+    ca_certificates: int | None = None
+
+
 class GatewayProfileSpec(Struct, frozen=True):
     backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
     external_name_services: str = ""
     external_hostnames: str = ""
+    limits: LimitsProfile = LimitsProfile()
     proxy: ProxyProfile = ProxyProfile()
 
 

@@ -1,7 +1,7 @@
 """GatewayProfiles: what the profile of a class and that of a Gateway come to together.
 
-Of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what its class says; of how
-proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no profile".
+Of limits and of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what its class
+says; of how proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no profile".
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lasthop.api.profiles import (
     ProxyProfile,
     ProxySettings,
 )
+from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.profile import NOTHING, BackendRules
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -87,6 +88,17 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
         profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
     )
+
+
+def limits(g: Graph, gateway: Key) -> Limits:
+    """How much its routes and policies may ask for: the lower of what both profiles say, the default where neither does."""
+    said: dict[str, list[int]] = {}
+    for found in _both(g, gateway):
+        if isinstance(found, tuple):
+            for name, value in msgspec.structs.asdict(found[1].limits).items():
+                if value is not None:
+                    said.setdefault(name, []).append(value)
+    return Limits(**{name: clamped(name, min(values)) for name, values in said.items()})
 
 
 def _permitted(words: list[str]) -> bool | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from lasthop.api import crds
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.api.profiles import ProxySettings, ServiceSettings
+from lasthop.api.profiles import LimitsProfile, ProxySettings, ServiceSettings
 from lasthop.engine import Engine
+from lasthop.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
 from lasthop.plan.profile import NOTHING, BackendRules
-from lasthop.resolve.profiles import backend_rules, proxy_profile, proxy_settings
+from lasthop.resolve.profiles import backend_rules, limits, proxy_profile, proxy_settings
 from tests.world import keyed, mk, mk_class, mk_gateway, mk_profile, profile_ref
 
 GATEWAY = Key("Gateway", "a", "g")
@@ -58,6 +62,36 @@ def test_of_every_limit_the_stricter_one_holds() -> None:
     for found in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
         assert (found.max_waiver_days, found.plaintext, found.min_version) == (7, False, "1.3")
     assert rules(lax, None) == BackendRules(max_waiver_days=30, min_version="1.2", profiles=("ops/of-class",))
+
+
+def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class_leaves_open() -> None:
+    def found(of_class: dict[str, int] | None, own: dict[str, int] | None) -> Limits:
+        return engine(of_class and {"limits": of_class}, own and {"limits": own}).graph.value(limits, GATEWAY)
+
+    assert found(None, None) == Limits()
+    assert found({"retryAttempts": 5}, {"retryAttempts": 50}) == Limits(retry_attempts=5)
+    assert found({"retryAttempts": 50}, {"retryAttempts": 5}) == Limits(retry_attempts=5)
+    assert found(None, {"regexProgramSize": 4000}) == Limits(regex_program_size=4000)
+    assert found({"retryAttempts": 0}, {"caCertificates": 7}) == Limits(retry_attempts=0, ca_certificates=7)
+
+
+def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:
+    said = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
+    assert engine(None, {"limits": said}).graph.value(limits, GATEWAY) == Limits(
+        regex_program_size=REGEX_CEILING, matches_per_hostname=1
+    )
+
+
+def test_the_crd_has_every_limit_with_its_bounds_and_default() -> None:
+    kind = KINDS["GatewayProfile"]
+    schema = crds.schema(kind, kind.versions[0], "standard")["properties"]["spec"]["properties"]["limits"]["properties"]
+    assert {name: (field["minimum"], field["maximum"]) for name, field in schema.items()} == {
+        field.encode_name: (floor(name), ceiling(name)) for name, field in FIELDS.items()
+    }
+    for name, field in FIELDS.items():
+        assert f" {field.default} where nobody says otherwise" in schema[field.encode_name]["description"], name
+        assert floor(name) <= field.default <= ceiling(name)
+    assert [f.encode_name for f in msgspec.structs.fields(LimitsProfile)] == [f.encode_name for f in FIELDS.values()]
 
 
 def test_external_names_are_as_the_way_of_running_has_it_unless_somebody_says() -> None:

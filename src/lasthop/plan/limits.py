@@ -1,0 +1,142 @@
+"""Limits: how much one object may ask for. They are checked in `resolve`, whatever the installed CRDs let through.
+
+Everything that an owner writes costs the control plane, the proxy, or both, and other owners share these. The defaults leave
+room for every use that we know of; an operator changes them in `limits` of a GatewayProfile, up to a ceiling that protects the
+process itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+REGEX_CEILING: Final = 5_000
+"""What Envoy itself refuses (`re2.max_program_size.error_level`). A request header of 50 kB keeps a worker busy for 3 ms at
+program size 800, 0.1 s at 8,000 and 16 s at 40,000. Our own patterns (names of certificates, rewritten prefixes) stay below
+1,100."""
+
+MESSAGE_LENGTH: Final = 32_768
+"""Characters in the message of a condition. The API server refuses a status with a longer one, so no profile can raise it."""
+
+
+def _within(lowest: int, highest: int, why: str) -> Meta:
+    return Meta(ge=lowest, le=highest, description=why)
+
+
+class Limits(msgspec.Struct, frozen=True, rename="camel"):
+    """The limits of one Gateway: (lowest value, ceiling, what is limited and why), and the default."""
+
+    regex_program_size: Annotated[
+        int,
+        _within(
+            1,
+            REGEX_CEILING,
+            "Size of a regular expression after RE2 has compiled it. A larger one can hold a worker of Envoy for seconds "
+            "with a single request.",
+        ),
+    ] = 1_000
+    regexes_per_route: Annotated[
+        int,
+        _within(
+            0,
+            2_048,
+            "Regular expressions in the matches of one HTTPRoute or GRPCRoute. Each is compiled at every edit and tried "
+            "at every request; 128 is one for each match that a route may have.",
+        ),
+    ] = 128
+    retry_attempts: Annotated[
+        int,
+        _within(
+            0,
+            1_000,
+            "`retry.attempts` of a rule. Every attempt is a request to the backend, so this is the factor by which a "
+            "route may multiply its traffic.",
+        ),
+    ] = 100
+    forward_body_bytes: Annotated[
+        int,
+        _within(
+            0,
+            64 << 20,
+            "`forwardBody.maxSize` of an ExternalAuth filter. The proxy holds that much of every request in memory until "
+            "the server has answered.",
+        ),
+    ] = 1 << 20
+    matches_per_hostname: Annotated[
+        int,
+        _within(
+            1,
+            50_000,
+            "Matches that the routes of one namespace may have under one hostname of a listener. The hostname is shared: "
+            "its table is built and sent anew with every edit. Older routes come first.",
+        ),
+    ] = 2_000
+    header_value_length: Annotated[
+        int,
+        _within(
+            0,
+            16_384,
+            "Characters in a header value that a filter sets or adds, or that a match compares. 4,096 is the CRD's own "
+            "limit; above 16,384 Envoy refuses the route.",
+        ),
+    ] = 4_096
+    session_name_length: Annotated[
+        int,
+        _within(
+            1,
+            1_024,
+            "Characters in the name of a session's cookie or header. Every client sends it with every request.",
+        ),
+    ] = 128
+    ca_bundle_bytes: Annotated[
+        int,
+        _within(
+            1,
+            16 << 20,
+            "PEM bytes of all CA certificates that a BackendTLSPolicy or XBackend refers to. They are part of each of its "
+            "clusters, in the control plane and in every proxy.",
+        ),
+    ] = 256 << 10
+    ca_certificates: Annotated[
+        int,
+        _within(
+            1,
+            10_000,
+            "The same, in certificates: Envoy parses each of them for each cluster. A public trust store has about 150, "
+            "and `wellKnownCACertificates: System` is not counted.",
+        ),
+    ] = 200
+
+
+FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Limits)}
+
+
+def clamped(field: str, value: int) -> int:
+    """What a profile says, within the bounds that its CRD states, in case nothing has checked it against that."""
+    return max(floor(field), min(value, ceiling(field)))
+
+
+def over(limits: Limits, field: str) -> str:
+    """The end of a message about something that is above a limit: what the limit is and how to raise it."""
+    limit, highest = getattr(limits, field), ceiling(field)
+    raised = f", or raise spec.limits.{FIELDS[field].encode_name} (up to {highest:,}) in the Gateway's GatewayProfile"
+    return f"the limit is {limit:,}; use less{raised if limit < highest else ''}"
+
+
+def floor(field: str) -> int:
+    return int(_meta(field).ge or 0)
+
+
+def ceiling(field: str) -> int:
+    return int(_meta(field).le or 0)
+
+
+def reason(field: str) -> str:
+    return _meta(field).description or ""
+
+
+def _meta(field: str) -> Meta:
+    meta: Meta = FIELDS[field].type.__metadata__[0]
+    return meta
