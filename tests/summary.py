@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cryptography import x509
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
@@ -14,7 +13,7 @@ from envoy.config.route.v3 import route_pb2
 from lasthop.api.status import ConditionStatus
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.resolve.certificates import common_name
+from lasthop.pki import parse
 from tests.snapshot import Snapshot, tls_context
 from tests.summary_routes import host_lines
 from tests.summary_streams import listener_lines
@@ -96,11 +95,11 @@ def _tls(cluster: Any) -> dict[str, Any]:
         return {"tls": f"SNI {context.sni}", "trusts": "anybody"}
     validation = common.validation_context
     ca = validation.trusted_ca
-    certificates = x509.load_pem_x509_certificates(ca.inline_bytes) if ca.inline_bytes else []
+    certificates = parse.certificates(ca.inline_bytes) if ca.inline_bytes else ()
     names = [m.matcher.exact or m.matcher.safe_regex.regex for m in validation.match_typed_subject_alt_names]
     shown: dict[str, Any] = {
         "tls": f"SNI {context.sni}",
-        "trusts": [common_name(c) for c in certificates] or ca.filename or "only pins",
+        "trusts": [c.common_name for c in certificates] or ca.filename or "only pins",
         "accepts": names or "any name",
     }
     if validation.verify_certificate_spki or validation.verify_certificate_hash:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cryptography import x509
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from lasthop.resolve.certificates import common_name
+from lasthop.pki import parse
 
 
 def listener_lines(listener: Any) -> list[str]:
@@ -40,7 +39,7 @@ def _clients(chain: Any) -> str:
     validation = context.common_tls_context.validation_context
     if not validation.trusted_ca.inline_bytes:
         return ""
-    cas = ", ".join(common_name(c) for c in x509.load_pem_x509_certificates(validation.trusted_ca.inline_bytes))
+    cas = ", ".join(c.common_name for c in parse.certificates(validation.trusted_ca.inline_bytes))
     if context.require_client_certificate.value and not validation.trust_chain_verification:
         return f", clients of {cas}"
     return f", clients of {cas} or anybody"

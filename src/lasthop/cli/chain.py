@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.cli.terminal import printable
+from lasthop.pki import parse
+from lasthop.pki.parse import Unreadable
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,27 +28,27 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     spki_sha256: str
     """Of its public key: base64."""
     pem: str
-
-    @property
-    def self_signed(self) -> bool:
-        return self.subject == self.issuer
+    self_signed: bool = False
 
 
 def shown(der: bytes) -> Shown:
     """Raises ValueError for what is no certificate."""
-    certificate = x509.load_der_x509_certificate(der)
-    spki = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    found = parse.certificate(der)
+    if isinstance(found, Unreadable):
+        raise ValueError(f"it {found.message}")
+    extensions = parse.Extensions() if isinstance(found.extensions, Unreadable) else found.extensions
     return Shown(
-        certificate.subject.rfc4514_string() or "(empty)",
-        certificate.issuer.rfc4514_string() or "(empty)",
-        tuple(_names(certificate)),
-        _stamp(certificate.not_valid_before_utc),
-        _stamp(certificate.not_valid_after_utc),
-        _key(certificate),
-        _is_ca(certificate),
-        hashlib.sha256(der).digest().hex(":").upper(),
-        base64.b64encode(hashlib.sha256(spki).digest()).decode(),
-        certificate.public_bytes(Encoding.PEM).decode(),
+        found.subject or "(empty)",
+        found.issuer or "(empty)",
+        extensions.names,
+        _stamp(found.not_before),
+        _stamp(found.not_after),
+        found.key,
+        extensions.ca,
+        found.sha256.hex(":").upper(),
+        base64.b64encode(hashlib.sha256(found.spki).digest()).decode(),
+        found.pem.decode(),
+        found.self_issued,
     )
 
 
@@ -73,43 +72,5 @@ def validity(certificate: Shown, now: float) -> str:
     return f"expired {amount} ago" if now > end else f"{amount} left"
 
 
-def _stamp(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _names(certificate: x509.Certificate) -> Iterator[str]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return
-    for name in names:
-        match name:
-            case x509.DNSName():
-                yield f"DNS {name.value}"
-            case x509.IPAddress():
-                yield f"IP {name.value}"
-            case x509.UniformResourceIdentifier():
-                yield f"URI {name.value}"
-            case x509.RFC822Name():
-                yield f"email {name.value}"
-            case _:
-                yield type(name).__name__
-
-
-def _key(certificate: x509.Certificate) -> str:
-    match certificate.public_key():
-        case rsa.RSAPublicKey() as key:
-            return f"RSA {key.key_size} bits"
-        case ec.EllipticCurvePublicKey() as key:
-            return f"EC {key.curve.name}"
-        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey() as key:
-            return type(key).__name__.removesuffix("PublicKey")
-        case key:
-            return type(key).__name__
-
-
-def _is_ca(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
+def _stamp(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

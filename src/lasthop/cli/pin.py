@@ -105,16 +105,12 @@ _SECRET = re.compile(rb"""^[ \t{,-]*["']?kind["']?[ \t]*:[ \t]*["']?Secret\b""",
 
 
 def _ders(pem: bytes, origin: str) -> list[bytes]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
+    from lasthop.pki import parse
 
-    from lasthop.resolve.certificates import BadCertificate, parse_bundle
-
-    try:
-        found = parse_bundle(pem).pem
-    except BadCertificate as error:
-        raise click.ClickException(f"{origin} {error}; give the certificate that the backend shows, as PEM") from None
-    return [certificate.public_bytes(Encoding.DER) for certificate in x509.load_pem_x509_certificates(found)]
+    found = parse.certificates(pem)
+    if isinstance(found, parse.Unreadable):
+        raise click.ClickException(f"{origin} {found.message}; give the certificate that the backend shows, as PEM")
+    return [certificate.der for certificate in found]
 
 
 def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:

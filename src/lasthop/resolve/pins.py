@@ -12,9 +12,11 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.api.verification import CERTIFICATE, Pin, PinSet
+from lasthop.pki import parse
+from lasthop.pki.parse import Unreadable
 from lasthop.plan import reasons
 from lasthop.plan.tls import Pins
-from lasthop.resolve.certificates import Anchor, BadCertificate, fingerprint, parse_bundle
+from lasthop.resolve.certificates import Anchor
 from lasthop.resolve.trust import BadRef
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -55,15 +57,14 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | BadRef:
     leaves: list[bytes] = []
     anchors: list[Anchor] = []
     for number, pem in enumerate(spec.certificates):
-        try:
-            found = parse_bundle(pem.encode())
-            if len(found.anchors) != 1:
-                return _bad(f"{key}: certificates[{number}] holds {len(found.anchors)}; give the backend's own only")
-        except BadCertificate as error:
-            return _bad(f"{key}: certificates[{number}] {error}")
-        leaves.append(found.pem)
-        anchors += found.anchors
-        certificates.add(fingerprint(found.pem))
+        found = parse.certificates(pem.encode())
+        if isinstance(found, Unreadable):
+            return _bad(f"{key}: certificates[{number}] {found.message}")
+        if len(found) != 1:
+            return _bad(f"{key}: certificates[{number}] holds {len(found)}; give the backend's own only")
+        leaves.append(found[0].pem)
+        anchors.append(Anchor(found[0].common_name, found[0].not_before, found[0].not_after))
+        certificates.add(found[0].sha256)
     pins = Pins(frozenset(keys), frozenset(certificates))
     system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs
     # What admission refuses is refused here as well: an API server may hold objects that are older than its CRD.

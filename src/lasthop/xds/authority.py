@@ -78,9 +78,10 @@ def restored(data: Mapping[str, bytes]) -> Authority:
     found, keys = (_pieces(data.get(key, b"")) for key in (CA_CERTIFICATES, CA_KEYS))
     if not found or len(found) != len(keys):
         raise ValueError(f"{CA_CERTIFICATES} and {CA_KEYS} must hold as many certificates as keys, and at least one")
-    for pem in found:
-        certificates.loaded(pem)
-    return Authority(tuple(KeyPair(*pair) for pair in zip(found, keys, strict=True)))
+    issuers = tuple(KeyPair(*pair) for pair in zip(found, keys, strict=True))
+    if not all(certificates.belongs(pair) for pair in issuers):
+        raise ValueError(f"each certificate of {CA_CERTIFICATES} needs its elliptic curve key at the same place of {CA_KEYS}")
+    return Authority(issuers)
 
 
 def client_secret(authority: Authority, uid: str, now: float) -> dict[str, bytes]:
@@ -92,16 +93,13 @@ def client_secret(authority: Authority, uid: str, now: float) -> dict[str, bytes
 
 def client_secret_due(authority: Authority, uid: str, data: Mapping[str, bytes], now: float) -> bool:
     """Whether a Gateway's Secret is to be written anew."""
-    pem = data.get(CERTIFICATE, b"")
-    try:
-        if data.get(CA_CERTIFICATES) != authority.bundle or not data.get(PRIVATE_KEY):
-            return True
-        certificate = certificates.loaded(pem)
-        if certificates.uris(pem) != (IDENTITY + uid,) or certificates.spent(pem, now) >= RENEW_AT:
-            return True
-    except ValueError:
+    pair = KeyPair(data.get(CERTIFICATE, b""), data.get(PRIVATE_KEY, b""))
+    if data.get(CA_CERTIFICATES) != authority.bundle or not certificates.belongs(pair):
         return True
-    return not certificates.issued_by(certificate, authority.signer(now).certificate)
+    pem = pair.certificate
+    if certificates.uris(pem) != (IDENTITY + uid,) or certificates.spent(pem, now) >= RENEW_AT:
+        return True
+    return not certificates.issued_by(certificates.loaded(pem), authority.signer(now).certificate)
 
 
 def server_pair(authority: Authority, names: tuple[str, ...], now: float) -> KeyPair:
@@ -141,8 +139,7 @@ def _only(identities: tuple[str, ...], prefix: str) -> str:
 
 
 def _age(ca: KeyPair, now: float) -> float:
-    start = certificates.loaded(ca.certificate).not_valid_before_utc + certificates.BACKDATED
-    return now - start.timestamp()
+    return now - certificates.read(ca.certificate).not_before - certificates.BACKDATED.total_seconds()
 
 
 def _pieces(pem: bytes) -> list[bytes]:

@@ -12,8 +12,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lasthop.pki import parse
+from lasthop.pki.parse import Unreadable
+
 BACKDATED: Final = datetime.timedelta(minutes=5)
 """For clocks that differ. Not more: ages are counted from the first day of validity."""
+
+KIND: Final = "EC secp256r1"
+"""Of every key here."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -23,7 +29,7 @@ class KeyPair(msgspec.Struct, frozen=True):
     private_key: bytes
 
     def __repr__(self) -> str:
-        return f"<KeyPair of {loaded(self.certificate).subject.rfc4514_string()}>"
+        return f"<KeyPair of {read(self.certificate).subject}>"
 
 
 def make_ca(name: str, now: float, life: float) -> KeyPair:
@@ -62,15 +68,29 @@ def host_names(names: tuple[str, ...]) -> tuple[x509.GeneralName, ...]:
 
 
 def loaded(pem: bytes) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(pem)
+    """Raises ValueError for anything that is no certificate. Everything that is read of it afterwards can be read."""
+    return x509.load_der_x509_certificate(read(pem).der)
+
+
+def read(pem: bytes) -> parse.Certificate:
+    """The first certificate; raises ValueError if any cannot be read."""
+    found = parse.certificates(pem)
+    if isinstance(found, Unreadable):
+        raise ValueError(f"the certificate {found.message}")
+    return found[0]
+
+
+def belongs(pair: KeyPair) -> bool:
+    """Whether a certificate and a key that may come from anywhere are a pair of our kind."""
+    found, key = parse.certificates(pair.certificate), parse.private_key(pair.private_key)
+    return (
+        not isinstance(found, Unreadable) and not isinstance(key, Unreadable) and (key.spki, key.key) == (found[0].spki, KIND)
+    )
 
 
 def uris(pem: bytes) -> tuple[str, ...]:
-    try:
-        names = loaded(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return ()
-    return tuple(names.get_values_for_type(x509.UniformResourceIdentifier))
+    found = read(pem).extensions
+    return () if isinstance(found, Unreadable) else found.uris
 
 
 def issued_by(certificate: x509.Certificate, ca: bytes) -> bool:
@@ -83,9 +103,8 @@ def issued_by(certificate: x509.Certificate, ca: bytes) -> bool:
 
 def spent(pem: bytes, now: float) -> float:
     """How much of its life a certificate has behind it: 0 at first, 1 when it has expired."""
-    certificate = loaded(pem)
-    start, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
-    return (now - start) / (end - start)
+    found = read(pem)
+    return (now - found.not_before) / max(found.not_after - found.not_before, 1.0)
 
 
 def _host_name(name: str) -> x509.GeneralName:

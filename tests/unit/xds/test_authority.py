@@ -10,6 +10,7 @@ from cryptography import x509
 from lasthop.xds import authority as ca
 from lasthop.xds.authority import CA_LIFE, CLIENT_LIFE, DAY, HOUR, SETTLE, Authority
 from lasthop.xds.certificates import KeyPair, loaded, uris
+from tests.odd_certificates import odd_ders, pem
 
 NOW = 1_790_000_000.0
 
@@ -59,6 +60,21 @@ def test_a_client_certificate_is_renewed_at_two_thirds_of_its_life(first: Author
 @pytest.mark.parametrize("damage", [{"tls.crt": b"x"}, {"tls.key": b""}, {"ca.crt": b"other"}])
 def test_a_damaged_client_secret_is_written_anew(first: Authority, damage: dict[str, bytes]) -> None:
     assert ca.client_secret_due(first, "1f0c", ca.client_secret(first, "1f0c", NOW) | damage, NOW)
+
+
+@pytest.mark.parametrize("odd", odd_ders())
+def test_an_odd_certificate_in_a_secret_of_ours_is_a_damaged_one(first: Authority, odd: str) -> None:
+    damage = pem(odd_ders()[odd])
+    assert ca.client_secret_due(first, "1f0c", ca.client_secret(first, "1f0c", NOW) | {"tls.crt": damage}, NOW)
+    with pytest.raises(ValueError, match=r"ca\.crt"):
+        ca.restored(ca.stored(first) | {"ca.crt": damage})
+
+
+def test_a_key_of_another_certificate_is_damage(first: Authority) -> None:
+    data, other = ca.client_secret(first, "1f0c", NOW), ca.client_secret(first, "1f0c", NOW)
+    assert ca.client_secret_due(first, "1f0c", data | {"tls.key": other["tls.key"]}, NOW)
+    with pytest.raises(ValueError, match=r"ca\.key"):
+        ca.restored(ca.stored(first) | {"ca.key": other["tls.key"]})
 
 
 def test_a_gateway_that_was_made_anew_is_another(first: Authority) -> None:

@@ -1,0 +1,258 @@
+"""Parses certificates and private keys that somebody else has written. Nothing here raises.
+
+    DER or PEM ──> Certificate, PrivateKey   everything that is ever asked of it, already read
+               └─> Unreadable                a sentence fragment about what is wrong
+
+`cryptography` reads lazily: a certificate that loads may raise when its subject, its dates or its extensions are looked at. So
+all of them are read here, once, and nobody else calls its loaders with bytes from outside.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+END: Final = b"-----END CERTIFICATE-----"
+MAX_RSA_BITS: Final = 16384
+"""Arithmetic with larger numbers is not free."""
+SHOWN: Final = 200
+"""Characters of a name that are kept: a subject may be as long as its Secret, and it appears in messages."""
+
+T = TypeVar("T")
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """`message` continues a sentence that begins with the place, as in `ca.crt of ConfigMap shop/ca is empty`."""
+
+    message: str
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    subject: str
+    """As in RFC 4514, printable and at most `SHOWN` characters long; so are the other names."""
+    issuer: str
+    common_name: str
+    """Of the subject; without one, the whole subject."""
+    self_issued: bool
+    not_before: float
+    not_after: float
+    key: str
+    """`RSA 2048 bits`, `EC secp256r1`, `Ed25519`."""
+    spki: bytes
+    """The public key as DER."""
+    sha256: bytes
+    """Of the whole certificate."""
+    der: bytes
+    pem: bytes
+    extensions: Extensions | Unreadable
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """Those that anybody asks for."""
+
+    names: tuple[str, ...] = ()
+    """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
+    uris: tuple[str, ...] = ()
+    ca: bool = False
+    digital_signature: bool = True
+    """Whether the key may sign handshakes; it may where nothing is said."""
+    must_staple: bool = False
+    """Clients refuse it without an OCSP response (RFC 7633)."""
+
+
+class PrivateKey(msgspec.Struct, frozen=True):
+    """What is known of a private key besides its bytes."""
+
+    key: str
+    """As a Certificate's."""
+    spki: bytes
+    bits: int = 0
+    """Of an RSA modulus."""
+
+
+def certificate(der: bytes) -> Certificate | Unreadable:
+    return _guarded(lambda: _certificate(_read("is no certificate", lambda: x509.load_der_x509_certificate(der))))
+
+
+def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
+    """Every certificate between BEGIN and END lines, in order and each once; what is around them is passed over."""
+    if not pem.strip():
+        return Unreadable("is empty")
+    blocks = list(_blocks(pem))
+    if None in blocks:
+        return Unreadable("has a certificate that is cut off")
+    if not blocks:
+        kind = "a private key" if b"PRIVATE KEY" in pem else "something else"
+        return Unreadable(f"holds no PEM certificate but {kind}")
+    found: dict[Certificate, None] = {}
+    for number, block in enumerate(blocks, 1):
+        parsed = _of_block(block or b"")
+        if isinstance(parsed, Unreadable):
+            return Unreadable(f"{parsed.message} (PEM block {number} of {len(blocks)})")
+        found[parsed] = None
+    return tuple(found)
+
+
+def private_key(pem: bytes) -> PrivateKey | Unreadable:
+    what = "is no unencrypted PEM private key"
+    # Without cryptography's own check of RSA keys: it looks for primes, which takes 5 s for 8,192 bits. `_check_numbers` is
+    # the check that Envoy's library makes.
+    return _guarded(
+        lambda: _private_key(_read(what, lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)))
+    )
+
+
+class _Wrong(Exception):
+    """The message continues a sentence, as `Unreadable`'s does."""
+
+
+def _guarded(parse: Callable[[], T]) -> T | Unreadable:
+    """What `parse` returns. A warning is no fault: Envoy takes old CAs with a serial number of zero and the like."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return parse()
+    except _Wrong as error:
+        return Unreadable(str(error))
+
+
+def _read(what: str, part: Callable[[], T]) -> T:
+    """One part of a certificate or key; `what` is said if there is any trouble with it."""
+    try:
+        return part()
+    except Exception as error:
+        # Everything: cryptography raises ValueError, TypeError, UnsupportedAlgorithm, InvalidVersion, DuplicateExtension,
+        # OverflowError and others for bytes that it does not like, and they have no other base in common.
+        raise _Wrong(what) from error
+
+
+def _of_block(block: bytes) -> Certificate | Unreadable:
+    what = "has something that is no certificate"
+    return _guarded(lambda: _certificate(_read(what, lambda: x509.load_pem_x509_certificate(block))))
+
+
+def _blocks(pem: bytes) -> Iterator[bytes | None]:
+    """The PEM blocks in linear time; None for one that is cut off."""
+    at = pem.find(BEGIN)
+    while at >= 0:
+        end = pem.find(END, at)
+        following = pem.find(BEGIN, at + len(BEGIN))
+        if end < 0 or 0 <= following < end:
+            yield None
+            return
+        yield pem[at : end + len(END)]
+        at = following
+
+
+def _certificate(found: x509.Certificate) -> Certificate:
+    subject, issuer, common_name = _read("has a subject or issuer that cannot be read", lambda: _names(found))
+    begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
+    key, spki = _read("has a public key of an unknown kind", lambda: _public(found.public_key()))
+    return Certificate(
+        subject=subject,
+        issuer=issuer,
+        common_name=common_name,
+        self_issued=found.subject == found.issuer,
+        not_before=begin.timestamp(),
+        not_after=end.timestamp(),
+        key=key,
+        spki=spki,
+        sha256=found.fingerprint(hashes.SHA256()),
+        der=found.public_bytes(Encoding.DER),
+        pem=found.public_bytes(Encoding.PEM),
+        # Apart from the rest: an anchor with an odd extension is Envoy's to judge, and the names are only shown.
+        extensions=_guarded(lambda: _read("has extensions that cannot be read", lambda: _extensions(found.extensions))),
+    )
+
+
+def _names(found: x509.Certificate) -> tuple[str, str, str]:
+    named = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    subject, issuer = _printable(found.subject.rfc4514_string()), _printable(found.issuer.rfc4514_string())
+    return subject, issuer, _printable(str(named[0].value)) if named else subject
+
+
+def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
+    return _kind(key), key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _extensions(found: x509.Extensions) -> Extensions:
+    said: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
+    names, usage = said.get(x509.SubjectAlternativeName), said.get(x509.KeyUsage)
+    basic, features = said.get(x509.BasicConstraints), said.get(x509.TLSFeature)
+    sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
+    return Extensions(
+        tuple(map(_name, sans)),
+        tuple(san.value for san in sans if isinstance(san, x509.UniformResourceIdentifier)),
+        isinstance(basic, x509.BasicConstraints) and basic.ca,
+        usage.digital_signature if isinstance(usage, x509.KeyUsage) else True,
+        isinstance(features, x509.TLSFeature) and x509.TLSFeatureType.status_request in features,
+    )
+
+
+def _name(name: x509.GeneralName) -> str:
+    match name:
+        case x509.DNSName():
+            return _printable(f"DNS {name.value}")
+        case x509.IPAddress():
+            return f"IP {name.value}"
+        case x509.UniformResourceIdentifier():
+            return _printable(f"URI {name.value}")
+        case x509.RFC822Name():
+            return _printable(f"email {name.value}")
+    return type(name).__name__
+
+
+def _private_key(found: PrivateKeyTypes) -> PrivateKey:
+    bits = 0
+    if isinstance(found, rsa.RSAPrivateKey):
+        bits = found.key_size
+        if bits > MAX_RSA_BITS:
+            raise _Wrong(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
+        _read("is an RSA key whose numbers do not belong together", lambda: _check_numbers(found.private_numbers()))
+    key, spki = _read("is a private key of an unknown kind", lambda: _public(found.public_key()))
+    return PrivateKey(key, spki, bits)
+
+
+def _check_numbers(numbers: rsa.RSAPrivateNumbers) -> None:
+    p, q, d, e = numbers.p, numbers.q, numbers.d, numbers.public_numbers.e
+    right = (
+        p * q == numbers.public_numbers.n
+        and d * e % (p - 1) == 1
+        and d * e % (q - 1) == 1
+        and numbers.dmp1 == d % (p - 1)
+        and numbers.dmq1 == d % (q - 1)
+        and numbers.iqmp * q % p == 1
+    )
+    if not right:
+        raise ValueError
+
+
+def _kind(key: object) -> str:
+    match key:
+        case rsa.RSAPublicKey():
+            return f"RSA {key.key_size} bits"
+        case ec.EllipticCurvePublicKey():
+            return f"EC {key.curve.name}"
+        case ed25519.Ed25519PublicKey():
+            return "Ed25519"
+        case ed448.Ed448PublicKey():
+            return "Ed448"
+        case dsa.DSAPublicKey():
+            return f"DSA {key.key_size} bits"
+    return type(key).__name__.removesuffix("PublicKey")
+
+
+def _printable(text: str) -> str:
+    """On one line and short: it appears in messages, logs and terminals."""
+    cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
