@@ -24,6 +24,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.listener import Gateway
+from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
@@ -52,6 +53,8 @@ class Controller:
         self.book = StatusBook(self.engine.store)
         self.server = Server(self)
         self.source_findings: tuple[Finding, ...] = ()
+        self.not_applied: tuple[NotApplied, ...] = ()
+        """Files whose present text is refused; for some of them an older text is in force."""
         self.log = logs.get()
         self._system_store = system_store
         self.presence = Presence()
@@ -99,7 +102,7 @@ class Controller:
         self.engine.set_policies_known(batch.policies_known)
         self.engine.set_crd_versions(batch.crd_versions)
         self.engine.apply(batch.changes)
-        self.source_findings = batch.findings
+        self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._tell_findings()
         self._arrived.set()
         if self.loaded.is_set():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lasthop.plan import reasons
+from lasthop.plan import not_applied, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
@@ -34,6 +34,8 @@ def _written(path: Path) -> Iterator[str]:
             for value in (*node.args[at : at + 1], *named):
                 if isinstance(value, ast.Constant) and value.value:
                     yield value.value
+                elif isinstance(value, ast.Name) and hasattr(not_applied, value.id):
+                    yield getattr(not_applied, value.id)
 
 
 def condition_types() -> set[str]:

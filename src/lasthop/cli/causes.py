@@ -23,10 +23,12 @@ from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE
 from lasthop.sources.files.content import key_in
+from lasthop.sources.files.folder import Unreadable, read
 from lasthop.sources.files.yaml import parse
 
-NOT_APPLIED = "NotApplied"
+NOT_APPLIED = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 LOCAL_FILE = "LocalFile"
 NO_CLASS = "NoGatewayClass"
 
@@ -86,7 +88,7 @@ class _Known:
 
     def cause(self, finding: Finding) -> Finding | None:
         match finding.reason:
-            case "NotApplied":
+            case reason if reason in NOT_APPLIED:
                 return self._of_file.get(finding.file)
             case reasons.INVALID_BACKEND_TLS:
                 own = (self._of_object.get(name) for name in _named(finding))
@@ -132,10 +134,11 @@ def _named(finding: Finding) -> Iterator[str]:
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
     """The objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
-    for file in dict.fromkeys(finding.file for finding in findings if finding.reason == NOT_APPLIED):
+    for file in dict.fromkeys(finding.file for finding in findings if finding.reason in NOT_APPLIED):
         try:
-            parsed = parse(Path(file).read_bytes(), as_json=file.endswith(".json"))
-        except OSError:
+            text, _ = read(Path(file))
+            parsed = parse(text, as_json=file.endswith(".json"))
+        except (OSError, Unreadable):
             continue
         for document in parsed.documents:
             items = document.get("items") if isinstance(document, dict) else None

@@ -16,6 +16,7 @@ from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
+from lasthop.plan.not_applied import NotApplied
 from lasthop.proxy.process import Proxy
 from lasthop.web.measures import Durations, Measure
 from lasthop.xds.server import Traffic
@@ -55,6 +56,9 @@ class ControllerView:
 
     def findings(self) -> list[Finding]:
         return self._controller.findings()
+
+    def not_applied(self) -> tuple[NotApplied, ...]:
+        return self._controller.not_applied
 
     def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         kinds = [kind] if kind in KINDS else [each.kind for each in KINDS.values() if has_status(each)]

@@ -9,6 +9,7 @@ import msgspec
 
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.plan.finding import Finding
+from lasthop.plan.not_applied import NotApplied
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -23,6 +24,8 @@ class Batch(msgspec.Struct, frozen=True):
     crd_versions: StringMap = StringMap()
     """CRD of the Gateway API -> its bundle version, "" if that cannot be told. Those of our own that admit files are not
     mentioned."""
+    not_applied: tuple[NotApplied, ...] = ()
+    """The files whose present text is refused, and what is in force instead: the whole list."""
 
 
 class Source(Protocol):

@@ -70,6 +70,11 @@ async def _findings(request: web.Request) -> web.Response:
     return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
 
 
+async def _not_applied(request: web.Request) -> web.Response:
+    found = request.app[VIEW].not_applied()
+    return _json([{**msgspec.to_builtins(each), "objects": [str(key) for key in each.objects]} for each in found])
+
+
 async def _explain(request: web.Request) -> web.Response:
     query = request.query
     key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
@@ -117,6 +122,7 @@ def application(view: View) -> web.Application:
             web.get("/metrics", _metrics),
             web.get("/api/objects", _objects),
             web.get("/api/findings", _findings),
+            web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
             web.get("/api/audit", _audit),
             web.get("/api/probe", _probe),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
     from lasthop.outputs.audit.certificates import CertificateReport
     from lasthop.outputs.audit.hops import HopReport
     from lasthop.plan.finding import Finding
+    from lasthop.plan.not_applied import NotApplied
     from lasthop.proxy.process import Proxy
     from lasthop.web.measures import Durations, Measure
     from lasthop.xds.server import Traffic
@@ -47,6 +48,10 @@ class View(Protocol):
         ...
 
     def findings(self) -> list[Finding]: ...
+
+    def not_applied(self) -> tuple[NotApplied, ...]:
+        """The files whose present text is refused, and what is in force instead."""
+        ...
 
     def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
         """What applies to an object and why not, or the recorded reads themselves; None if there is no such object."""

@@ -12,6 +12,7 @@ from files_texts import POLICY, REJECTED, SERVICE, policy, reasons, reload, serv
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
+from lasthop.plan.not_applied import NotApplied
 from lasthop.sources.files import FilesError, folder
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import State
@@ -116,7 +117,7 @@ def test_a_broken_file_keeps_its_last_good_content_and_is_never_half_applied(tmp
     write(tmp_path, a=service("web", 81) + "---\n" + service("new") + "---\n" + service("x", 0), b=service("other", 90))
     batch = reload(loader)
     assert list(batch.changes) == [Key("Service", "shop", "other")]
-    assert "its last good content stays in force" in batch.findings[-1].message
+    assert batch.findings[-1].reason == "OlderTextInForce"
     write(tmp_path, a=service("web", 82))
     mended = reload(loader)
     assert port(mended) == 82
@@ -134,7 +135,25 @@ def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: 
     batch = reload(Loader(files, State(state)))
     assert port(batch) == 80
     assert batch.policies_known
-    assert reasons(batch)[-1] == "NotApplied"
+    assert reasons(batch)[-1] == "OlderTextInForce"
+
+
+def test_a_refused_text_is_told_with_its_place_and_since_when_the_older_one_is_in_force(tmp_path: Path) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, a=service("web", 80), b=service("b", 0))
+    os.utime(files / "a.yaml", (86400, 86400))
+    loader = Loader(files, State(state))
+    never = NotApplied(f"{files}/b.yaml", 6, "0 is less than 1")
+    assert reload(loader).not_applied == (never,)
+    write(files, a=service("web", 0))
+    older = NotApplied(f"{files}/a.yaml", 6, "0 is less than 1", "1970-01-02T00:00:00Z", (SERVICE,))
+    for told in (reload(loader), reload(Loader(files, State(state)))):
+        assert told.not_applied == (older, never)
+        assert [older.reason, never.reason] == [r for r in reasons(told) if r != "Invalid"]
+        assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in told.findings[1].message
+    write(files, a=service("web", 81), b=service("b"))
+    assert reload(loader).not_applied == ()
 
 
 def test_a_broken_file_that_is_deleted_takes_its_last_good_content_along(tmp_path: Path) -> None:
@@ -171,7 +190,7 @@ def test_a_file_that_was_emptied_keeps_its_objects_and_one_commented_out_does_no
     write(tmp_path, a="\n")
     batch = reload(loader)
     assert batch.changes == {}
-    assert reasons(batch) == ["EmptyFile", "NotApplied"]
+    assert reasons(batch) == ["EmptyFile", "OlderTextInForce"]
     write(tmp_path, a="# nothing here any more\n")
     assert reload(loader).changes[SERVICE] is None
 

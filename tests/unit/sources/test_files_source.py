@@ -149,7 +149,7 @@ async def test_a_broken_file_is_reported_and_keeps_its_objects(watched: Watched,
     write(files, a=service("web", 0))
     batch = await watched.batch()
     assert batch.changes == {}
-    assert reasons(batch) == ["Invalid", "NotApplied"]
+    assert reasons(batch) == ["Invalid", "OlderTextInForce"]
     write(files, a=service("web", 82))
     batch = await watched.batch()
     assert (port(batch), batch.findings) == (82, ())

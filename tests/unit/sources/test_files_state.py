@@ -48,7 +48,7 @@ def test_other_rules_admit_everything_again(tmp_path: Path, files: Path, monkeyp
 
 def test_deleted_content_is_overwritten(tmp_path: Path) -> None:
     state = State(tmp_path)
-    state.save({"/a": Saved(b"1", b"hunter2" * 10, ())}, {"/key": b"hunter2" * 10})
+    state.save({"/a": Saved(b"1", b"hunter2" * 10, 0, ())}, {"/key": b"hunter2" * 10})
     state.save({"/a": None}, {"/key": None})
     state.close()
     assert b"hunter2" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())

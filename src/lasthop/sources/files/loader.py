@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from lasthop.api.meta import Key, Object
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.not_applied import NotApplied
 from lasthop.sources.files import report
 from lasthop.sources.files.attached import Attached
 from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
@@ -35,6 +36,8 @@ class _File(msgspec.Struct):
     good: Content | None
     broken: Broken | None
     stamp: Stamp | None
+    written: int = 0
+    """When the good content was, in nanoseconds."""
 
 
 class Loader:
@@ -116,15 +119,18 @@ class Loader:
         return None
 
     def _last_good(self, path: str) -> Content | None:
-        if file := self._files.get(path):
-            return file.good
+        file = self._files.get(path)
+        return file.good if file else self._saved(path)[0]
+
+    def _saved(self, path: str) -> tuple[Content | None, int]:
+        """The last good content in an earlier life, and when it was written."""
         saved = self._state.last_good(str(self.root / path)) if self._state else None
         if saved is None:
-            return None
+            return None, 0
         if saved.stored is not None:
-            return restore(saved.text, saved.stored)
+            return restore(saved.text, saved.stored), saved.written
         again, _ = examine(self._shown(path), saved.text)
-        return again if isinstance(again, Content) else None
+        return (again, saved.written) if isinstance(again, Content) else (None, 0)
 
     def _remembered(self) -> set[str]:
         """Files that were there: in this life, or at the start in the one before."""
@@ -153,14 +159,16 @@ class Loader:
             self._attached.forget(key)
         changes = self._in_force.settle(touched, self._attached.complete)
         changes |= self._reject()
-        batch = Batch(changes, tuple(self._findings()), self._policies_known())
+        refused = self._not_applied()
+        batch = Batch(changes, tuple(self._findings(refused)), self._policies_known(), not_applied=tuple(refused.values()))
         previous, self._published = self._published, batch
-        if previous and not changes and (batch.findings, batch.policies_known) == (previous.findings, previous.policies_known):
+        if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
             return None
         return batch
 
     def _apply_file(self, path: str, reading: Reading) -> set[Key]:
-        old = self._files[path].good if path in self._files else None
+        before = self._files.get(path)
+        old = before.good if before else None
         self._broken.pop(path, None)
         match reading.result:
             case None:
@@ -168,13 +176,14 @@ class Loader:
                 self._files.pop(path, None)
                 self._unsaved[path] = None
             case Broken() as broken:
-                new = self._last_good(path)
-                self._files[path] = _File(new, broken, reading.stamp)
+                new, written = (before.good, before.written) if before else self._saved(path)
+                self._files[path] = _File(new, broken, reading.stamp, written)
                 self._broken[path] = broken
             case Content() as new:
-                self._files[path] = _File(new, None, reading.stamp)
+                written = before.written if before and new is old else reading.stamp.mtime if reading.stamp else 0
+                self._files[path] = _File(new, None, reading.stamp, written)
                 if reading.stored is not None:
-                    self._unsaved[path] = Saved(new.digest, new.text, reading.stored)
+                    self._unsaved[path] = Saved(new.digest, new.text, written, reading.stored)
         if old is new:
             return set()
         self._attached.use(path, new)
@@ -195,14 +204,20 @@ class Loader:
             for folder in self._closed
         )
 
-    def _findings(self) -> Iterable[Finding]:
+    def _not_applied(self) -> dict[str, NotApplied]:
+        return {
+            path: report.not_applied(self._shown(path), broken, self._files[path].good, self._files[path].written)
+            for path, broken in sorted(self._broken.items())
+        }
+
+    def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
         if self._lost:
             yield Finding(None, "FolderLost", f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1)
         if self._save_error:
             said = f"last good contents cannot be saved: {self._save_error}."
             yield Finding(None, "StateNotSaved", said, "Check the state directory.", severity=Severity.WARNING)
-        for path, broken in sorted(self._broken.items()):
-            yield from report.of_broken(self._shown(path), broken, self._files[path].good)
+        for path, each in refused.items():
+            yield from report.of_broken(each, self._broken[path])
         yield from report.of_contested(self._in_force, self._place)
         yield from report.of_folders(str(self._directory), self._closed, self._repeated)
         yield from self._attached.findings()

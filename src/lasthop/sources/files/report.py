@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied
 from lasthop.sources.files.content import Broken, Content, Entry
 from lasthop.sources.files.in_force import InForce
 from lasthop.sources.files.metadata import uid_of
 
 
-def of_broken(shown: str, broken: Broken, good: Content | None) -> Iterator[Finding]:
+def of_broken(refused: NotApplied, broken: Broken) -> Iterator[Finding]:
     yield from broken.findings
-    if good is not None:
-        said, remedy = "none of this file is applied; its last good content stays in force.", ""
-    elif broken.opaque:
-        said = "none of this file is applied, and it has no last good content."
-        remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is mended."
-    else:
-        said, remedy = "none of this file is applied, and it has no last good content.", ""
-    yield Finding(None, "NotApplied", said, remedy, severity=Severity.WARNING, file=shown, line=broken.findings[0].line)
+    if refused.since:
+        said = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
+        yield Finding(None, OLDER_TEXT_IN_FORCE, said, severity=Severity.WARNING, file=refused.file, line=refused.line)
+        return
+    said, remedy = "none of this file is applied, and it has no last good content.", ""
+    if broken.opaque:
+        remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is corrected."
+    yield Finding(None, FILE_NOT_APPLIED, said, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
+
+
+def not_applied(shown: str, broken: Broken, good: Content | None, written: int) -> NotApplied:
+    """`written`: when the good content was, in nanoseconds."""
+    first = broken.findings[0]
+    if good is None:
+        return NotApplied(shown, first.line, first.message)
+    return NotApplied(shown, first.line, first.message, moment(written), tuple(sorted(good.keys)))
+
+
+def moment(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def of_contested(objects: InForce, place: Callable[[str, Entry], tuple[str, int]]) -> Iterator[Finding]:

@@ -23,15 +23,22 @@ from lasthop.sources.files.content import Stored
 from lasthop.sources.files.errors import FilesError
 
 _TABLES: Final = """
-create table if not exists last_good (path text primary key, digest blob, text blob, rules text, stored blob) without rowid;
+create table if not exists last_good (
+  path text primary key, digest blob, text blob, written integer, rules text, stored blob
+) without rowid;
 create table if not exists local_file (path text primary key, content blob) without rowid;
+pragma user_version = 1;
 """
+_LAYOUT: Final = 1
+"""Of these tables: a database with another one is begun anew."""
 _DOCUMENTS: Final = msgspec.json.Decoder(tuple[Stored, ...])
 
 
 class Saved(NamedTuple):
     digest: bytes
     text: bytes
+    written: int
+    """When, in nanoseconds: the file's modification time."""
     stored: tuple[Stored, ...] | None
     """None if another version of the rules admitted it."""
 
@@ -58,9 +65,9 @@ class State:
         return [path for (path,) in self._database.execute("select path from last_good")]
 
     def last_good(self, path: str) -> Saved | None:
-        query = "select digest, text, rules, stored from last_good where path = ?"
-        for digest, text, rules, stored in self._database.execute(query, (path,)):
-            return Saved(digest, text, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
+        query = "select digest, text, written, rules, stored from last_good where path = ?"
+        for digest, text, written, rules, stored in self._database.execute(query, (path,)):
+            return Saved(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
         return None
 
     def local_file(self, path: str) -> bytes | None:
@@ -74,9 +81,9 @@ class State:
             database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
             database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
             database.executemany(
-                "insert or replace into last_good values (?, ?, ?, ?, ?)",
+                "insert or replace into last_good values (?, ?, ?, ?, ?, ?)",
                 (
-                    (path, saved.digest, saved.text, rules_version(), msgspec.json.encode(saved.stored))
+                    (path, saved.digest, saved.text, saved.written, rules_version(), msgspec.json.encode(saved.stored))
                     for path, saved in contents.items()
                     if saved is not None
                 ),
@@ -93,6 +100,12 @@ def _open(path: Path) -> sqlite3.Connection:
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = normal")
     database.execute("pragma secure_delete = on")
+    (layout,), (tables,) = (
+        database.execute(query).fetchone() for query in ("pragma user_version", "select count(*) from sqlite_schema")
+    )
+    if tables and layout != _LAYOUT:
+        database.close()
+        raise sqlite3.DatabaseError(f"its layout is {layout}, not {_LAYOUT}")
     database.executescript(_TABLES)
     return database
 
