@@ -14,6 +14,7 @@ from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.plan.listener import Gateway
 from lasthop.plan.reasons import RESOLVED_REFS
+from lasthop.proxy.access_log import Skipped
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.failures import UNANSWERED
 from lasthop.proxy.find import Envoy
@@ -42,6 +43,7 @@ class HostController(Controller):
             probed=self._probed,
             proxy_event=self._proxy_event,
             entry=lambda failed: entry(self._with_reason(failed)),
+            skipped=self._entries_skipped,
             concurrency=concurrency,
         )
 
@@ -89,6 +91,14 @@ class HostController(Controller):
             case str():
                 self.log.error("no proxy", gateway=key.path, problem=event)
                 self._proxy_changed(key, problem=event)
+
+    def _entries_skipped(self, key: Key, skipped: Skipped) -> None:
+        self.log.warning(
+            "too many failed requests to log them all",
+            gateway=key.path,
+            lines_skipped=skipped.lines,
+            bytes_skipped=skipped.bytes,
+        )
 
     def _with_reason(self, entry: Entry) -> Entry:
         """Envoy cannot know why there is no cluster, be it to send to or to ask; the route's status does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -72,3 +73,13 @@ def test_a_request_that_succeeds_is_not_logged(gateway: Lasthop, serve: Callable
     assert gateway.get("log-later").status == 500
     entry(gateway, "log-later")
     assert gateway.entries("log-good") == []
+
+
+def test_what_clients_send_is_cut_before_it_is_written(gateway: Lasthop) -> None:
+    gateway.load("log-long.yaml", *docs.hop("log-long", 9, docs.policy("log-long", "api.example", "not-there")))
+    odd = ("\u200b" * 2_000).encode().decode("latin-1")
+    assert gateway.get("log-long", headers={"x-request-id": odd}).status == 500
+    said = entry(gateway, "log-long")
+    assert said["request_id"] and len(json.dumps(said)) < 2_000
+    (log,) = (gateway.root / "r").rglob("access.log")
+    assert max(len(line) for line in log.read_bytes().splitlines()) < 4_000

@@ -10,7 +10,7 @@ from typing import Final
 
 from lasthop.api.meta import Key
 from lasthop.infra import ports
-from lasthop.proxy.access_log import follow
+from lasthop.proxy.access_log import Skipped, follow
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import FolderUnusable
@@ -37,12 +37,13 @@ class Processes:
         probed: Callable[[Key, str, int, str, Probe | None], None],
         proxy_event: Callable[[Key, Event | str], None],
         entry: Callable[[Entry], None],
+        skipped: Callable[[Key, Skipped], None],
         concurrency: int | None = None,
     ) -> None:
         self._envoy = envoy
         self._run_dir = run_dir
         self.xds_socket = run_dir / "xds.sock"
-        self._probed, self._proxy_event, self._entry = probed, proxy_event, entry
+        self._probed, self._proxy_event, self._entry, self._skipped = probed, proxy_event, entry, skipped
         self._concurrency = concurrency
         self._proxies: dict[Key, Proxy] = {}
         self._retiring: list[Proxy] = []
@@ -140,7 +141,7 @@ class Processes:
         told = ""
         while not self._stopping and self._proxies.get(key) is proxy:
             async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(self._follow(proxy))
+                following = tasks.create_task(self._follow(key, proxy))
                 try:
                     return await proxy.run()
                 except FolderUnusable as error:
@@ -151,6 +152,7 @@ class Processes:
                     following.cancel()
             await asyncio.sleep(RETRY)
 
-    async def _follow(self, proxy: Proxy) -> None:
-        async for entry in follow(proxy.folder.access_log, from_end=True):
+    async def _follow(self, key: Key, proxy: Proxy) -> None:
+        skipped = functools.partial(self._skipped, key)
+        async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
             self._entry(entry)

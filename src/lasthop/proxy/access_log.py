@@ -1,10 +1,12 @@
-"""Follow Envoy's access log as it grows, and keep it from filling the disk."""
+"""Follows Envoy's access log as it grows, within a budget: clients decide how many requests fail, and must decide neither how
+much of the event loop nor how much of the disk that takes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,33 +16,83 @@ from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.failures import why
 
 SIZE_LIMIT: Final = 10 * 1024 * 1024
-_LOOK_EVERY: Final = 0.2
+"""Bytes of the file. What has not been read by then is skipped."""
+BUDGET: Final = 1024 * 1024
+"""Bytes that are read in a second, some 1,500 lines: a few percent of a core for each Gateway under such a flood."""
+LOOK_EVERY: Final = 0.2
+TELL_EVERY: Final = 10.0
+"""Seconds between two words about skipped lines."""
 _LONGEST_LINE: Final = 256 * 1024
-_PIECE: Final = 1024 * 1024
+_PIECE: Final = 64 * 1024
+"""Bytes between two turns of the event loop: some 100 lines, a few milliseconds."""
+_COUNTED: Final = 16 * 1024 * 1024
+"""Skipped bytes whose lines are counted, which takes about 10 ms; of a file that has grown beyond that, only the bytes are."""
 
 
-async def follow(path: Path, *, from_end: bool, size_limit: int = SIZE_LIMIT) -> AsyncIterator[Entry]:
-    """Each entry that is written from now on, with `why` filled in; for ever.
+class Skipped(msgspec.Struct, frozen=True):
+    """What was too much to read."""
+
+    lines: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Skipped) -> Skipped:
+        return Skipped(self.lines + other.lines, self.bytes + other.bytes)
+
+
+async def follow(
+    path: Path, *, from_end: bool, skipped: Callable[[Skipped], None], size_limit: int = SIZE_LIMIT
+) -> AsyncIterator[Entry]:
+    """Yields each entry that is written from now on, with `why` filled in; for ever.
 
     `from_end` leaves out what the file holds already: for an Envoy that was adopted, that is old news.
     """
-    tail = Tail(path, from_end=from_end, size_limit=size_limit)
+    reader = Reader(path, from_end=from_end, size_limit=size_limit)
     try:
         while True:
-            for line in tail.read():
-                if (entry := parse(line)) is not None:
-                    yield msgspec.structs.replace(entry, why=why(entry))
-            if not tail.behind:
-                await asyncio.sleep(_LOOK_EVERY)
+            for entry in reader.read():
+                yield entry
+            if told := reader.skipped(time.monotonic()):
+                skipped(told)
+            # Also where there is more to read: an async generator's `yield` alone gives no other task a turn.
+            await asyncio.sleep(reader.pause)
     finally:
-        tail.close()
+        reader.close()
+
+
+class Reader:
+    """Entries piece by piece, and how long to wait for the next piece."""
+
+    def __init__(self, path: Path, *, from_end: bool, size_limit: int = SIZE_LIMIT) -> None:
+        self._tail = Tail(path, from_end=from_end, size_limit=size_limit)
+        self._untold = Skipped()
+        self._told = -TELL_EVERY
+
+    @property
+    def pause(self) -> float:
+        return _PIECE / BUDGET if self._tail.behind else LOOK_EVERY
+
+    def read(self) -> list[Entry]:
+        entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
+        return [msgspec.structs.replace(entry, why=why(entry)) for entry in entries]
+
+    def skipped(self, now: float) -> Skipped | None:
+        """Returns what has been skipped since it was last told; None if it is nothing, or too soon to tell again."""
+        self._untold += self._tail.take_skipped()
+        if not self._untold.bytes or now - self._told < TELL_EVERY:
+            return None
+        told, self._untold, self._told = self._untold, Skipped(), now
+        return told
+
+    def close(self) -> None:
+        self._tail.close()
 
 
 class Tail:
-    """The whole lines that have been added to a file since the last look.
+    """The whole lines that have been added to a file since the last look, at most a piece of them at a time.
 
-    There are three cases besides growth: the file is not there (yet), it was cut short by somebody (begin at its start),
-    or it was replaced by another one (finish the old one, then open the new one).
+    There are four cases besides growth: the file is not there (yet), it was cut short by somebody (begin at its start),
+    it was replaced by another one (finish the old one, then open the new one), or it is too large (cut it to nothing, read or
+    not).
     """
 
     def __init__(self, path: Path, *, from_end: bool, size_limit: int) -> None:
@@ -48,6 +100,7 @@ class Tail:
         self._size_limit = size_limit
         self._fd = -1
         self._rest = b""
+        self._skipped = Skipped()
         self._open()
         if from_end and self._fd >= 0:
             os.lseek(self._fd, 0, os.SEEK_END)
@@ -59,27 +112,46 @@ class Tail:
             self._open()
         if self._fd < 0:
             return []
-        position = os.lseek(self._fd, 0, os.SEEK_CUR)
-        if os.fstat(self._fd).st_size < position:
-            position, self._rest = os.lseek(self._fd, 0, os.SEEK_SET), b""
+        if os.fstat(self._fd).st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
+            self._rest = b""
+            os.lseek(self._fd, 0, os.SEEK_SET)
         piece = os.read(self._fd, _PIECE)
-        self.behind = len(piece) == _PIECE
-        if not self.behind:
-            self._at_end(position + len(piece))
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             self._rest = b""
+        self.behind = len(piece) == _PIECE
+        too_large = os.fstat(self._fd).st_size > self._size_limit
+        if self.behind and too_large:
+            self._skip()
+        if not self.behind:
+            self._at_end(too_large)
         return lines
+
+    def take_skipped(self) -> Skipped:
+        """Returns what has been skipped since the last call."""
+        taken, self._skipped = self._skipped, Skipped()
+        return taken
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
-    def _at_end(self, size: int) -> None:
+    def _skip(self) -> None:
+        begin, lines = os.lseek(self._fd, 0, os.SEEK_CUR), 0
+        for _ in range(_COUNTED // _PIECE):
+            piece = os.read(self._fd, _PIECE)
+            lines += piece.count(b"\n")
+            if len(piece) < _PIECE:
+                break
+        end = os.lseek(self._fd, 0, os.SEEK_END)
+        self._skipped += Skipped(lines, len(self._rest) + end - begin)
+        self._rest, self.behind = b"", False
+
+    def _at_end(self, too_large: bool) -> None:
         if self._replaced():
             self.close()
-        elif size > self._size_limit:
+        elif too_large:
             # Envoy opens it for appending, so it goes on at the new end. A line written between our last read and here is
             # lost: better than a full disk, or than asking Envoy to reopen its logs each time.
             os.ftruncate(self._fd, 0)

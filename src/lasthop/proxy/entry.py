@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 _LONGEST = 2_000
+"""Characters of a field. Envoy cuts what clients send much shorter; what backends' certificates say, it does not cut."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ def parse(line: bytes) -> Entry | None:
 
 
 def printable(text: str) -> str:
-    """Without anything that could move a cursor, change a colour or turn the direction of writing."""
+    """Returns the beginning of a text without anything that could move a cursor, change a colour or turn the direction of
+    writing. It is cut first: the rest is for whoever wrote it to make long."""
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -22,12 +23,10 @@ import msgspec
 from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.proxy import launch
-from lasthop.proxy.access_log import SIZE_LIMIT, Tail
+from lasthop.proxy.access_log import Reader
 from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.proxy.cpus import cpus
 from lasthop.proxy.drain import end
-from lasthop.proxy.entry import parse
-from lasthop.proxy.failures import why
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import Folder
 from lasthop.proxy.pod_settings import PodSettings
@@ -37,7 +36,6 @@ from lasthop.proxy.running import Running
 LINGER: Final = 5.0
 """A Pod that is deleted leaves its Service at the same moment, but nodes and load balancers hear of it a little later."""
 
-_LOOK_EVERY: Final = 0.2
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -143,20 +141,21 @@ def start(args: list[str], folder: Path) -> Running:
 class _Forward:
     """Failed requests, with the reason in words, on standard output."""
 
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     async def run(self) -> None:
         while True:
             self.pump()
-            await asyncio.sleep(0 if self._tail.behind else _LOOK_EVERY)
+            if skipped := self._reader.skipped(time.monotonic()):
+                say("too many failed requests to log them all", lines_skipped=skipped.lines, bytes_skipped=skipped.bytes)
+            await asyncio.sleep(self._reader.pause)
 
     def pump(self) -> None:
         lines = []
-        for line in self._tail.read():
-            if (entry := parse(line)) is not None:
-                fields = msgspec.structs.asdict(msgspec.structs.replace(entry, why=why(entry)))
-                lines.append(msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n")
+        for entry in self._reader.read():
+            fields = msgspec.structs.asdict(entry)
+            lines.append(msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n")
         if lines:
             sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()
@@ -164,13 +163,13 @@ class _Forward:
 
 @contextlib.contextmanager
 def _forwarding(path: Path) -> Iterator[_Forward]:
-    tail = Tail(path, from_end=True, size_limit=SIZE_LIMIT)
-    forward = _Forward(tail)
+    reader = Reader(path, from_end=True)
+    forward = _Forward(reader)
     try:
         yield forward
     finally:
         forward.pump()
-        tail.close()
+        reader.close()
 
 
 def say(event: str, **fields: Any) -> None:

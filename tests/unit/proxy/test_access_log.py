@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from static_envoy import cluster, static_envoy
 
-from lasthop.proxy.access_log import Tail, follow
+from lasthop.proxy import access_log
+from lasthop.proxy.access_log import Reader, Skipped, Tail, follow
 from lasthop.proxy.entry import Entry, parse
 from tests.servers import server
 
@@ -78,10 +79,119 @@ def test_a_file_above_the_limit_is_cut_and_read_on(log: Path) -> None:
 def test_a_line_without_end_is_given_up(log: Path) -> None:
     tail = Tail(log, from_end=False, size_limit=10_000_000)
     append(log, "x" * 300_000)
-    assert tail.read() == []
+    while True:
+        assert tail.read() == []
+        if not tail.behind:
+            break
     append(log, "\nnext\n")
     assert tail.read()[-1] == b"next"
     tail.close()
+
+
+LINE = json.dumps({"path": "/" + "\u200b" * 100, "status": 503, "flags": "UF"}) + "\n"
+
+
+def test_what_is_too_much_to_read_is_skipped_counted_and_cut_off(log: Path) -> None:
+    tail = Tail(log, from_end=False, size_limit=1_000_000)
+    append(log, LINE * 10_000)
+    size = log.stat().st_size
+    read = tail.read()
+    skipped = tail.take_skipped()
+    assert (len(read) > 50, len(read) + skipped.lines) == (True, 10_000)
+    assert sum(len(line) + 1 for line in read) + skipped.bytes == size
+    assert (log.stat().st_size, tail.behind) == (0, False)
+    append(log, LINE)
+    assert (len(tail.read()), tail.take_skipped()) == (1, Skipped())
+    tail.close()
+
+
+def test_the_file_stays_bounded_while_it_grows_faster_than_it_is_read(log: Path) -> None:
+    """Nothing is lost without being counted."""
+    limit = 500_000
+    tail = Tail(log, from_end=False, size_limit=limit)
+    written = read = skipped = 0
+    for _ in range(60):
+        append(log, LINE * 200)
+        written += 200
+        read += len(tail.read())
+        skipped += tail.take_skipped().lines
+        assert log.stat().st_size <= limit + len(LINE) * 200
+    while tail.behind:
+        read += len(tail.read())
+    assert skipped > 0 and read + skipped == written
+    tail.close()
+
+
+def test_a_file_of_any_size_is_skipped_by_looking_at_a_part_of_it(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.touch()
+    os.truncate(log, 3_000_000_000)  # takes no room
+    tail = Tail(log, from_end=False, size_limit=1_000_000)
+    looked: list[int] = []
+    real = os.read
+    monkeypatch.setattr(os, "read", lambda fd, count: looked.append(count) or real(fd, count))
+    tail.read()
+    assert sum(looked) < 20_000_000
+    assert (log.stat().st_size, tail.take_skipped().bytes) == (0, 3_000_000_000)
+    tail.close()
+
+
+async def test_other_tasks_have_their_turn_after_each_piece(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "BUDGET", 10**12)
+    append(log, LINE * 5_000)
+    entries_in_a_row: list[int] = [0]
+    done = asyncio.Event()
+
+    async def others() -> None:
+        while not done.is_set():
+            entries_in_a_row.append(0)
+            await asyncio.sleep(0)
+
+    entries = follow(log, from_end=False, skipped=lambda skipped: None)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        tasks.create_task(others())
+        for _ in range(5_000):
+            assert (await anext(entries)).why
+            entries_in_a_row[-1] += 1
+        done.set()
+    await entries.aclose()
+    assert sum(entries_in_a_row) == 5_000
+    assert max(entries_in_a_row) < 200, "a piece of 64 KiB, and then somebody else"
+
+
+async def test_a_flood_is_read_within_a_budget(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(access_log.asyncio, "sleep", sleep)
+    append(log, LINE * 5_000)
+    entries = follow(log, from_end=False, skipped=lambda skipped: None)
+    for _ in range(5_000):
+        await anext(entries)
+    await entries.aclose()
+    read = 5_000 * len(LINE)
+    assert read / sum(pauses) <= 1.1 * access_log.BUDGET
+
+
+def test_skipped_lines_are_told_now_and_then_and_all_of_them(log: Path) -> None:
+    reader = Reader(log, from_end=False, size_limit=100_000)
+    told, entries = [], 0
+    for second in range(25):
+        append(log, LINE * 1_000)
+        entries += len(reader.read())
+        told.append(reader.skipped(float(second)))
+    spoken = [second for second, skipped in enumerate(told) if skipped]
+    assert spoken == [0, 10, 20]
+    last = reader.skipped(30.0)
+    assert last and entries + last.lines + sum(skipped.lines for skipped in told if skipped) == 25_000
+    assert reader.skipped(60.0) is None
+    reader.close()
+
+
+def test_a_field_is_cut_before_it_is_looked_at() -> None:
+    entry = parse(json.dumps({"request_id": "\u200b" * 100_000}).encode())
+    assert entry and entry.request_id == "?" * 2_000 + "..."
 
 
 def test_entries_are_fit_for_a_terminal() -> None:
@@ -96,7 +206,7 @@ def test_a_line_that_is_no_entry_is_left_out(line: bytes) -> None:
 
 async def test_envoy_goes_on_writing_at_the_start_of_a_log_that_was_cut(folder: Path, log: Path) -> None:
     with server(None) as port, static_envoy(folder, [cluster("ok", port)]) as envoy:
-        entries = follow(log, from_end=False, size_limit=1)
+        entries = follow(log, from_end=False, skipped=lambda skipped: None, size_limit=1)
         paths = []
         async with asyncio.timeout(20):
             for name in ("ok", "gone", "ok", "gone"):

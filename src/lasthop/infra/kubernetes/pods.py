@@ -11,6 +11,9 @@ from lasthop.proxy.readiness import PATH
 
 USER: Final = 65532
 RUN_DIR: Final = "/run/lasthop"
+RUN_SIZE: Final = "256Mi"
+"""The node's disk is not ours to fill. The access log is cut at 10 MiB, so that this is for what nobody has thought of: a Pod
+that gets there is evicted."""
 CERTIFICATES: Final = "/var/run/lasthop/xds"
 READY_PORT: Final = 15021
 SPARE_SECONDS: Final = 10
@@ -69,7 +72,7 @@ def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
             for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
         "volumes": [
-            {"name": "run", "emptyDir": {}},
+            {"name": "run", "emptyDir": {"sizeLimit": RUN_SIZE}},
             {"name": "xds", "secret": {"secretName": object_name(name, "-xds")}},
         ],
     }

@@ -21,9 +21,9 @@ FAILURE: Final = 500
 
 FIELDS: Final = {
     "time": "%START_TIME%",
-    "authority": "%REQ(:AUTHORITY)%",
-    "method": "%REQ(:METHOD)%",
-    "path": "%REQ(:PATH)%",
+    "authority": "%REQ(:AUTHORITY):256%",
+    "method": "%REQ(:METHOD):32%",
+    "path": "%REQ(:PATH):512%",
     "status": "%RESPONSE_CODE%",
     "grpc_status": "%GRPC_STATUS%",
     "flags": "%RESPONSE_FLAGS%",
@@ -35,8 +35,9 @@ FIELDS: Final = {
     "policy": f"%METADATA(CLUSTER:{METADATA}:policy)%",
     "wants": f"%METADATA(CLUSTER:{METADATA}:wants)%",
     "duration_ms": "%DURATION%",
-    "request_id": "%REQ(X-REQUEST-ID)%",
+    "request_id": "%REQ(X-REQUEST-ID):64%",
 }
+"""What clients write is cut to a length: a header may have 60 KB, and each failed request is a line."""
 
 
 GRPC_FAILURES: Final = ("UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
