@@ -5,7 +5,7 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from lasthop.outputs.status.xbackends import XBACKEND_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
-from lasthop.plan.tls import SystemStore
+from lasthop.plan.tls import BackendTLS, Refused, SystemStore
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHMENTS, TABLES
@@ -38,9 +38,9 @@ from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
-from lasthop.resolve.policies.backend_tls import served_plaintext
+from lasthop.resolve.policies.backend_tls import hop_tls, served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
-from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS
+from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS, named_services
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
@@ -93,20 +93,48 @@ class Engine:
         self._hosts: dict[str, dict[str, EncodedHost]] = {}
         self._tables: set[tuple[Key, str]] = set()
         self._plaintext: set[Hop] = set()
+        self._marks: dict[tuple[Key, int], Hop] = {}
+        """Ports that stay plaintext while not every policy is known, each with one of its hops."""
         self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def apply(self, changes: Mapping[Key, Object | None]) -> None:
         self.store.apply(changes)
+        if self._marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
+            self._unmark_claimed([port for port in self._marks if port[0] in named])
 
     def set_policies_known(self, known: bool) -> None:
-        """Not knowing every policy freezes what is plaintext now: nothing joins it until all are known again."""
+        """Not knowing every policy freezes what is plaintext now: nothing joins it until all are known again, and what a
+        policy has named in the meantime leaves it, because that policy may be the one that cannot be read next."""
         if bool(self.graph.peek(POLICIES_UNKNOWN)) != known:
             return
-        for hop in self._plaintext:
-            self.graph.set(served_plaintext(hop.service, hop.port), None if known else True)
         self.graph.set(POLICIES_UNKNOWN, None if known else True)
+        if known:
+            self._unmark(tuple(self._marks))
+            return
+        for hop in self._plaintext:
+            if hop.service.kind == "Service" and (hop.service, hop.port) not in self._marks:
+                self._marks[hop.service, hop.port] = hop
+                self.graph.set(served_plaintext(hop.service, hop.port), True)
+        self._unmark_claimed(self._marks)
+
+    def _unmark_claimed(self, ports: Iterable[tuple[Key, int]]) -> None:
+        """Looks at what has come in, settled or not: a policy that comes and goes between two looks was there too."""
+        self.graph.settle(0)
+        self._unmark([port for port in ports if self._claimed(self._marks[port])])
+
+    def _claimed(self, hop: Hop) -> bool:
+        try:
+            tls = self.graph.value(hop_tls, hop.gateway, hop.service, hop.port)
+        except Exception:  # a bug must not count as "no policy"
+            return True
+        return isinstance(tls, BackendTLS) or (isinstance(tls, Refused) and tls.policy is not None)
+
+    def _unmark(self, ports: Iterable[tuple[Key, int]]) -> None:
+        for port in ports:
+            del self._marks[port]
+            self.graph.set(served_plaintext(*port), None)
 
     def set_crd_versions(self, versions: StringMap) -> None:
         self.graph.set(CRD_VERSIONS, versions)
@@ -169,6 +197,8 @@ class Engine:
             self._plaintext.add(hop)
         else:
             self._plaintext.discard(hop)
+            if (hop.service, hop.port) in self._marks and self._claimed(hop):
+                self._unmark([(hop.service, hop.port)])
         # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
         xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
 

@@ -45,8 +45,9 @@ from tests.world import (
 
 STORE = SystemStore("/system.pem", "digest")
 DELETE = st.sampled_from([False, False, False, True])
-EDITS = st.lists(st.tuples(OBJECTS, DELETE, st.booleans()), min_size=1, max_size=20)
+EDIT = st.tuples(OBJECTS, DELETE, st.booleans())
 """(object, whether it is deleted, whether anybody looks before the next edit)."""
+EDITS = st.lists(EDIT, min_size=1, max_size=20)
 
 _X0 = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x0"}
 _BY_C0 = {"hostname": "api.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "c0"}]}

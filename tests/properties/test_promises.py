@@ -18,6 +18,7 @@ from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lasthop.api.backends import XBackend
 from lasthop.api.core import Secret, Service
@@ -30,10 +31,10 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
-from tests.properties.test_incremental import BASE, EDITS, STORE, key
+from tests.properties.test_incremental import BASE, EDIT, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.summary_routes import ext_authz
-from tests.world import CLIENTS, NOW, keyed, mk_config_map
+from tests.world import CLIENTS, NOW, keyed, mk_config_map, mk_policy
 
 Objects = dict[Key, Object]
 
@@ -336,20 +337,74 @@ def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints
             assert names[gateway, ROUTES], "a listener without a route table"
 
 
-@slow
-@given(EDITS, EDITS)
+_MATTERS = st.builds(
+    lambda where, section: mk_policy(f"{where[0]}/p9", where[1], "api.example", ["c0"], section),
+    st.sampled_from([("a", "s1"), ("b", "s0")]),
+    st.sampled_from(["", "plain"]),
+)
+"""A policy for one of the ports that are plaintext in the base world."""
+_EDIT = st.one_of(st.tuples(_MATTERS, st.booleans(), st.booleans()), EDIT)
+EPISODES = st.lists(st.tuples(st.booleans(), st.lists(_EDIT, max_size=4)), min_size=3, max_size=8)
+"""(whether every policy is known, edits in the meantime): unreadable input comes and goes."""
+
+
+@settings(slow, max_examples=70)
+@given(EPISODES)
 def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
-    before: list[tuple[Object, bool, bool]], after: list[tuple[Object, bool, bool]]
+    episodes: list[tuple[bool, list[tuple[Object, bool, bool]]]],
 ) -> None:
-    _, engine, snapshot = walk(before)
-    services = {service for service, _ in _plaintext(snapshot)}
-    engine.set_policies_known(False)
-    for obj, delete, _ in after:
-        engine.apply({key(obj): None if delete else obj})
-        settle(engine, snapshot)
-        assert {service for service, _ in _plaintext(snapshot)} <= services
+    """Only what was plaintext when the episode began, and what no policy has named since, is plaintext during it; and all
+    of that still is. What an earlier episode left behind means nothing in the next."""
+    objects, engine, snapshot = walk([])
+    frozen: set[tuple[str, ...]] | None = None
+    for known, edits in episodes:
+        engine.set_policies_known(known)
+        if known:
+            frozen = None
+        elif frozen is None:
+            frozen = _plaintext_ports(snapshot) - _named_ports(objects)
+        for obj, delete, look in edits:
+            engine.apply({key(obj): None if delete else obj})
+            objects.pop(key(obj), None)
+            if not delete:
+                objects[key(obj)] = obj
+            if frozen is not None:
+                frozen -= _named_ports(objects)
+            if look:
+                settle(engine, snapshot)
+                check(objects, snapshot)
+                assert frozen is None or _plaintext_ports(snapshot) <= frozen
+        if not known:
+            settle(engine, snapshot)
+            _check_frozen(objects, snapshot, frozen)
     engine.set_policies_known(True)
     settle(engine, snapshot)
+    _check_frozen(objects, snapshot, None)
+
+
+def _check_frozen(objects: Objects, snapshot: Snapshot, frozen: set[tuple[str, ...]] | None) -> None:
+    expected = Snapshot()
+    other = Engine(now=NOW.timestamp())
+    other.set_system_store(STORE)
+    other.apply(dict(objects))
+    settle(other, expected)
+    plaintext = _plaintext_ports(expected)
+    assert _plaintext_ports(snapshot) == (plaintext if frozen is None else plaintext & frozen)
+
+
+def _named_ports(objects: Objects) -> set[tuple[str, ...]]:
+    """(namespace, Service, port) of all that some policy names, in whatever state it is."""
+    return {
+        (name.namespace, name.name, str(port.port))
+        for name, obj in objects.items()
+        if isinstance(obj, Service)
+        for port in obj.spec.ports
+        if port.protocol == "TCP" and named_by_policy(objects, name, port.name)
+    }
+
+
+def _plaintext_ports(snapshot: Snapshot) -> set[tuple[str, ...]]:
+    return {port for port, _ in _plaintext(snapshot)}
 
 
 def _plaintext(snapshot: Snapshot) -> set[tuple[tuple[str, ...], str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -61,6 +61,17 @@ def _emit_rejected(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Clai
     if policy is None:
         return ()
     return tuple(_claims(key.namespace, policy.targets, policy.age, policy.policy, policy.message))
+
+
+def named_services(obj: Object | None) -> tuple[Key, ...]:
+    """The Services that an object names as a policy, read whole or not."""
+    if isinstance(obj, BackendTLSPolicy):
+        targets = obj.spec.target_refs
+    elif isinstance(obj, RejectedPolicy):
+        targets = obj.targets
+    else:
+        return ()
+    return tuple(Key("Service", obj.metadata.namespace, target.name) for target in targets if is_service(target))
 
 
 CLAIMS = Emitter("claims", "BackendTLSPolicy", _emit)

@@ -1,0 +1,94 @@
+"""What the engine remembers besides its objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lasthop.engine import Engine
+from lasthop.sources.files.loader import Loader
+from tests.snapshot import Snapshot, settle, tls_context
+
+BASE = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: lasthop}
+spec: {controllerName: lasthop.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec: {gatewayClassName: lasthop, listeners: [{name: http, port: 8080, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: api}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: api, port: 443}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: api}
+spec: {ports: [{name: https, port: 443}]}
+"""
+POLICY = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: api}
+spec:
+  targetRefs: [{group: "", kind: Service, name: api}]
+  validation: {hostname: api.example, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}
+"""
+TYPO = "a: [\n"
+HOP = "default/web/default/api/443/auto"
+
+
+class Folder:
+    """A folder of files, and what Envoy has of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.loader, self.engine, self.snapshot = path, Loader(path), Engine(now=1.8e9), Snapshot()
+        self.write(base=BASE)
+
+    def write(self, **files: str | None) -> str:
+        """Texts by name, None for a file that goes; says what is behind the hop then."""
+        for name, text in files.items():
+            file = self.path / f"{name}.yaml"
+            file.unlink(missing_ok=True) if text is None else file.write_text(text)
+        batch = self.loader.apply(self.loader.look())
+        if batch is not None:
+            self.engine.set_policies_known(batch.policies_known)
+            self.engine.apply(batch.changes)
+        settle(self.engine, self.snapshot)
+        cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)
+        return "nothing" if cluster is None else "TLS" if tls_context(cluster) else "plaintext"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_policy_that_moves_into_a_broken_file_leaves_no_plaintext_whatever_was_broken_before(folder: Folder) -> None:
+    assert folder.write() == "plaintext"
+    assert folder.write(broken=TYPO) == "plaintext"  # as before: nothing that was known has changed
+    assert folder.write(policy=POLICY) == "nothing"  # its CA is missing
+    assert folder.write(broken=None) == "nothing"
+    assert folder.write(policy=None, moved=POLICY + TYPO) == "nothing"
+    assert folder.write(moved=None) == "plaintext"  # all is readable, and there is no policy any more
+
+
+def test_a_port_that_a_policy_has_named_stays_out_of_plaintext_until_everything_can_be_read(folder: Folder) -> None:
+    folder.write(broken=TYPO)
+    assert folder.write(policy=POLICY) == "nothing"
+    assert folder.write(policy=None) == "nothing"  # it may have moved into the file that cannot be read
+    assert folder.write(broken=None) == "plaintext"
+
+
+def test_a_policy_that_nobody_looked_at_counts_too(folder: Folder) -> None:
+    folder.write(broken=TYPO)
+    (folder.path / "policy.yaml").write_text(POLICY)
+    batch = folder.loader.apply(folder.loader.look())
+    assert batch is not None
+    folder.engine.apply(batch.changes)  # not settled
+    assert folder.write(policy=None) == "nothing"
