@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 import msgspec
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 NodeId = tuple[Any, ...]
 BucketKey = tuple[Any, ...]
@@ -40,10 +40,22 @@ GONE: Final = Gone()
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """A query that raised. Its readers raise the same; at a stage the member counts as emitting nothing, so a bug in one
-    corner withholds what it should have made and nothing else (an output's value is then None)."""
+    """A query that raised. Readers that call it raise the same; those that `attempt` it get this instead and put a stand-in in
+    its place. A stage without a stand-in emits nothing for the member, or what it emitted before, and an output's value is
+    None."""
 
     error: Exception
+    where: str = ""
+    """`file:line` of what raised it first."""
+
+    @classmethod
+    def of(cls, error: Exception) -> Crash:
+        """Without the frames, which would be kept for as long as the crash is, and grow with each reader."""
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
+        return cls(error.with_traceback(None), where)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Crash) and repr(self.error) == repr(other.error)
@@ -58,6 +70,9 @@ class Emitter(msgspec.Struct, frozen=True):
     name: str
     domain: str
     emit: Callable[..., Iterable[tuple[BucketKey, Hashable]]]
+    keeps: bool = False
+    """A member that crashes keeps what it emitted before: where absence would open something, as that of a policy's claim or
+    of a hostname's owner."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -117,7 +132,8 @@ class Graph:
         self.reads = 0
         """Values read by queries, a bucket counting once for each entry: with `recomputed`, what an edit costs."""
         self.recomputed = 0
-        self.crashes: dict[tuple[str, Any], Exception] = {}
+        self.crashes: dict[NodeId, Crash] = {}
+        """Queries that raise by themselves, not because something that they read does."""
         self._revision = 1
         self._inputs: dict[Any, Any] = {}
         self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
@@ -135,33 +151,45 @@ class Graph:
 
     # --- what queries call -------------------------------------------------------------------------------------------
 
-    def __call__(self, fn: Callable[Concatenate[Graph, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
         """The value of query `fn` for this key, remembered and tracked."""
-        value: T = self._read((fn, *args))
+        node = self._read((fn, *args))
         self.reads += 1
+        value: T = node.value
+        if value.__class__ is Crash:
+            raise cast(Crash, value).error
+        return value
+
+    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T | Crash:
+        """The same where a crash must not go further: whoever asks puts something closed in its place. Also from outside."""
+        node = self._read((fn, *args))
+        self.reads += 1
+        value: T | Crash = node.value
+        if not self._stack:
+            self._drop_if_unread(node)
         return value
 
     def input(self, key: Hashable) -> Any:
         """An input's value, None where nobody has set it."""
         self.reads += 1
-        return self._read((_INPUT, key))
+        return self._read((_INPUT, key)).value
 
     def bucket(self, tag: str, *key: Any) -> tuple[tuple[Any, Any], ...]:
         """(member, value) pairs of one bucket, sorted by member."""
-        value: tuple[tuple[Any, Any], ...] = self._read((_BUCKET, tag, *key))
+        value: tuple[tuple[Any, Any], ...] = self._read((_BUCKET, tag, *key)).value
         self.reads += 1 + len(value)
         return value
 
     def size(self, tag: str, *key: Any) -> int:
         """How many members a bucket has, without reading them."""
         self.reads += 1
-        size: int = self._read((_SIZE, tag, *key))
+        size: int = self._read((_SIZE, tag, *key)).value
         return size
 
     def before(self, deadline: float) -> bool:
         """Whether that moment is still to come. Time never enters in any other way."""
         self.reads += 1
-        value: bool = self._read((_BEFORE, deadline))
+        value: bool = self._read((_BEFORE, deadline)).value
         return value
 
     # --- what the edges call -----------------------------------------------------------------------------------------
@@ -245,12 +273,9 @@ class Graph:
             return list(dirty)
         return [dirty.popitem()[0] for _ in range(limit)]
 
-    def value(self, fn: Callable[Concatenate[Graph, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A query's value from outside, not tracked."""
-        node = self._node((fn, *args))
-        self._refresh(node)
-        value: T = node.value
-        self._drop_if_unread(node)
+    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+        """A query's value from outside, not tracked. Raises what the query raises."""
+        value = self.attempt(fn, *args)
         if isinstance(value, Crash):
             raise value.error
         return value
@@ -265,7 +290,6 @@ class Graph:
             if node is not None:
                 node.pinned = None
                 self._drop_if_unread(node)
-            self.crashes.pop((stage.name, key), None)
             if self._told[number].pop(key, None) is None:
                 return
             if isinstance(stage, Emitter):
@@ -281,10 +305,9 @@ class Graph:
         self._told[number][key] = node.changed
         value = node.value
         if isinstance(value, Crash):
-            self.crashes[(stage.name, key)] = value.error
+            if isinstance(stage, Emitter) and stage.keeps:
+                return
             value = () if isinstance(stage, Emitter) else None
-        else:
-            self.crashes.pop((stage.name, key), None)
         if isinstance(stage, Emitter):
             self._emit(number, key, dict(value))
         else:
@@ -323,7 +346,7 @@ class Graph:
             node = self._nodes[id] = Node(id)
         return node
 
-    def _read(self, id: NodeId) -> Any:
+    def _read(self, id: NodeId) -> Node:
         node = self._nodes.get(id)
         if node is None:
             node = self._nodes[id] = Node(id)
@@ -331,10 +354,7 @@ class Graph:
             self._refresh(node)
         if self._stack:
             self._stack[-1][node] = None
-        value = node.value
-        if value.__class__ is Crash:
-            raise value.error
-        return value
+        return node
 
     def _refresh(self, node: Node) -> None:
         if node.state == MAYBE:
@@ -360,10 +380,11 @@ class Graph:
             try:
                 value = tag(self, *node.id[1:])
             except Exception as error:
-                value = Crash(error)
+                value = Crash.of(error)
             finally:
                 self._stack.pop()
             self.recomputed += 1
+            self._note(node.id, value, reads)
             old, node.deps = node.deps, tuple(reads)
             for dep in node.deps:
                 dep.readers.add(node)
@@ -376,6 +397,14 @@ class Graph:
             node.changed = self._revision
         node.state = CLEAN
         node.verified = self._revision
+
+    def _note(self, id: NodeId, value: Any, reads: Iterable[Node]) -> None:
+        if value.__class__ is Crash and not any(
+            dep.value.__class__ is Crash and dep.value.error is value.error for dep in reads
+        ):
+            self.crashes[id] = value
+        elif self.crashes:
+            self.crashes.pop(id, None)
 
     def _input_value(self, tag: str, id: NodeId) -> Any:
         match tag:
@@ -413,6 +442,7 @@ class Graph:
         if node.readers or node.pinned is not None or self._nodes.get(node.id) is not node:
             return
         del self._nodes[node.id]
+        self.crashes.pop(node.id, None)
         for dep in node.deps:
             dep.readers.discard(node)
             self._drop_if_unread(dep)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.store.graph import GONE, Emitter, Graph, Output
+from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output
 
 calls: list[tuple[str, Any]] = []
 
@@ -184,10 +185,60 @@ def test_a_query_that_raises_withholds_its_own_output_and_recovers() -> None:
     put(g, "a", "bad")
     put(g, "b", "fine")
     assert g.settle() == {"out": {("a",): None, ("b",): "fine"}}
-    assert [key for _, key in g.crashes] == [("a",)]
+    assert list(g.crashes) == [(brittle, "a")]
     put(g, "a", "good")
     assert g.settle() == {"out": {("a",): "good"}}
     assert g.crashes == {}
+
+
+def leaning(g: Graph, key: str) -> str:
+    return g(brittle, key) + "!"
+
+
+def steady(g: Graph, key: str) -> str:
+    found = g.attempt(brittle, key)
+    return "stand-in" if isinstance(found, Crash) else found
+
+
+def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() -> None:
+    g = Graph([Output("leaning", "word", leaning), Output("steady", "word", steady)])
+    put(g, "a", "bad")
+    assert g.settle() == {"leaning": {("a",): None}, "steady": {("a",): "stand-in"}}
+    assert list(g.crashes) == [(brittle, "a")]  # the one at fault, not all who read it
+    assert "test_graph.py" in g.crashes[brittle, "a"].where
+    with pytest.raises(ValueError, match="no"):
+        g.value(leaning, "a")
+    assert isinstance(g.attempt(leaning, "a"), Crash)
+    put(g, "a", None)
+    g.settle()
+    assert g.crashes == {}
+
+
+def claim(g: Graph, key: str) -> tuple[tuple[tuple[str, str], bool], ...]:
+    return ((("claim", g(brittle, key)), True),)
+
+
+def claimed(g: Graph, word: str) -> int:
+    return g.size("claim", word)
+
+
+@pytest.mark.parametrize(("keeps", "left"), [(True, 1), (False, GONE)])
+def test_an_emitter_that_crashes_keeps_what_it_emitted_only_where_it_is_told_to(keeps: bool, left: object) -> None:
+    g = Graph([Emitter("claims", "word", claim, keeps), Output("claimed", "claim", claimed)])
+    put(g, "a", "x")
+    assert g.settle() == {"claimed": {("x",): 1}}
+    put(g, "a", "bad")
+    assert g.settle().get("claimed", {("x",): 1}) == {("x",): left}
+    put(g, "a", None)
+    g.settle()
+    assert g.size("claim", "x") == 0
+
+
+def test_a_key_is_positional_and_an_argument_that_would_be_dropped_is_refused() -> None:
+    g = Graph()
+    for call in (g, g.value, g.attempt):
+        with pytest.raises(TypeError):
+            call(brittle, key="a")  # type: ignore[call-arg]
 
 
 words = st.text("abc", max_size=4)
