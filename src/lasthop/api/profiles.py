@@ -64,6 +64,7 @@ class LimitsProfile(Struct, frozen=True):
 
     regex_program_size: int | None = None
     regexes_per_route: int | None = None
+    regex_size_per_hostname: int | None = None
     retry_attempts: int | None = None
     forward_body_bytes: int | None = None
     matches_per_hostname: int | None = None

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Meta
 
 REGEX_CEILING: Final = 5_000
-"""What Envoy itself refuses (`re2.max_program_size.error_level`). A request header of 50 kB keeps a worker busy for 3 ms at
-program size 800, 0.1 s at 8,000 and 16 s at 40,000. Our own patterns (names of certificates, rewritten prefixes) stay below
-1,100."""
+"""What Envoy itself refuses (`re2.max_program_size.error_level`). The time of a match is the program's size times the input:
+in the worst case 0.3 s for a header of 50 kB at size 1,000. Our own patterns (names in certificates, rewritten prefixes) stay
+below 1,100."""
 
 MESSAGE_LENGTH: Final = 32_768
 """Characters in the message of a condition. The API server refuses a status with a longer one, so no profile can raise it."""
@@ -46,6 +46,15 @@ class Limits(msgspec.Struct, frozen=True, rename="camel"):
             "at every request; 128 is one for each match that a route may have.",
         ),
     ] = 128
+    regex_size_per_hostname: Annotated[
+        int,
+        _within(
+            0,
+            200_000,
+            "The sizes of all regular expressions that the routes of one namespace have under one hostname, added up: in "
+            "the worst case each of them is tried with every request. Older routes come first.",
+        ),
+    ] = 10_000
     retry_attempts: Annotated[
         int,
         _within(
@@ -77,16 +86,16 @@ class Limits(msgspec.Struct, frozen=True, rename="camel"):
         int,
         _within(
             0,
-            16_384,
-            "Characters in a header value that a filter sets or adds, or that a match compares. 4,096 is the CRD's own "
-            "limit; above 16,384 Envoy refuses the route.",
+            8_192,
+            "Bytes in a header value that a filter sets or adds, or that a match compares. 4,096 is the CRD's own limit; "
+            "Envoy refuses a route with more than 16,384, in which percent signs count twice.",
         ),
     ] = 4_096
     session_name_length: Annotated[
         int,
         _within(
             1,
-            1_024,
+            256,
             "Characters in the name of a session's cookie or header. Every client sends it with every request.",
         ),
     ] = 128

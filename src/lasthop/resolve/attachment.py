@@ -23,7 +23,7 @@ from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.resolve.routes import PROTOCOLS, all_refused, auth_targets, read_route, targets
+from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
 from lasthop.store.graph import Emitter, Graph
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
@@ -127,9 +127,8 @@ def route_hostname(g: Graph, route: Key, hostname: str) -> str:
 
 def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     emitted: dict[tuple[Any, ...], Any] = {}
-    accepted = not g(all_refused, route)
     for parent in g(parents, route):
-        for listener in parent.listeners if accepted else ():
+        for listener in parent.listeners if not g(judged, route, parent.gateway).all_refused else ():
             emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
             if route.kind in PROTOCOLS:
@@ -137,10 +136,10 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             else:
                 emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
-            for found in g(targets, route):
+            for found in g(targets, route, parent.gateway):
                 for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
-            for found, protocol in g(auth_targets, route):
+            for found, protocol in g(auth_targets, route, parent.gateway):
                 emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 

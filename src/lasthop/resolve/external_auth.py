@@ -8,9 +8,10 @@ from typing import Final
 
 from lasthop.api.routes import HTTPExternalAuthFilter
 from lasthop.plan import reasons
+from lasthop.plan.limits import Limits, over
 from lasthop.plan.routing import ExternalAuth, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PROTECTED
+from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PATH_LENGTH, PROTECTED, shown
 
 PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
 """What is spoken to the server, whatever is spoken to the backends of the rule."""
@@ -37,14 +38,15 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({name.lower() for name in names}))
 
 
-def problems(wanted: HTTPExternalAuthFilter | None, field: str) -> Iterator[RouteProblem]:
+def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[RouteProblem]:
     """What cannot be done; a rule that asks for it refuses, for it must not go on unasked."""
-    if wanted is None or wanted.protocol not in PROTOCOLS:
+    if wanted.protocol not in PROTOCOLS:
         message = "which server is to be asked, and how, is not said; write protocol HTTP or GRPC and a backendRef"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
         return
-    if _ODD_PATH.search(wanted.http.path) or not PATH.fullmatch(wanted.http.path):
-        message = f"{wanted.http.path!r} may mean another path to the server; write it without empty, dotted or escaped parts"
+    path = wanted.http.path
+    if _ODD_PATH.search(path) or not PATH.fullmatch(path) or len(path) > PATH_LENGTH:
+        message = f"{shown(path)} may mean another path to the server; write it without empty, dotted or escaped parts"
         yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.path")
     for config, names, never in (
         ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_TOLD),
@@ -53,5 +55,11 @@ def problems(wanted: HTTPExternalAuthFilter | None, field: str) -> Iterator[Rout
     ):
         for name in names:
             if name.lower() in never or not HEADER_NAME.fullmatch(name):
-                message = f"header {name!r} is none that could be handed on; remove it"
+                message = f"header {shown(name)} is none that could be handed on; remove it"
                 yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.{config}")
+    if wanted.forward_body.max_size > limits.forward_body_bytes:
+        message = f"maxSize {wanted.forward_body.max_size:,}; {over(limits, 'forward_body_bytes')}"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.forwardBody")
+    if wanted.forward_body.max_size < 0:
+        message = f"maxSize {wanted.forward_body.max_size} is less than nothing; write 0 or more"
+        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.forwardBody")

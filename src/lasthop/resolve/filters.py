@@ -8,11 +8,33 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.routes import HTTPHeaderFilter, HTTPPathModifier, HTTPRouteFilter
+from lasthop.api.routes import (
+    HTTPCORSFilter,
+    HTTPHeaderFilter,
+    HTTPPathModifier,
+    HTTPRequestMirrorFilter,
+    HTTPRequestRedirectFilter,
+    HTTPRouteFilter,
+)
 from lasthop.plan import reasons
+from lasthop.plan.limits import Limits, over
 from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite, RouteProblem
 from lasthop.resolve.external_auth import problems as external_auth_problems
-from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PROTECTED
+from lasthop.resolve.http_syntax import (
+    HEADER_NAME,
+    HEADER_VALUE,
+    MAX_PORT,
+    ORIGIN,
+    ORIGIN_LENGTH,
+    PATH,
+    PATH_LENGTH,
+    PROTECTED,
+    REDIRECT_CODES,
+    SCHEMES,
+    is_hostname,
+    shown,
+    word,
+)
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -79,7 +101,9 @@ def _absolute(path: str) -> str:
     return path if path.startswith("/") else f"/{path}"
 
 
-def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bool = False) -> Iterator[RouteProblem]:
+def problems(
+    filters: tuple[HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
+) -> Iterator[RouteProblem]:
     """What cannot be done. Whoever asks for it gets a 500 for that rule, not a route without it."""
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
@@ -89,48 +113,131 @@ def problems(filters: tuple[HTTPRouteFilter, ...], field: str, *, on_backend: bo
             yield RouteProblem(reasons.INVALID_KIND, message, f"{place}.extensionRef")
         elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
             where = "on a backendRef" if on_backend else "here"
-            yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"filter {found.type} is not supported {where}; remove it", place)
-        elif found.type == EXTERNAL_AUTH:
-            yield from external_auth_problems(found.external_auth, f"{place}.externalAuth")
-        for edit in (found.request_header_modifier, found.response_header_modifier):
-            yield from _header_problems(edit, place) if edit else ()
-        for change in (found.request_redirect, found.url_rewrite):
-            yield from _path_problems(change.path, place) if change and change.path else ()
-    if sum(f.type == EXTERNAL_AUTH for f in filters) > 1:
-        yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, "a request is authorized once; keep one ExternalAuth filter", field)
-    if {"RequestRedirect", "RequestMirror"} <= {f.type for f in filters}:
-        message = "a request that is redirected cannot be mirrored too; remove RequestMirror or RequestRedirect"
-        yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, field)
+            yield _unsupported(f"filter {word(found.type)} is not supported {where}; remove it", place)
+        elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
+            yield _unsupported(f"what the filter is to do does not go with its type {found.type}; write only that", place)
+        else:
+            yield from _filter_problems(found, place, limits)
+    yield from _combination_problems([f.type for f in filters], field)
 
 
-def _header_problems(edit: HTTPHeaderFilter, place: str) -> Iterator[RouteProblem]:
+def _combination_problems(types: list[str], field: str) -> Iterator[RouteProblem]:
+    for type, times in Counter(types).items():
+        if times > 1 and type == EXTERNAL_AUTH:
+            yield RouteProblem(
+                reasons.INCOMPATIBLE_FILTERS, "a request is authorized once; keep one ExternalAuth filter", field
+            )
+        elif times > 1 and type in _SERVED and type != "RequestMirror":
+            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, f"{times} filters {type}; write one", field)
+    for pair in (("RequestRedirect", "RequestMirror"), ("RequestRedirect", "URLRewrite")):
+        if set(pair) <= set(types):
+            what = "mirrored" if "RequestMirror" in pair else "rewritten"
+            message = f"a request that is redirected cannot be {what} too; remove {pair[1]} or RequestRedirect"
+            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, field)
+
+
+def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iterator[RouteProblem]:
+    if auth := found.external_auth:
+        yield from external_auth_problems(auth, f"{place}.externalAuth", limits)
+    if mirror := found.request_mirror:
+        yield from _mirror_problems(mirror, f"{place}.requestMirror")
+    if redirect := found.request_redirect:
+        yield from _redirect_problems(redirect, f"{place}.requestRedirect")
+    if rewrite := found.url_rewrite:
+        yield from _target_problems(rewrite.hostname, rewrite.path, f"{place}.urlRewrite")
+    if cors := found.cors:
+        yield from _cors_problems(cors, f"{place}.cors")
+    for edit in (found.request_header_modifier, found.response_header_modifier):
+        yield from _header_problems(edit, place, limits) if edit else ()
+
+
+def _unsupported(message: str, field: str) -> RouteProblem:
+    return RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+
+
+def _header_problems(edit: HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[RouteProblem]:
     names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
     for name, times in names.items():
         if name in PROTECTED or not HEADER_NAME.fullmatch(name):
             remedy = "use a URLRewrite filter" if name == "host" else "remove it"
-            yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"header {name!r} cannot be edited; {remedy}", place)
+            yield _unsupported(f"header {shown(name)} cannot be edited; {remedy}", place)
         elif times > 1:
             # HTTPHeaderFilter: only one action for a header name is permitted.
             message = f"header {name!r} is edited {times} times, and what comes of that is not defined; say it once"
             yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, place)
+    for header in (*edit.set, *edit.add):
+        if not HEADER_VALUE.fullmatch(header.value):
+            message = f"the value of header {shown(header.name)} has control characters (RFC 9110 5.5); remove them"
+            yield _unsupported(message, place)
+        elif (length := len(header.value.encode())) > limits.header_value_length:
+            message = f"the value of header {shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+            yield _unsupported(message, place)
 
 
-def _path_problems(modifier: HTTPPathModifier, place: str) -> Iterator[RouteProblem]:
-    path = modifier.replace_full_path or modifier.replace_prefix_match
-    if not PATH.fullmatch(path):
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, f"{path!r} is no path (RFC 3986); escape or remove what is not", place)
+def _mirror_problems(mirror: HTTPRequestMirrorFilter, place: str) -> Iterator[RouteProblem]:
+    if mirror.percent is not None and not 0 <= mirror.percent <= 100:
+        yield _unsupported(f"percent {mirror.percent} is not between 0 and 100", place)
+    part = mirror.fraction
+    if part and not (part.denominator >= 1 and 0 <= part.numerator <= part.denominator):
+        yield _unsupported(f"fraction {part.numerator}/{part.denominator} is not between 0 and 1", place)
+
+
+def _redirect_problems(redirect: HTTPRequestRedirectFilter, place: str) -> Iterator[RouteProblem]:
+    if redirect.scheme and redirect.scheme not in SCHEMES:
+        yield _unsupported(f"scheme {word(redirect.scheme)} is not supported; use http or https", place)
+    if redirect.status_code not in REDIRECT_CODES:
+        known = ", ".join(map(str, sorted(REDIRECT_CODES)))
+        yield _unsupported(f"statusCode {redirect.status_code} is no redirect; use one of {known}", place)
+    if not 0 <= redirect.port <= MAX_PORT:
+        yield _unsupported(f"port {redirect.port} is not between 1 and {MAX_PORT:,}", place)
+    yield from _target_problems(redirect.hostname, redirect.path, place)
+
+
+def _target_problems(hostname: str, path: HTTPPathModifier | None, place: str) -> Iterator[RouteProblem]:
+    """Of what a request is redirected or rewritten to."""
+    if hostname and not is_hostname(hostname):
+        yield _unsupported(f"{shown(hostname)} is no hostname; correct it", f"{place}.hostname")
+    if path is None:
+        return
+    if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
+        message = f"type {word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
+        yield _unsupported(message, f"{place}.path")
+    text = path.replace_full_path or path.replace_prefix_match
+    if len(text) > PATH_LENGTH:
+        yield _unsupported(f"a path of {len(text):,} characters; the limit is {PATH_LENGTH:,}", f"{place}.path")
+    elif not PATH.fullmatch(text):
+        yield _unsupported(f"{shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
+
+
+def _cors_problems(cors: HTTPCORSFilter, place: str) -> Iterator[RouteProblem]:
+    """Envoy writes all of it into responses as it is."""
+    for origin in cors.allow_origins:
+        if len(origin) > ORIGIN_LENGTH or not ORIGIN.fullmatch(origin):
+            yield _unsupported(f"{shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins")
+    for field, names in (
+        ("allowMethods", cors.allow_methods),
+        ("allowHeaders", cors.allow_headers),
+        ("exposeHeaders", cors.expose_headers),
+    ):
+        yield from (
+            _unsupported(f"{shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
+            for name in names
+            if not HEADER_NAME.fullmatch(name)
+        )
+    if not 0 <= cors.max_age <= MAX_AGE:
+        yield _unsupported(f"maxAge {cors.max_age} is not between 1 and {MAX_AGE:,} seconds", f"{place}.maxAge")
 
 
 EXTERNAL_AUTH: Final = "ExternalAuth"
-_SERVED: Final = frozenset(
-    {
-        "RequestHeaderModifier",
-        "ResponseHeaderModifier",
-        "RequestMirror",
-        "RequestRedirect",
-        "URLRewrite",
-        "CORS",
-        EXTERNAL_AUTH,
-    }
-)
+MAX_AGE: Final = (1 << 31) - 1
+_SERVED: Final = {
+    "RequestHeaderModifier": "request_header_modifier",
+    "ResponseHeaderModifier": "response_header_modifier",
+    "RequestMirror": "request_mirror",
+    "RequestRedirect": "request_redirect",
+    "URLRewrite": "url_rewrite",
+    "CORS": "cors",
+    EXTERNAL_AUTH: "external_auth",
+}
+"""Types of filters, and where each has its settings."""
 _SERVED_ON_BACKENDS: Final = frozenset({"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite"})

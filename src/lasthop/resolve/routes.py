@@ -54,8 +54,9 @@ from lasthop.resolve.durations import seconds
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
-from lasthop.resolve.refusals import can_match, session_problems
-from lasthop.resolve.refusals import refusals as refusals
+from lasthop.resolve.grpc_paths import composed
+from lasthop.resolve.profiles import limits
+from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
 from lasthop.store.graph import Graph
 
 SESSION_NAME = "lasthop-session-{:08x}"
@@ -64,9 +65,6 @@ SESSION_NAME = "lasthop-session-{:08x}"
 
 PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRoute": (Protocol.H2,)}
 """Route kinds of single requests, and what is spoken to their backends: the usual protocol first."""
-
-ANY: Final = "[^/]+"
-"""Any service or method of a gRPC path."""
 
 
 def read_route(g: Graph, key: Key) -> AnyRoute | None:
@@ -87,35 +85,24 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """References that lead nowhere or may not be followed."""
 
 
-def all_refused(g: Graph, route: Key) -> bool:
-    """Whether no rule of the route can be done as it asks; rules that only name an unknown filter are another matter."""
+def judged(g: Graph, route: Key, gateway: Key) -> JudgedRoute:
+    """What can be done of what the route asks for, within the limits of a Gateway."""
     obj = read_route(g, route)
-    if obj is None:
-        return False
-    found = [_refusals(rule, number) for number, rule in enumerate(_rules(obj))]
-    return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
+    return judge(_rules(obj), g(limits, gateway)) if obj else JudgedRoute()
 
 
 def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
     return obj.spec.rules
 
 
-def _refusals(rule: RequestRouteRule | StreamRouteRule, number: int) -> tuple[RouteProblem, ...]:
-    field = f"spec.rules[{number}]"
-    if not isinstance(rule, StreamRouteRule):
-        return refusals(rule, field)
-    message = "the rule before it takes every connection, so this one is never used; remove it"
-    return (RouteProblem(reasons.UNSUPPORTED_VALUE, message, field),) if number else ()
-
-
-def targets(g: Graph, route: Key) -> tuple[Target, ...]:
+def targets(g: Graph, route: Key, gateway: Key) -> tuple[Target, ...]:
     """Every Service port that the route may send to, mirrors included."""
     obj = read_route(g, route)
     if obj is None:
         return ()
     found: dict[Target, None] = {}
-    for number, rule in enumerate(_rules(obj)):
-        if not _refusals(rule, number):
+    for rule, judgement in zip(_rules(obj), g(judged, route, gateway).rules, strict=True):
+        if not judgement.problems:
             for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
                 resolved = target(g, route, ref)
                 if isinstance(resolved, Target):
@@ -123,15 +110,15 @@ def targets(g: Graph, route: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def auth_targets(g: Graph, route: Key) -> tuple[tuple[Target, Protocol], ...]:
+def auth_targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol], ...]:
     """Every Service port that the route's ExternalAuth filters ask, and what is spoken to it."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: dict[tuple[Target, Protocol], None] = {}
-    for number, rule in enumerate(request_rules(obj)):
+    for rule, judgement in zip(request_rules(obj), g(judged, route, gateway).rules, strict=True):
         wanted = _external_auth(rule)
-        resolved = target(g, route, wanted.backend_ref) if wanted and not _refusals(rule, number) else None
+        resolved = target(g, route, wanted.backend_ref) if wanted and not judgement.problems else None
         if wanted and isinstance(resolved, Target):
             found[resolved, AUTH_PROTOCOLS[wanted.protocol]] = None
     return tuple(found)
@@ -152,9 +139,9 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         return RouteVerdict()
     refused: list[RouteProblem] = []
     refs: list[RouteProblem] = []
+    judgement = g(judged, route, gateway)
     for number, rule in enumerate(_rules(obj)):
-        field = f"spec.rules[{number}]"
-        found = _refusals(rule, number)
+        field, found = f"spec.rules[{number}]", judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
         for index, ref in enumerate(rule.backend_refs):
@@ -166,7 +153,7 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
             if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
                 place, asked_by = f"{field}.filters[{index}].externalAuth", AUTH_PROTOCOLS[auth.protocol]
                 refs += _reference_problem(g, route, gateway, auth.backend_ref, asked_by, place)
-    return RouteVerdict(tuple(refused), g(all_refused, route), tuple(dict.fromkeys(refs)))
+    return RouteVerdict(tuple(refused), judgement.all_refused, tuple(dict.fromkeys(refs)))
 
 
 def _reference_problem(
@@ -183,21 +170,22 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: list[Route] = []
-    for number, rule in enumerate(request_rules(obj)):
-        refused = refusals(rule, f"spec.rules[{number}]")
-        for match in _matches(rule):
-            if refused:
+    for rule, judgement in zip(request_rules(obj), g(judged, route, gateway).rules, strict=True):
+        for match in _matches(rule, judgement.unmatchable):
+            if judgement.problems:
                 found.append(Route(match, Refuse(), str(route)))
             else:
                 found.append(_route(g, route, gateway, rule, match))
     return tuple(found)
 
 
-def _matches(rule: RequestRouteRule) -> list[Match]:
+def _matches(rule: RequestRouteRule, unmatchable: frozenset[int]) -> list[Match]:
     """An empty list means what a missing one does: anything."""
     if isinstance(rule, GRPCRouteRule):
-        return [_grpc_match(match) for match in rule.matches or (GRPCRouteMatch(),) if can_match(match)]
-    return [_match(match) for match in rule.matches or (HTTPRouteMatch(),) if can_match(match)]
+        calls = rule.matches or (GRPCRouteMatch(),)
+        return [_grpc_match(match) for number, match in enumerate(calls) if number not in unmatchable]
+    matches = rule.matches or (HTTPRouteMatch(),)
+    return [_match(match) for number, match in enumerate(matches) if number not in unmatchable]
 
 
 def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> Route:
@@ -262,7 +250,9 @@ def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersist
     """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
     hop = backends[0].hop if len(backends) == 1 else None
     wanted = g(xbackends.session, hop.service) if hop else None
-    return wanted if wanted and not any(session_problems(wanted, "")) else None
+    if hop is None or wanted is None or any(session_problems(wanted, "")):
+        return None
+    return None if any(long_session_name(wanted, "", g(limits, hop.gateway))) else wanted
 
 
 def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
@@ -309,9 +299,7 @@ def _match(match: HTTPRouteMatch) -> Match:
 def _grpc_match(match: GRPCRouteMatch) -> Match:
     called = GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
     if called.regex or (called.method and not called.service):
-        # A name that is not a pattern has letters, digits and underscores, nothing that means something in one.
-        service, method = (f"(?:{part})" if part else ANY for part in (called.service, called.method))
-        path, kind = f"/{service}/{method}", PathType.REGEX
+        path, kind = composed(called.service, called.method), PathType.REGEX
     elif called.method:
         path, kind = f"/{called.service}/{called.method}", PathType.EXACT
     else:

@@ -12,6 +12,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import OWN, stream_protocol
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.routes import judged
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -36,7 +37,7 @@ def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
 
 def _backends(g: Graph, gateway: Key, route: Key, obj: StreamRoute, listener: Listener) -> list[Backend]:
     protocol = stream_protocol(listener)
-    refs = obj.spec.rules[0].backend_refs if obj.spec.rules else ()
+    refs = obj.spec.rules[0].backend_refs if obj.spec.rules and not g(judged, route, gateway).rules[0].problems else ()
     return [Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight]
 
 

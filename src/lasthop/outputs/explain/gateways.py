@@ -128,10 +128,10 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     """Protocols that differ only in who asks are one hop to a reader."""
     spoken = {parent.protocols for parent in g(parents, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
-    for target in g(targets, route):
+    for target in g(targets, route, key):
         yield from (((target.service, target.port), protocol) for protocol in shown)
     if spoken:
-        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in g(auth_targets, route))
+        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in g(auth_targets, route, key))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

@@ -27,7 +27,7 @@ from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.listener_sets import holder
-from lasthop.resolve.routes import read_route, refusals, request_rules
+from lasthop.resolve.routes import judged, read_route, request_rules
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -139,7 +139,7 @@ def _shares(g: Graph, key: Key, owner: Key, rule: RequestRouteRule | StreamRoute
 
 def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
-    wrong = [bad(problem_text) for problem_text in map(str, refusals(rule, f"spec.rules[{number}]"))]
+    wrong = [bad(problem_text) for problem_text in map(str, g(judged, key, owner).rules[number].problems)]
     if wrong:
         return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]

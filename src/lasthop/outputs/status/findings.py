@@ -30,7 +30,8 @@ from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
-from lasthop.resolve.refusals import session_problems
+from lasthop.resolve.profiles import limits
+from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.routes import read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
@@ -192,6 +193,9 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     valid = not own and (judged is None or judged.accepted.status)
     for entry in status.ancestors:
         at = f"at Gateway {entry.ancestor_ref.namespace}/{entry.ancestor_ref.name}: "
+        of_gateway = g(limits, Key("Gateway", entry.ancestor_ref.namespace, entry.ancestor_ref.name))
+        for problem in long_session_name(session, "spec.sessionPersistence", of_gateway) if session else ():
+            yield Finding(key, problem.reason, f"{at}{problem.message}", field=problem.field)
         for condition in entry.conditions:
             if condition.type == reasons.VERIFICATION_DEGRADED:
                 field = "spec.tls.validation"
