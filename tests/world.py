@@ -443,7 +443,7 @@ def xbackends(draw: st.DrawFn) -> Object:
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
-    metadata = ObjectMeta(draw(st.sampled_from(["p0", "p3"])), draw(NAMESPACES))
+    metadata = ObjectMeta(draw(st.sampled_from(["p0", "p3"])), draw(NAMESPACES), creation_timestamp=draw(TIMES))
     return RejectedPolicy(metadata, (target,), "spec.mode is unknown")
 
 
