@@ -40,7 +40,7 @@ from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.backend_tls import hop_tls, served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
-from lasthop.resolve.policies.targets import CLAIMS, REJECTED_CLAIMS, named_services
+from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
@@ -54,7 +54,7 @@ STATUS = (
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS),
+    *(GRANTS, SLICES, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS, SERVICES, MISAIMED),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
     *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, HOP_SECRETS, WAIVED_PORTS, WAIVED),

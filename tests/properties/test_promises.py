@@ -42,26 +42,38 @@ EXEMPT = ("passthrough", "udp")
 """Hops in which no policy has a say: the client's own TLS, and what cannot carry any."""
 
 
+def sections(objects: Objects, obj: Object, service: Key) -> list[str]:
+    """Which sections of a Service a policy names; of a text that cannot be read, those that its last good text does not."""
+    if not isinstance(obj, BackendTLSPolicy | RejectedPolicy) or obj.metadata.namespace != service.namespace:
+        return []
+    targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets
+    named = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
+    good = objects.get(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name))
+    if isinstance(obj, BackendTLSPolicy) or good is None:
+        return named
+    covered = sections(objects, good, service)
+    return [section for section in named if section not in covered and "" not in covered]
+
+
 def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Object]:
     """Every policy that means this port, in whatever state it is."""
-    found = []
-    for obj in objects.values():
-        targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else getattr(obj, "targets", ())
-        if isinstance(obj, BackendTLSPolicy | RejectedPolicy) and obj.metadata.namespace == service.namespace:
-            sections = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
-            if "" in sections or (port_name and port_name in sections):
-                found.append(obj)
-    return found
+    means = {"", port_name}
+    return [obj for obj in objects.values() if means.intersection(sections(objects, obj, service))]
 
 
-def winner(policies: list[Object], service: Key, port_name: str) -> Object:
+def winner(objects: Objects, policies: list[Object], service: Key, port_name: str) -> Object:
     def rank(obj: Object) -> tuple[Any, ...]:
-        targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets  # type: ignore[attr-defined]
-        specific = any(t.name == service.name and t.section_name == port_name for t in targets)
-        meta = obj.metadata
-        return (not specific, isinstance(obj, RejectedPolicy), meta.creation_timestamp, meta.namespace, meta.name)
+        specific = port_name in sections(objects, obj, service)
+        return (not specific, obj.metadata.creation_timestamp, obj.metadata.namespace, obj.metadata.name)
 
     return min(policies, key=rank)
+
+
+def missed(objects: Objects, service: Service) -> list[str]:
+    """Ports that policies name and the Service does not have."""
+    known = {"", *(port.name for port in service.spec.ports)}
+    path = Key("Service", service.metadata.namespace, service.metadata.name)
+    return [section for obj in objects.values() for section in sections(objects, obj, path) if section not in known]
 
 
 def check_clients(objects: Objects, snapshot: Snapshot) -> None:
@@ -111,7 +123,8 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         obj = objects.get(service)
         assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
         transport = "UDP" if protocol == "udp" else "TCP"
-        port_name = next(p.name for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
+        service_port = next(p for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
+        port_name = service_port.name
         policies = named_by_policy(objects, service, port_name)
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
@@ -124,9 +137,12 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
+            means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+            astray = missed(objects, obj)
+            assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
         assert policies, f"{name} speaks TLS and no policy asked for it"
-        policy = winner(policies, service, port_name)
+        policy = winner(objects, policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version

@@ -20,6 +20,7 @@ from lasthop.plan.routing import RouteProblem
 from lasthop.plan.tls import HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve import xbackends
+from lasthop.resolve.app_protocols import H2C, WSS
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
@@ -28,8 +29,6 @@ from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
 
 SERVICE_NAME = "kubernetes.io/service-name"
-H2C = "kubernetes.io/h2c"
-WSS = "kubernetes.io/wss"
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -42,3 +42,18 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> PortProblem |
         if probe.problem:
             return PortProblem(probe.problem)
     return None
+
+
+def serves_nothing(g: Graph, key: Key) -> str:
+    """Returns why no client can reach a Gateway, whatever its proxy does; empty where some listener is to be served."""
+    owner = g(gateway, key)
+    if owner is None:
+        return ""
+    if not owner.accepted.status:
+        return f"{key} is not accepted: {owner.accepted.message}"
+    ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
+    if not ports:
+        return f"{key} has no listener that can be served"
+    problems = [g(port_problem, key, *port) for port in ports]
+    blocked = [problem.message for problem in problems if problem and not problem.pending]
+    return f"{key} serves no port: {'; '.join(blocked)}" if len(blocked) == len(ports) else ""

@@ -62,7 +62,7 @@ def world(folder: Path) -> Path:
     )
     names = ("ca", "rpc", "system", "leaf", "hash", "waived", "bad", "plain", "astray", "mirrored", "passed", "db")
     astray = docs.policy("astray", "api.example", "corp-ca")
-    astray["spec"]["targetRefs"][0]["sectionName"] = "htps"
+    astray["spec"]["targetRefs"][0]["name"] = "astry"
     objects = [
         docs.gateway_class(),
         docs.profile("lenient", waivers="Allow"),
@@ -142,7 +142,8 @@ def test_every_manner_is_told_with_its_routes_and_its_place(folder: Path) -> Non
         "owner": "team-erp",
         "expires": END,
     }
-    assert hops["shop/astray"]["detail"] == "BackendTLSPolicy shop/astray misses its port"
+    misses = "BackendTLSPolicy shop/astray names Service astry, which does not exist"
+    assert hops["shop/astray"]["detail"] == f"no BackendTLSPolicy names this port: {misses}"
     assert "expired" in hops["shop/bad"]["detail"]
     assert hops["shop/mirrored"]["routes"] == ["HTTPRoute shop/main"]
     assert hops["team/by-set"]["routes"] == ["HTTPRoute team/by-set"]

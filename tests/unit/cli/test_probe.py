@@ -159,7 +159,7 @@ def test_what_is_refused_is_told_without_a_connection(tmp_path: Path) -> None:
     assert "has no port named htps" in _targets(tmp_path / "c", *hop, astray)
     older = docs.policy("older", "api.example", "ca", service="api", created="2020-01-01T00:00:00Z")
     newer = docs.policy("api", "api.example", "ca", created="2021-01-01T00:00:00Z")
-    assert "already ruled by the older BackendTLSPolicy shop/older" in _targets(tmp_path / "d", *hop, older, newer)
+    assert "already targeted by BackendTLSPolicy shop/older, which is older" in _targets(tmp_path / "d", *hop, older, newer)
 
 
 def test_who_does_not_answer_is_told_apart(tmp_path: Path, serve: Callable[..., Backend]) -> None:

@@ -109,8 +109,8 @@ def test_plaintext_tells_of_a_policy_that_misses_the_port() -> None:
 def test_a_younger_policy_is_told_who_wins() -> None:
     younger = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-02-01T00:00:00Z")
     fact = _explained(Key("BackendTLSPolicy", "shop", "q"), younger)
-    assert _said(fact, "is already ruled by the older BackendTLSPolicy shop/p").state is State.BAD
-    assert _said(_explained(ROUTE, younger), "not BackendTLSPolicy shop/q: shop/p names the same and is older")
+    assert _said(fact, "is already targeted by BackendTLSPolicy shop/p, which is older").state is State.BAD
+    assert _said(_explained(ROUTE, younger), "not BackendTLSPolicy shop/q: the same target has shop/p, which is older")
 
 
 def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
@@ -125,7 +125,7 @@ def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     use = _said(fact, "Gateway shop/web, port 443: TLS, verified")
     assert [each.text for each in use.because] == ["by HTTPRoute shop/r"]
     unreached = _explained(POLICY, world=_without("HTTPRoute"))
-    assert _said(unreached, "nobody uses it yet").state is State.WARNING
+    assert _said(unreached, "not used").state is State.WARNING
 
 
 def test_a_route_says_why_a_gateway_does_not_serve_it() -> None:

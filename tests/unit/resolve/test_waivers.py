@@ -132,12 +132,14 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         "a/pinned": ("pinned only", ""),
         "a/exact": ("verified", "pinned"),
         "a/plain": ("plaintext", ""),
-        "a/lost": ("plaintext", ""),
+        "a/lost": ("failing closed", ""),
         "a/failing": ("failing closed", ""),
     }
     waived = found["a/s"]
     assert (waived.waiver, waived.waives, waived.why, waived.until) == ("a/w", "WaivedAll", "for now", END_TIME)
-    assert found["a/lost"].detail == "BackendTLSPolicy a/lost misses its port"
+    assert found["a/lost"].detail.startswith(
+        "BackendTLSPolicy a/lost misses its port: Service a/lost has no port named nowhere"
+    )
     assert "nowhere does not exist" in found["a/failing"].detail
 
 

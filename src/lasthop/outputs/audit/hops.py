@@ -9,17 +9,16 @@ from typing import Any
 import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
-from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, problem
 from lasthop.resolve.policies.backend_tls import spoken
-from lasthop.resolve.policies.targets import WHOLE, claims
+from lasthop.resolve.policies.targets import misaimed, strays
+from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 
 class Manner(StrEnum):
@@ -113,6 +112,8 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     tls = spoken(g, hop)
     if isinstance(tls, Refused):
         return _of_tls(g, hop, where, tls)
+    if unserved := g(serves_nothing, hop.gateway):
+        return HopReport(*where, Manner.FAILING, unserved, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
     if g(cluster, *hop) is None:
         why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
         detail = why.message if why else "Envoy has refused its configuration; the log says why"
@@ -150,19 +151,14 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
         case _:
             if hop.service.kind == XBACKEND:
                 return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            lost = g(_astray, hop.service)
-            if not lost:
-                return HopReport(*where, Manner.PLAINTEXT, "no BackendTLSPolicy names this port")
-            detail = f"BackendTLSPolicy {', '.join(lost)} misses its port"
-            return HopReport(*where, Manner.PLAINTEXT, detail, lost[0])
+            missing = [(s.policy.path, f"port {s.section}") for s in g(strays, hop.service)]
+            missing += [(policy.path, f"Service {name}") for policy, name in misaimed(g, hop.service)]
+            detail = "no BackendTLSPolicy names this port"
+            if not missing:
+                return HopReport(*where, Manner.PLAINTEXT, detail)
+            misses = "; ".join(f"BackendTLSPolicy {policy} names {name}, which does not exist" for policy, name in missing)
+            return HopReport(*where, Manner.PLAINTEXT, f"{detail}: {misses}", missing[0][0])
 
 
 def _policy(key: Key) -> str:
     return key.path if key.kind == "BackendTLSPolicy" else ""
-
-
-def _astray(g: Graph, key: Key) -> tuple[str, ...]:
-    """Policies that mean some port of the Service and name none that there is."""
-    service = read(g, key, Service)
-    names = {port.name for port in service.spec.ports} if service else set()
-    return tuple(c.policy.path for c in g(claims, key) if any(s not in names and s != WHOLE for s in c.sections))

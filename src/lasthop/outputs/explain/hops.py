@@ -15,7 +15,8 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import SERVICE_NAME, Target, endpoints, problem
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.policies.backend_tls import hop_tls
-from lasthop.resolve.policies.targets import WHOLE, Claim, claims, port_winner
+from lasthop.resolve.policies.standing import precedence
+from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import BadRef, bundle, day, ref_state, system_store
 from lasthop.resolve.waivers import said
@@ -24,6 +25,8 @@ from lasthop.store.store import read
 
 SHOWN_ENDPOINTS = 5
 SHOWN_ANCHORS = 5
+REFERS = "refers to {}"
+"""What is said of a bundle while nothing is verified with it."""
 
 
 def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: str = "") -> Fact:
@@ -64,7 +67,7 @@ def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
             state = warning if tls.waiver else good
             return state(f"TLS because of {tls.policy}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.policy)
         case Refused():
-            reads = trust(g, (hop_tls, gateway, found.service, found.port))
+            reads = trust(g, (hop_tls, gateway, found.service, found.port), REFERS)
             return bad(f"refused: {tls.message}", *reads, *others, object=tls.policy)
         case Plaintext():
             return _plaintext(g, found, others)
@@ -76,6 +79,12 @@ def _plaintext(g: Graph, found: Target, others: tuple[Fact, ...]) -> Fact:
     service = read(g, found.service, Service)
     port = service.port(found.port) if service else None
     said = "plaintext: no BackendTLSPolicy targets this port"
+    aims = tuple(
+        bad(f"{policy} names Service {name}, which does not exist; it may mean this one", object=policy)
+        for policy, name in misaimed(g, found.service)
+    )
+    if aims:
+        return warning(said, *aims, *others)
     if port and port.app_protocol.lower() == "https":
         return warning(f"{said}, and appProtocol {port.app_protocol} does not start TLS by itself", *others)
     return plain(said, *others)
@@ -100,15 +109,18 @@ def _lists(options: TLSOptions) -> str:
     return "".join(f"; {name} {', '.join(values)}" for name, values in named if values)
 
 
-def trust(g: Graph, root: NodeId) -> Iterator[Fact]:
-    """The CA bundles that were read for an answer, and what is in them."""
+def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:
+    """The CA bundles that were read for an answer, and what is in them. `said` is what they are for."""
     for node in below(g, root):
         if node[0] is bundle:
-            yield ca_bundle(g, node[1], node[2])
+            yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
         elif node == input_node(SYSTEM_STORE):
             store = system_store(g)
-            said = f"verified against the system store ({store.path})" if store else "this host has no system store of CAs"
-            yield plain(said) if store else bad(said)
+            yield (
+                plain(said.format(f"the system store ({store.path})"))
+                if store
+                else bad("this host has no system store of CAs")
+            )
 
 
 def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
@@ -146,10 +158,10 @@ def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
     names = {p.name for p in service.spec.ports}
     for claim in g(claims, service_key):
         if winner is None or claim.policy != winner.policy:
-            yield from _lost(claim, winner, port.name, names)
+            yield from _lost(g, claim, winner, port.name, names)
 
 
-def _lost(claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Iterator[Fact]:
+def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Iterator[Fact]:
     for section in claim.sections:
         if section not in (WHOLE, port):
             if section not in names:
@@ -161,7 +173,8 @@ def _lost(claim: Claim, winner: Claim | None, port: str, names: set[str]) -> Ite
             said = f"not {claim.policy}: it names the whole Service, and {winner.policy.path} names this very port"
             yield plain(said, object=claim.policy)
         else:
-            yield warning(f"not {claim.policy}: {winner.policy.path} names the same and is older", object=claim.policy)
+            said = f"not {claim.policy}: the same target has {g(precedence, claim.policy, winner)}"
+            yield warning(said, object=claim.policy)
 
 
 def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:

@@ -8,11 +8,11 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
-from lasthop.outputs.explain.hops import checks, trust
+from lasthop.outputs.explain.hops import REFERS, checks, trust
 from lasthop.plan.tls import BackendTLS, Refused
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
-from lasthop.resolve.policies.standing import target_trouble, udp_warning
+from lasthop.resolve.policies.standing import shadowed, target_trouble, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.resolve.waivers import LOST, said
@@ -51,7 +51,7 @@ def _overall(facts: list[Fact]) -> State:
 
 def _validity(g: Graph, key: Key) -> Fact:
     judged, wanted = g(verdict, key), g(wanted_tls, key)
-    bundles = tuple(trust(g, (verdict, key)))
+    bundles = tuple(trust(g, (verdict, key), "verified against {}" if wanted else REFERS))
     if judged is None or not judged.valid or wanted is None:
         why = judged.accepted.message if judged else "it could not be read"
         return bad(f"cannot be fulfilled, so its targets are refused: {why}", *bundles)
@@ -74,10 +74,13 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
     assert service is not None
     exceptions = tuple(_ruled_by_others(g, key, service, target))
     uses = tuple(_uses(g, key, service, target))
+    if never := shadowed(g, key, target):
+        return warning(f"{named}: never used", plain(never), *exceptions, object=service)
     if not uses:
-        return warning(
-            f"{named}: nobody uses it yet", plain("no accepted route of a Gateway leads there"), *exceptions, object=service
-        )
+        why = "no accepted route of a Gateway leads there"
+        if any(Hop(*member).protocol is Protocol.PASSTHROUGH for member, _ in g.bucket("reach", service)):
+            why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
+        return warning(f"{named}: not used", plain(why), *exceptions, object=service)
     state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
     return Fact(f"{named}: ruled by this policy", state, (*uses, *exceptions), service)
 

@@ -28,7 +28,7 @@ from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
-from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
+from lasthop.resolve.policies.standing import conditions, shadowed, target_trouble, udp_warning, unreached
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
@@ -138,22 +138,24 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, judged.resolved.reason, judged.resolved.message, field=judged.field)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
-    for number, target in enumerate(obj.spec.target_refs):
+    troubles = [g(target_trouble, key, target) for target in obj.spec.target_refs]
+    for number, (target, trouble) in enumerate(zip(obj.spec.target_refs, troubles, strict=True)):
         field = f"spec.targetRefs[{number}]"
-        trouble, warning = g(target_trouble, key, target), udp_warning(g, key, target)
         if trouble:
             yield Finding(key, trouble.reason, trouble.message, field=field)
-        if warning:
+        if warning := udp_warning(g, key, target):
             yield Finding(key, "Warning", warning, field=field, severity=Severity.WARNING)
+        if not trouble and (never := shadowed(g, key, target)):
+            yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
+    if not all(troubles) and (why := unreached(g, key)):
+        yield Finding(key, "NotReached", why, severity=Severity.WARNING)
     reached = g(ancestors, key)
-    if not reached.gateways and not reached.without_room:
-        message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
-        yield Finding(key, "NotReached", message, severity=Severity.WARNING)
     for gateway_key in reached.gateways:
         yield from _at_gateway(g, key, gateway_key, judged.valid)
     for gateway_key in reached.without_room:
-        message = f"its status has no room for Gateway {gateway_key.path}; connections from there fail"
-        yield Finding(key, reasons.INVALID, message, remedy="Remove entries of other controllers or split the policy.")
+        message = f"its status has no room for {gateway_key}; connections from there fail."
+        remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
+        yield Finding(key, reasons.INVALID, message, remedy)
 
 
 def _at_gateway(g: Graph, key: Key, gateway_key: Key, valid: bool) -> Iterator[Finding]:

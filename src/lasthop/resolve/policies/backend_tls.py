@@ -12,7 +12,7 @@ import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.core import Service
+from lasthop.api.core import Service, ServicePort
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
@@ -20,9 +20,11 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.gateways import age, client_certificate
+from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
-from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.settings import POLICIES_UNKNOWN
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
@@ -41,7 +43,7 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
         return Refused(reasons.BACKEND_NOT_FOUND, f"Service {service_key.path} has no TCP port {port}")
     claim = g(port_winner, service_key, service_port.name)
     if claim is None:
-        return _without_policy(g, Hop(gateway_key, service_key, port, Protocol.TCP))
+        return _without_policy(g, Hop(gateway_key, service_key, port, Protocol.TCP), service_port)
     policy = claim.policy
     if claim.rejected:
         return Refused(reasons.INVALID, f"BackendTLSPolicy {policy.path} could not be read: {claim.rejected}", policy)
@@ -49,9 +51,7 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     if isinstance(wanted, Refused):
         return wanted
     if gateway_key in g(ancestors, policy).without_room:
-        message = (
-            f"BackendTLSPolicy {policy.path} has no room in its status for this Gateway (at most {MAX_ANCESTORS} entries)"
-        )
+        message = f"{policy} has no room in its status for {gateway_key} (at most {MAX_ANCESTORS} entries)"
         return Refused(reasons.INVALID, message, policy)
     own = g(client_certificate, gateway_key)
     if isinstance(own, Condition):
@@ -67,7 +67,7 @@ def _permitted(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused:
         message = condition.message if condition else "it is gone"
         return Refused(condition.reason if condition else reasons.INVALID, f"{policy} is invalid: {message}", policy)
     if isinstance(wanted, Refused):
-        return msgspec.structs.replace(wanted, message=f"{policy} is not permitted: {wanted.message}")
+        return msgspec.structs.replace(wanted, message=f"{policy} is not permitted at {gateway}: {wanted.message}")
     return wanted
 
 
@@ -100,13 +100,30 @@ def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
     return ("served-plaintext", service, port)
 
 
-def _without_policy(g: Graph, hop: Hop) -> HopTLS:
+def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
+    # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
+    if not says_plaintext(port.app_protocol) and (missing := g(strays, hop.service)):
+        policy, section = missing[0].policy, missing[0].section
+        message = f"{policy} misses its port: {g(missing_port, hop.service, section)}"
+        return Refused(reasons.TARGET_NOT_FOUND, message, policy)
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
     if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.service, hop.port)):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; mend it"
         return Refused(reasons.INVALID, message)
     return plaintext_refusal(g, hop) or Plaintext()
+
+
+def missing_port(g: Graph, service_key: Key, section: str) -> str:
+    """Says which port a Service does not have, which ones it has, and what that means for them."""
+    service = read(g, service_key, Service)
+    names = [p.name for p in service.spec.ports if p.name] if service else []
+    guess = meant(section, names)
+    has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
+    return (
+        f"{service_key} has no port named {section} ({has}), so its ports that no policy names are refused, unless their "
+        "appProtocol is a plaintext protocol"
+    )
 
 
 class Ancestors(msgspec.Struct, frozen=True):

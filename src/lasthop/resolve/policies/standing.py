@@ -1,4 +1,4 @@
-"""How a BackendTLSPolicy stands with one Gateway: which of its targets that Gateway reaches, and which of those it rules."""
+"""The state of a BackendTLSPolicy at one Gateway: which of its targets that Gateway reaches, and where it takes effect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
-from lasthop.resolve.policies.backend_tls import reached_by
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.policies.backend_tls import Ancestors, ancestors, missing_port, reached_by
 from lasthop.resolve.policies.gate import permitted_tls
-from lasthop.resolve.policies.targets import WHOLE, is_service, section_winner
+from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, port_winner, section_winner, service_meant
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -38,13 +41,14 @@ def target_trouble(g: Graph, policy: Key, target: PolicyTargetReference) -> Trou
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
     if service is None:
-        return Trouble(reasons.TARGET_NOT_FOUND, f"Service {key.path} does not exist", unresolved=True)
+        guess = g(service_meant, key)
+        message = f"{key} does not exist" + (f"; did you mean {guess}?" if guess else "")
+        return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
     ports = service.spec.ports
     if target.section_name != WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
-            names = ", ".join(p.name for p in service.spec.ports if p.name) or "no named port"
-            message = f"Service {key.path} has no port named {target.section_name} (it has {names}); the port stays as it was"
+            message = g(missing_port, key, target.section_name)
             return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
     if ports and all(p.protocol == "UDP" for p in ports):
         message = f"port {ports[0].name or ports[0].port} of Service {key.path} is UDP, which cannot carry TLS"
@@ -52,8 +56,15 @@ def target_trouble(g: Graph, policy: Key, target: PolicyTargetReference) -> Trou
     winner = g(section_winner, key, target.section_name)
     if winner is not None and winner.policy != policy:
         where = f"Service {key.path}" + (f" port {target.section_name}" if target.section_name else "")
-        return Trouble(reasons.CONFLICTED, f"{where} is already ruled by the older BackendTLSPolicy {winner.policy.path}")
+        return Trouble(reasons.CONFLICTED, f"{where} is already targeted by BackendTLSPolicy {g(precedence, policy, winner)}")
     return None
+
+
+def precedence(g: Graph, policy: Key, winner: Claim) -> str:
+    """Names the policy that wins over another with the same target, and the rule by which it does."""
+    obj = read(g, policy, BackendTLSPolicy)
+    rule = "is older" if obj and winner.age[0] < obj.age[0] else "is as old and comes first by name"
+    return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
 
 def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
@@ -64,37 +75,104 @@ def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
     return f"UDP port {', '.join(udp)} of Service {target.name} is not affected" if udp else ""
 
 
+class Targets(msgspec.Struct, frozen=True):
+    """How the targets of a policy fare at one Gateway."""
+
+    effective: bool
+    """Some target that the Gateway reaches is under this policy."""
+    reached: tuple[Trouble, ...]
+    """What is wrong with targets that it reaches."""
+    elsewhere: tuple[Trouble, ...]
+    """And with others, which only this entry can tell: no Gateway may reach them."""
+    notes: tuple[str, ...]
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        return self.reached + self.elsewhere
+
+
+def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
+    obj = read(g, policy, BackendTLSPolicy)
+    effective = False
+    reached: list[Trouble] = []
+    elsewhere: list[Trouble] = []
+    notes: list[str] = []
+    for target in obj.spec.target_refs if obj else ():
+        here, trouble = _reaches(g, policy, target, gateway), g(target_trouble, policy, target)
+        if trouble:
+            (reached if here else elsewhere).append(trouble)
+        elif here:
+            effective = True
+            notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
+        else:
+            notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
+    return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
+
+
+def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
+    """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
+    if not is_service(target) or target.section_name != WHOLE:
+        return ""
+    key = Key("Service", policy.namespace, target.name)
+    service = read(g, key, Service)
+    winners = [g(port_winner, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
+    others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
+    if not winners or any(winner is None or winner.policy == policy for winner in winners):
+        return ""
+    return f"no port of Service {key.path} uses it: each is named by a policy of its own ({', '.join(others)})"
+
+
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     """The policy's conditions for one Gateway that reaches it."""
     obj, judged = read(g, policy, BackendTLSPolicy), g(verdict, policy)
     if obj is None or judged is None:
         return ()
-    troubles: list[Trouble] = []
-    warnings = list(judged.warnings)
-    effective = 0
-    for target in obj.spec.target_refs:
-        if not _reaches(g, policy, target, gateway):
-            continue
-        trouble = g(target_trouble, policy, target)
-        if trouble:
-            troubles.append(trouble)
-        else:
-            effective += 1
-            warnings.append(udp_warning(g, policy, target))
+    found = targets_at(g, policy, gateway)
+    told = [t.message for t in found.troubles]
     accepted, permitted = judged.accepted, g(permitted_tls, gateway, policy)
-    if not effective and troubles:
-        accepted = false(reasons.ACCEPTED, troubles[0].reason, _joined(t.message for t in troubles))
+    if not found.effective and found.reached:
+        accepted = false(reasons.ACCEPTED, found.reached[0].reason, _joined(told))
     elif isinstance(permitted, Refused):
         accepted = false(reasons.ACCEPTED, permitted.reason, permitted.message)
     elif judged.valid:
-        accepted = true(reasons.ACCEPTED, _joined([*(t.message for t in troubles), *warnings, *judged.notes]))
+        accepted = true(reasons.ACCEPTED, _joined([*told, *judged.warnings, *found.notes, *judged.notes]))
     resolved = judged.resolved
-    lost = [t for t in troubles if t.unresolved]
+    lost = [t for t in found.troubles if t.unresolved]
     if resolved.status and lost:
         resolved = false(reasons.RESOLVED_REFS, lost[0].reason, _joined(t.message for t in lost))
-    if accepted.status and effective and isinstance(permitted, BackendTLS) and permitted.waiver:
-        return accepted, resolved, degraded(permitted.waiver)
-    return accepted, resolved
+    more = []
+    if accepted.status and found.effective:
+        if found.troubles:
+            more.append(Condition(reasons.PARTIALLY_INVALID, True, found.troubles[0].reason, _joined(told)))
+        if unserved := g(not_programmed, gateway):
+            more.append(unserved)
+        if isinstance(permitted, BackendTLS) and permitted.waiver:
+            more.append(degraded(permitted.waiver))
+    return accepted, resolved, *more
+
+
+def not_programmed(g: Graph, gateway: Key) -> Condition | None:
+    """Why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate cannot be
+    shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
+    if why := g(serves_nothing, gateway):
+        return false(reasons.PROGRAMMED, reasons.PARENT_NOT_PROGRAMMED, why)
+    own = g(client_certificate, gateway)
+    if isinstance(own, Condition):
+        message = f"connections from {gateway} fail, because of its client certificate: {own.message}"
+        return false(reasons.PROGRAMMED, own.reason, message)
+    return None
+
+
+def unreached(g: Graph, policy: Key) -> str:
+    """Says why no Gateway uses a policy whose targets are all right; empty if one does."""
+    obj = read(g, policy, BackendTLSPolicy)
+    if obj is None or g(ancestors, policy) != Ancestors():
+        return ""
+    services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
+    hops = [Hop(*member) for service in services for member, _ in g.bucket("reach", service)]
+    if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
+        return "only TLS Passthrough leads to its targets, which is the client's own TLS; the policy has no effect"
+    return "no Gateway reaches its targets through a route, so the policy has no effect yet"
 
 
 def degraded(waiver: Waiver) -> Condition:

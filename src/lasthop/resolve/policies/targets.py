@@ -1,18 +1,21 @@
-"""Which BackendTLSPolicy speaks for a Service port.
+"""Decides which BackendTLSPolicy applies to a Service port.
 
 A policy that names the port (`sectionName`) beats one that names the whole Service. Between two that name the same, the older
-one wins, then {namespace}/{name}. Precedence never looks at validity: an invalid policy that wins fails closed, it does not
-step aside for a weaker one.
+one wins, then {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable policy that wins fails closed,
+it does not step aside for another, or trust would change hands with a typo.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
+from lasthop.api.core import Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.resolve.meant import meant
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
 
@@ -79,21 +82,81 @@ REJECTED_CLAIMS = Emitter("rejected-claims", "RejectedPolicy", _emit_rejected)
 
 
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
-    """Every policy that names the Service, the first to win first."""
-    return tuple(sorted((claim for _, claim in g.bucket("claim", service.namespace, service.name)), key=_precedence))
+    """Returns every policy that names the Service, in the order in which they win."""
+    found = [claim for _, claim in g.bucket("claim", service.namespace, service.name)]
+    good = {claim.policy: claim.sections for claim in found if not claim.rejected}
+    return tuple(sorted(claim for each in found if (claim := _besides(each, good.get(each.policy, ()))).sections))
 
 
-def _precedence(claim: Claim) -> tuple[bool, Claim]:
-    # A rejected text has no say against what was read whole, in particular against its own last good version.
-    return (bool(claim.rejected), claim)
+def _besides(claim: Claim, good: tuple[str, ...]) -> Claim:
+    """Leaves out what the last good text of the same policy names as well: while that is in force, it decides. Against other
+    policies a text that cannot be read keeps its age."""
+    if not claim.rejected:
+        return claim
+    sections = tuple(section for section in claim.sections if section not in good and WHOLE not in good)
+    return msgspec.structs.replace(claim, sections=sections)
 
 
 def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
-    """Who wins among the policies that name exactly this section."""
+    """Returns the winner among the policies that name exactly this section."""
     return next((claim for claim in g(claims, service) if section in claim.sections), None)
 
 
 def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
-    """Whose word holds for a port. An unnamed port can only be meant by a policy for the whole Service."""
+    """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
     by_name = g(section_winner, service, port_name) if port_name else None
     return by_name or g(section_winner, service, WHOLE)
+
+
+class Stray(msgspec.Struct, frozen=True):
+    """A target that names a port which its Service does not have."""
+
+    policy: Key
+    section: str
+
+
+def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
+    """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
+    service = read(g, service_key, Service)
+    names = {port.name for port in service.spec.ports} if service else set()
+    return tuple(
+        Stray(claim.policy, section)
+        for claim in g(claims, service_key)
+        for section in claim.sections
+        if service and section != WHOLE and section not in names
+    )
+
+
+def _emit_service(g: Graph, key: Key) -> tuple[tuple[tuple[str, str], bool], ...]:
+    return ((("service", key.namespace), True),)
+
+
+SERVICES = Emitter("services", "Service", _emit_service)
+"""By namespace, to tell which one a policy probably means."""
+
+MAX_SERVICES: Final = 200
+"""In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
+
+
+def service_meant(g: Graph, service: Key) -> str:
+    """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
+    if g.size("service", service.namespace) > MAX_SERVICES:
+        return ""
+    return meant(service.name, (key.name for (key,), _ in g.bucket("service", service.namespace)))
+
+
+def _emit_misaimed(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], str]]:
+    policy = read(g, key, BackendTLSPolicy)
+    for target in policy.spec.target_refs if policy else ():
+        service = Key("Service", key.namespace, target.name)
+        if is_service(target) and read(g, service, Service) is None and (guess := g(service_meant, service)):
+            yield ("misaimed", key.namespace, guess), target.name
+
+
+MISAIMED = Emitter("misaimed", "BackendTLSPolicy", lambda g, key: tuple(_emit_misaimed(g, key)))
+"""Policies for Services that do not exist, by the Service that they probably mean."""
+
+
+def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
+    """Returns the policies that probably mean this Service, each with the name that it has instead."""
+    return tuple((policy, name) for (policy,), name in g.bucket("misaimed", service.namespace, service.name))
