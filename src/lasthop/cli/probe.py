@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIND = "BackendTLSPolicy"
 PATIENCE = 120.0
 """Seconds for a running gateway to try backends that may not answer."""
-MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("-", None)}
+MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -151,7 +151,7 @@ def _drawn(found: Probed) -> Iterator[str]:
             yield f"  {tried.address}"
             for check in tried.checks:
                 yield from _wrapped(f"{_mark(check.state)} {check.name:18}  {printable(check.found)}", 26)
-                if check.state == "fail" and check.remedy:
+                if check.state in ("fail", "warn") and check.remedy:
                     yield from (click.style(line, fg="green") for line in _wrapped(" " * 22 + printable(check.remedy), 26))
         if target.more:
             yield f"  and {target.more} more, which were not tried"

@@ -13,8 +13,9 @@ from lasthop.api.core import Secret, Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.cli.handshake import NoHandshake
-from lasthop.cli.probe_checks import Tried, Wish, resolved, tried, unreachable
+from lasthop.cli.probe_checks import Tried, resolved, tried, unreachable
 from lasthop.cli.probe_handshake import identity
+from lasthop.cli.probe_values import Wish
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused
@@ -136,7 +137,7 @@ def _aim(engine: Engine, hop: Hop, tls: HopTLS, gateway: str, refused: str) -> A
     own = None
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
-    return Aim(gateway, hop.service.path, hop.port, Wish(tls, alpn, own), "", found.endpoints)
+    return Aim(gateway, hop.service.path, hop.port, Wish(tls, alpn, own, hop.protocol.http), "", found.endpoints)
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------
