@@ -40,13 +40,24 @@ class Backend:
     """Answers 200 with its name.
 
     There are four kinds: TLS (with a context), plaintext (without), both on one port (`plaintext_too`), and one that sends a
-    `banner` before anybody has spoken.
+    `banner` before anybody has spoken. With TLS it may be choosy: `h2_only` closes a connection for which ALPN has not picked
+    h2; `client_or_400` answers 400 to clients without a certificate, as nginx does with `ssl_verify_client on`; `alert` is
+    the TLS alert with which each ClientHello is answered.
     """
 
     def __init__(
-        self, context: ssl.SSLContext | None = None, *, name: str = "backend", plaintext_too: bool = False, banner: bytes = b""
+        self,
+        context: ssl.SSLContext | None = None,
+        *,
+        name: str = "backend",
+        plaintext_too: bool = False,
+        banner: bytes = b"",
+        h2_only: bool = False,
+        client_or_400: bool = False,
+        alert: int | None = None,
     ) -> None:
         self.name = name
+        self.h2_only, self.client_or_400, self.alert = h2_only, client_or_400, alert
         self.connections: list[Connection] = []
         self.plaintext_too = plaintext_too
         self.banner = banner
@@ -66,8 +77,12 @@ class Backend:
     @context.setter
     def context(self, context: ssl.SSLContext | None) -> None:
         if context is not None:
-            context.sni_callback = lambda _socket, name, _context: setattr(self._local.seen, "sni", name)
+            context.sni_callback = lambda _socket, name, _context: self._hello(name)
         self._context = context
+
+    def _hello(self, name: str | None) -> int | None:
+        self._local.seen.sni = name
+        return self.alert
 
     @property
     def last(self) -> Connection:
@@ -137,11 +152,14 @@ class Backend:
                 subject = (tls.getpeercert() or {}).get("subject", ())
                 seen.client = next((value for rdn in subject for key, value in rdn if key == "commonName"), None)
                 seen.established = True
-                (self._http2 if seen.alpn == "h2" else self._http1)(tls, seen)
+                if seen.alpn == "h2":
+                    self._http2(tls, seen)
+                elif not self.h2_only:
+                    self._http1(tls, seen, 400 if self.client_or_400 and seen.client is None else 200)
             finally:
                 self._open.discard(tls)
 
-    def _http1(self, stream: socket.socket, seen: Connection) -> None:
+    def _http1(self, stream: socket.socket, seen: Connection, status: int = 200) -> None:
         buffer = b""
         while True:
             while b"\r\n\r\n" not in buffer:
@@ -157,7 +175,7 @@ class Backend:
                     stream.sendall(data)
                 return
             body = self.name.encode()
-            stream.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            stream.sendall(b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body))
 
     def _http2(self, stream: socket.socket, seen: Connection) -> None:
         """As little of RFC 9113 as answers a request without a body."""

@@ -14,11 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 NOW = datetime.datetime.now(datetime.UTC)
+KEY_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 DAY = datetime.timedelta(days=1)
 
 
 class Certificate:
-    """Issued by `issuer`, or by itself."""
+    """Issued by `issuer`, or by itself. With a `key_usage`, for that alone."""
 
     def __init__(
         self,
@@ -30,13 +34,15 @@ class Certificate:
         valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + DAY),
         usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH,
         key: Any = None,
+        key_usage: str = "",
+        path_length: int | None = None,
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         signer = issuer or self
         builder = (
             x509.CertificateBuilder(signer.subject, self.subject, self.key.public_key(), x509.random_serial_number(), *valid)
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=path_length), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), critical=False)
         )
@@ -44,6 +50,8 @@ class Certificate:
             builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
         if not ca:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if key_usage:
+            builder = builder.add_extension(x509.KeyUsage(**{name: name == key_usage for name in KEY_USAGES}), critical=True)
         self.certificate = builder.sign(signer.key, hashes.SHA256())
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
         self.key_pem = self.key.private_bytes(

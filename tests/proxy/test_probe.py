@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import ipaddress
 import json
 import ssl
 import subprocess
@@ -33,7 +34,13 @@ from tests.proxy.lasthop import Lasthop
 PAST = (NOW - 9 * DAY, NOW - DAY)
 EXPIRED_CA = Certificate("expired CA", ca=True, valid=PAST)
 MIDDLE = Certificate("middle", CA, ca=True, valid=LONG)
+EARLY_CA = Certificate("early CA", ca=True, valid=(NOW + DAY, NOW + 9 * DAY))
 NAMES = dns("api.example")
+SHALLOW_CA = Certificate("shallow CA", ca=True, valid=LONG, path_length=0)
+SHALLOW_MIDDLE = Certificate("shallow middle", SHALLOW_CA, ca=True, valid=LONG, path_length=0)
+SHALLOW_LEAF = Certificate("shallow leaf", SHALLOW_MIDDLE, sans=NAMES, valid=LONG)
+DEEP_MIDDLE = Certificate("deep middle", SHALLOW_MIDDLE, ca=True, valid=LONG)
+DEEP_LEAF = Certificate("deep leaf", DEEP_MIDDLE, sans=NAMES, valid=LONG)
 GOOD = Certificate("good", CA, sans=NAMES, valid=LONG)
 BELOW = Certificate("below", MIDDLE, sans=NAMES, valid=LONG)
 
@@ -51,13 +58,26 @@ class Row:
     versions: tuple[ssl.TLSVersion, ssl.TLSVersion] | None = None
     ciphers: str = ""
     client: ssl.VerifyMode = ssl.CERT_NONE
+    alpn: tuple[str, ...] = ()
+    """What the backend picks from."""
+    app_protocol: str = ""
     plaintext: bool = False
+    behaves: tuple[tuple[str, Any], ...] = ()
+    """Settings of the `Backend`."""
+    status: int = 0
+    """What Envoy answers; 0: 503 if a check fails, else 200."""
+    warns: str = ""
+    """The check that says "!": the gateway connects, and requests fail all the same."""
+    says: str = ""
+    """What the check that fails or warns says, or the remedy."""
 
     def context(self) -> ssl.SSLContext | None:
         if self.plaintext:
             return None
         context = self.shows.server_context(*self.above)
         context.verify_mode = self.client
+        if self.alpn:
+            context.set_alpn_protocols(list(self.alpn))
         if self.ciphers:
             context.set_ciphers(self.ciphers)
         if self.versions:
@@ -75,6 +95,14 @@ def with_key(key: Any) -> Certificate:
     return Certificate("key", CA, sans=NAMES, valid=LONG, key=key)
 
 
+def for_use(use: str, key: Any = None) -> Certificate:
+    return Certificate("use", CA, sans=NAMES, valid=LONG, key=key, key_usage=use)
+
+
+RSA = rsa.generate_private_key(65537, 2048)
+BY_RSA = "AES128-GCM-SHA256"
+"""The client encrypts a secret for the backend's key, which signs nothing."""
+H1, H2 = ((("lasthop.dev/alpn", alpn),) for alpn in ("http/1.1", "h2"))
 V1_1, V1_2 = ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2
 OLD = "ALL:@SECLEVEL=0"
 ROWS = {
@@ -90,13 +118,15 @@ ROWS = {
     "with-intermediate": Row(BELOW, above=(MIDDLE,)),
     "without-intermediate": Row(BELOW, "chain"),
     "intermediate-is-trusted": Row(BELOW, cas=("middle",)),
-    "for-clients": Row(Certificate("c", CA, sans=NAMES, valid=LONG, usage=ExtendedKeyUsageOID.CLIENT_AUTH), "chain"),
+    "for-clients": Row(
+        Certificate("c", CA, sans=NAMES, valid=LONG, usage=ExtendedKeyUsageOID.CLIENT_AUTH), "chain", says="serverAuth"
+    ),
     "wrong-name": Row(named("other.example"), "names"),
     "upper-case": Row(named("API.Example")),
     "wildcard": Row(named("*.example")),
     "wildcard-inside": Row(named("a*.example"), "names"),
     "wildcard-two-deep": Row(named("*.api.example"), "names"),
-    "no-names": Row(Certificate("api.example", CA, valid=LONG), "names"),
+    "no-names": Row(Certificate("api.example", CA, valid=LONG), "names", says="CN=api.example does not count"),
     "second-name": Row(named("other.example", "api.example")),
     "san-instead": Row(named("other.example"), sans=(docs.san("other.example"),)),
     "hostname-does-not-count": Row(named("api.example"), "names", sans=(docs.san("other.example"),)),
@@ -117,7 +147,13 @@ ROWS = {
     "tls-1-1": Row(GOOD, "tls", versions=(V1_1, V1_1), ciphers=OLD),
     "tls-1-2-and-1-3-is-wanted": Row(GOOD, "tls", versions=(V1_2, V1_2), options=(("lasthop.dev/min-tls-version", "1.3"),)),
     "tls-1-2": Row(GOOD, versions=(V1_2, V1_2)),
-    "old-cipher": Row(GOOD, "tls", versions=(V1_2, V1_2), ciphers="ECDHE-ECDSA-AES256-SHA"),
+    "old-cipher": Row(
+        GOOD,
+        "tls",
+        versions=(V1_2, V1_2),
+        ciphers="ECDHE-ECDSA-AES256-SHA",
+        says="lasthop.dev/cipher-suites: ECDHE-ECDSA-AES256-SHA",
+    ),
     "old-cipher-permitted": Row(
         GOOD,
         versions=(V1_2, V1_2),
@@ -126,7 +162,54 @@ ROWS = {
     ),
     "client-certificate-demanded": Row(GOOD, "client certificate", client=ssl.CERT_REQUIRED),
     "client-certificate-demanded-1-2": Row(GOOD, "client certificate", client=ssl.CERT_REQUIRED, versions=(V1_2, V1_2)),
-    "client-certificate-asked-for": Row(GOOD, client=ssl.CERT_OPTIONAL),
+    "client-certificate-asked-for": Row(GOOD, client=ssl.CERT_OPTIONAL, warns="client certificate"),
+    "client-certificate-or-400": Row(
+        GOOD,
+        client=ssl.CERT_OPTIONAL,
+        behaves=(("client_or_400", True),),
+        status=400,
+        warns="client certificate",
+        says="clientCertificateRef",
+    ),
+    "no-signatures": Row(for_use("key_agreement"), "tls", says="digitalSignature"),
+    "no-signatures-1-2": Row(for_use("key_agreement"), "tls", versions=(V1_2, V1_2)),
+    "signatures": Row(for_use("digital_signature")),
+    "no-signatures-rsa": Row(for_use("key_encipherment", RSA), "tls", says="digitalSignature"),
+    "no-signatures-rsa-1-2": Row(for_use("key_encipherment", RSA), "tls", versions=(V1_2, V1_2), says="digitalSignature"),
+    "encipherment": Row(
+        for_use("key_encipherment", RSA),
+        versions=(V1_2, V1_2),
+        ciphers=BY_RSA,
+        options=(("lasthop.dev/cipher-suites", BY_RSA),),
+    ),
+    "no-encipherment": Row(
+        for_use("digital_signature", RSA),
+        "tls",
+        versions=(V1_2, V1_2),
+        ciphers=BY_RSA,
+        options=(("lasthop.dev/cipher-suites", BY_RSA),),
+        says="keyEncipherment",
+    ),
+    "alpn-h2": Row(GOOD, alpn=("h2",), options=H2),
+    "h2-only": Row(GOOD, alpn=("h2",), behaves=(("h2_only", True),)),
+    "h2-only-and-http-1-1-is-wanted": Row(
+        GOOD, "alpn", alpn=("h2",), behaves=(("h2_only", True),), options=H1, says="lasthop.dev/alpn"
+    ),
+    "http-1-1-only-and-h2-is-wanted": Row(GOOD, "alpn", alpn=("http/1.1",), options=H2, status=502),
+    "no-alpn": Row(GOOD),
+    "no-alpn-and-http-1-1-is-wanted": Row(GOOD, options=H1),
+    "no-alpn-and-h2-is-wanted": Row(GOOD, "alpn", options=H2, status=502, says="HTTP/2"),
+    "no-alpn-and-h2c": Row(GOOD, "alpn", app_protocol="kubernetes.io/h2c", status=502, says="HTTP/2"),
+    "alpn-refused": Row(GOOD, "alpn", behaves=(("alert", 120),), says="lasthop.dev/alpn"),
+    "sni-refused": Row(
+        GOOD, "sni", behaves=(("alert", ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME),), says="hostname of the policy"
+    ),
+    "root-with-too-short-a-path": Row(SHALLOW_LEAF, cas=("shallow",), above=(SHALLOW_MIDDLE,)),
+    "root-with-too-short-a-path-is-sent-too": Row(SHALLOW_LEAF, cas=("shallow",), above=(SHALLOW_MIDDLE, SHALLOW_CA)),
+    "intermediate-with-too-short-a-path": Row(DEEP_LEAF, "chain", cas=("shallow",), above=(DEEP_MIDDLE, SHALLOW_MIDDLE)),
+    "anchored-intermediate-with-too-short-a-path": Row(DEEP_LEAF, cas=("shallow-middle",), above=(DEEP_MIDDLE,)),
+    "not-yet-ca": Row(Certificate("early", EARLY_CA, sans=NAMES, valid=LONG), "dates", cas=("early",), says="clock"),
+    "ip-only": Row(Certificate("ip", CA, sans=(x509.IPAddress(ipaddress.ip_address("127.0.0.1")),), valid=LONG), "names"),
 }
 
 
@@ -134,23 +217,19 @@ ROWS = {
 def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[str, Backend]]]:
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
         environment.setenv("SSL_CERT_FILE", gateway.env["SSL_CERT_FILE"])
-        backends = {name: stack.enter_context(backend(row.context(), name=name)) for name, row in ROWS.items()}
-        written = [
-            document
-            for name, row in ROWS.items()
-            for document in docs.hop(
-                f"probe-{name}",
-                backends[name].port,
-                docs.policy(
-                    f"probe-{name}",
-                    "api.example",
-                    *(f"probe-{ca}" for ca in row.cas),
-                    sans=list(row.sans),
-                    options=dict(row.options),
-                ),
-            )
-        ]
-        cas = {"ca": CA.pem, "other-ca": OTHER_CA.pem, "mixed": CA.pem + EXPIRED_CA.pem, "middle": MIDDLE.pem}
+        backends = {
+            name: stack.enter_context(backend(row.context(), name=name, **dict(row.behaves))) for name, row in ROWS.items()
+        }
+        written = [document for name, row in ROWS.items() for document in _hop(f"probe-{name}", row, backends[name].port)]
+        cas = {
+            "ca": CA.pem,
+            "other-ca": OTHER_CA.pem,
+            "mixed": CA.pem + EXPIRED_CA.pem,
+            "early": CA.pem + EARLY_CA.pem,
+            "middle": MIDDLE.pem,
+            "shallow": SHALLOW_CA.pem,
+            "shallow-middle": SHALLOW_MIDDLE.pem,
+        }
         bundles = (docs.config_map(f"probe-{name}", pem) for name, pem in cas.items())
         gateway.load("probe.yaml", *written, *bundles)
         engine = Folder(gateway.folder).engine
@@ -162,20 +241,37 @@ def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[s
         yield probed, backends
 
 
+def _hop(name: str, row: Row, port: int) -> list[Document]:
+    policy = docs.policy(
+        name,
+        "api.example",
+        *(f"probe-{ca}" for ca in row.cas),
+        sans=list(row.sans),
+        options=dict(row.options),
+    )
+    service, *rest = docs.hop(name, port, policy)
+    if row.app_protocol:
+        service["spec"]["ports"][0]["appProtocol"] = row.app_protocol
+    return [service, *rest]
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_the_verdict_is_what_envoy_does(
     gateway: Lasthop, verdicts: tuple[Callable[[str], Probed], dict[str, Backend]], name: str
 ) -> None:
     probed, backends = verdicts
-    found = probed(name)
+    row, found = ROWS[name], probed(name)
     requests = len(backends[name].requests)
     assert not requests, "nothing is sent after the handshake"
-    assert gateway.get(f"probe-{name}").status == (503 if ROWS[name].fails else 200)
+    assert gateway.get(f"probe-{name}").status == (row.status or (503 if row.fails else 200))
     (target,) = found.targets
     (tried,) = target.endpoints
-    assert [check.name for check in tried.checks if check.state == "fail"] == ([ROWS[name].fails] if ROWS[name].fails else [])
-    assert found.passes is not bool(ROWS[name].fails)
-    assert all(check.remedy for check in tried.checks if check.state == "fail")
+    wrong = {state: [check for check in tried.checks if check.state == state] for state in ("fail", "warn")}
+    assert [check.name for check in wrong["fail"]] == ([row.fails] if row.fails else []), tried.checks
+    assert [check.name for check in wrong["warn"]] == ([row.warns] if row.warns else []), tried.checks
+    assert found.passes is not bool(row.fails)
+    assert all(check.remedy for checks in wrong.values() for check in checks)
+    assert row.says in " ".join(f"{check.found} {check.remedy}" for checks in wrong.values() for check in checks)
 
 
 def test_a_running_gateway_tries_its_backends_itself(

@@ -1,4 +1,4 @@
-"""`lasthop probe POLICY`: the backends of a policy, tried as a gateway would."""
+"""`lasthop probe OBJECT`: the backends of a policy or a route, tried as a gateway would."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli import choice
 from lasthop.cli.address import host_port
-from lasthop.cli.objects import Wanted, complete_path, one_of
+from lasthop.cli.objects import Wanted, complete_path, kind_of, one_of
 from lasthop.cli.terminal import printable, width
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from lasthop.engine import Engine
 
 KIND = "BackendTLSPolicy"
+KINDS = (KIND, "Service", "XBackend", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute")
 PATIENCE = 120.0
 """Seconds for a running gateway to try backends that may not answer."""
-MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("-", None)}
+MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -31,35 +32,33 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @click.command("probe")
-@click.argument("policy", shell_complete=_complete)
+@click.argument("object", shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @choice.options
-def command(policy: str, address: str | None, folder: Path | None, output: str, reach: choice.Reach) -> None:
-    """Try the backends of a BackendTLSPolicy as the gateway would, check by check, and say what to change.
+def command(object: str, address: str | None, folder: Path | None, output: str, reach: choice.Reach) -> None:
+    """Try backends as the gateway would, check by check, and say what to change.
 
-    Connects to each endpoint of each target with the gateway's own TLS settings for it and shows what passes and what fails:
-    connection, TLS version, ALPN, chain, dates, names, pins, client certificate. It ends after the handshake; nothing is sent.
-    With HOST:PORT that address is tried with the policy instead. Exits with 1 if the gateway would fail.
+    Connects to each endpoint with the gateway's own TLS settings for it and shows what passes and what fails: connection, TLS
+    version, ALPN, chain, dates, names, pins, client certificate. It ends after the handshake; nothing is sent, so that ! marks
+    what a backend may refuse later. With HOST:PORT that address is tried with the same settings instead. Exits with 1 if the
+    gateway would fail, or uses none of it.
 
-    The policy is NAME or NAMESPACE/NAME, of the gateway that runs on this machine, which does the trying then; with --dir of
-    a folder, whether or not a gateway runs on it; else, or with --context, --kubeconfig or -A, of a cluster, whose addresses
-    must be reachable from here.
+    OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or what `lasthop status` prints: KIND/NAMESPACE/NAME or KIND/NAME of
+    a BackendTLSPolicy, Service, XBackend, or a route, whose backends are tried. It is one of the gateway that runs on this
+    machine, which does the trying then; with --dir of a folder, whether or not a gateway runs on it; else, or with --context,
+    --kubeconfig or -A, of a cluster, whose addresses must be reachable from here.
 
     \b
     Examples:
       lasthop probe api --dir objects
-      lasthop probe shop/api                               of the running gateway
+      lasthop probe backendtlspolicy/shop/api              of the running gateway
+      lasthop probe httproute/shop/web                     all that a route leads to
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    namespace, _, name = policy.rpartition("/")
-    if namespace and reach.namespace and namespace != reach.namespace:
-        raise click.UsageError(f"two namespaces: {namespace} and {reach.namespace}")
-    if ":" in policy:
-        raise click.UsageError(f"which policy? Write: lasthop probe POLICY {policy}")
-    want = Wanted(KIND, namespace or reach.namespace or "", name)
+    want, address = _meant(object, address, reach.namespace or "")
     if address:
         host_port(address, "HOST:PORT")
     if folder and not reach.cluster:
@@ -71,6 +70,34 @@ def command(policy: str, address: str | None, folder: Path | None, output: str, 
     click.echo(json.dumps(plain(found), indent=2) if output == "json" else "\n".join(_drawn(found)))
     if not found.passes:
         raise click.exceptions.Exit(1)
+
+
+def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str | None]:
+    """The object and the address. `KIND NAME` is understood too, as `lasthop explain` has it; a namespace with the name of a
+    kind needs -n."""
+    if ":" in text:
+        raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
+    first, slash, rest = text.partition("/")
+    kind = _kind(first)
+    if kind and not slash and address and ":" not in address:
+        rest, address = address, None
+    elif not kind or not slash:
+        kind, rest = KIND, text
+    prefix, _, name = rest.rpartition("/")
+    if "/" in prefix:
+        raise click.UsageError(f"{text} is not KIND/NAMESPACE/NAME; KIND is one of {', '.join(map(str.lower, KINDS))}")
+    if prefix and namespace and prefix != namespace:
+        raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
+    return Wanted(kind, prefix or namespace, name), address
+
+
+def _kind(text: str) -> str:
+    """Empty for what is no kind that leads to backends."""
+    try:
+        found = kind_of(text)
+    except click.BadParameter:
+        return ""
+    return found if found in KINDS else ""
 
 
 def _of_folder(path: Path, want: Wanted, address: str | None) -> Probed:
@@ -90,8 +117,8 @@ def _of_cluster(reach: choice.Reach, want: Wanted, address: str | None) -> Probe
     want = want._replace(namespace=want.namespace or namespace)
     notes = ("From this machine, with its system store; the proxy in the cluster has its own.",)
     probed = _probed(found.engine, want, address, notes)
-    namespace, _, name = probed.policy.rpartition("/")
-    if unseen := found.hidden.unseen(found.engine.graph, Key(KIND, namespace, name)):
+    namespace, _, name = probed.object.partition(" ")[2].rpartition("/")
+    if unseen := found.hidden.unseen(found.engine.graph, Key(want.kind, namespace, name)):
         click.echo(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}", err=True)
     return probed
 
@@ -101,7 +128,7 @@ def _probed(engine: Engine, want: Wanted, address: str | None, notes: tuple[str,
     from lasthop.cli.folder import names
     from lasthop.cli.probing import aims, probe
 
-    key = Key(KIND, *one_of(names(engine, KIND), want))
+    key = Key(want.kind, *one_of(names(engine, want.kind), want))
     return probe(key, aims(engine, key, endpoint(address)), notes=notes)
 
 
@@ -117,10 +144,10 @@ def _of_gateway(socket: Path, want: Wanted, address: str | None) -> Probed:
     from lasthop.cli.admin import ask
     from lasthop.cli.probing import Probed
 
-    documents = ask(socket, "/api/objects", kind=KIND)
+    documents = ask(socket, "/api/objects", kind=want.kind)
     known = ((d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
     namespace, name = one_of(known, want)
-    answer = ask(socket, "/api/probe", PATIENCE, namespace=namespace, name=name, address=address or "")
+    answer = ask(socket, "/api/probe", PATIENCE, kind=want.kind, namespace=namespace, name=name, address=address or "")
     return msgspec.convert(answer, Probed)
 
 
@@ -138,32 +165,46 @@ def plain(found: Probed) -> dict[str, Any]:
 
 
 def _drawn(found: Probed) -> Iterator[str]:
-    yield click.style(f"BackendTLSPolicy {found.policy}", bold=True)
+    yield click.style(found.object, bold=True)
     for target in found.targets:
         yield ""
         port = f" port {target.port}" if target.port else ""
         lead = f"Gateway {target.gateway} to " if target.gateway else ""
-        alone = "" if target.gateway or target.refused else " (no route leads there; as the policy by itself asks)"
-        yield f"{lead}Service {target.service}{port}{alone}"
+        by = f", as {target.policy} asks" if target.policy not in ("", found.object, target.service) else ""
+        bare = not (target.gateway or target.refused or target.unused)
+        yield f"{lead}{target.service}{port}{by}{' (no route leads there; as the policy by itself asks)' if bare else ''}"
+        if target.unused:
+            yield from _wrapped(f"{_mark('skip')} not used: {printable(target.unused)}", 4)
         if target.refused:
             yield from _wrapped(f"{_mark('fail')} refused: {printable(target.refused)}", 4)
         for tried in target.endpoints:
             yield f"  {tried.address}"
             for check in tried.checks:
                 yield from _wrapped(f"{_mark(check.state)} {check.name:18}  {printable(check.found)}", 26)
-                if check.state == "fail" and check.remedy:
+                if check.state in ("fail", "warn") and check.remedy:
                     yield from (click.style(line, fg="green") for line in _wrapped(" " * 22 + printable(check.remedy), 26))
         if target.more:
             yield f"  and {target.more} more, which were not tried"
-    if not found.targets:
-        yield "it has no targets"
     yield from ("", *(f"Note: {note}" for note in found.notes)) if found.notes else ()
     yield ""
-    passed = sum(each.passes for target in found.targets for each in target.endpoints)
-    total = sum(len(target.endpoints) for target in found.targets)
-    words = "the gateway would connect" if found.passes else "the gateway would fail"
-    told = f"{words}; {passed} of {total} endpoints pass" if total else words
-    yield click.style(told, bold=True, fg="green" if found.passes else "red")
+    yield click.style(_verdict(found), bold=True, fg="green" if found.passes else "red")
+
+
+def _verdict(found: Probed) -> str:
+    tried = [each for target in found.targets for each in target.endpoints]
+    fails = sorted({target.gateway for target in found.used if not target.passes})
+    connects = sorted({target.gateway for target in found.used} - set(fails))
+    if not found.used:
+        words = "no gateway makes a TLS connection because of it" if found.targets else "it leads to no backend"
+    elif fails and connects:
+        words = f"Gateway {', '.join(connects)} would connect, Gateway {', '.join(fails)} would fail"
+    else:
+        words = "the gateway would fail" if fails else "the gateway would connect"
+    if tried:
+        words += f"; {sum(each.passes for each in tried)} of {len(tried)} tried endpoints pass"
+    if any(check.state == "warn" for each in tried for check in each.checks):
+        words += ", but may refuse requests (!)"
+    return words
 
 
 def _mark(state: str) -> str:

@@ -8,41 +8,29 @@ from __future__ import annotations
 import base64
 import re
 import socket
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
+from cryptography import x509
 
 from lasthop.cli import probe_handshake as shake
 from lasthop.cli.address import is_ip
-from lasthop.cli.chain import Shown, shown, validity
-from lasthop.cli.handshake import NoHandshake, handshake
+from lasthop.cli.chain import Shown, shown
+from lasthop.cli.handshake import Handshake, NoHandshake, handshake
+from lasthop.cli.probe_trust import trust
+from lasthop.cli.probe_values import SHOWN, Check, State, Wish
 from lasthop.outputs.envoy.tls import dns_regex
-from lasthop.plan.tls import Anchors, BackendTLS, Mode, SanType
-from lasthop.resolve.certificates import parse_bundle
-from lasthop.resolve.waivers import minute
-
-SHOWN: Final = 5
-"""CAs and names that are listed; more would hide the answer."""
-
+from lasthop.plan.tls import BackendTLS, SanType
+from lasthop.resolve.policies.options import CIPHER_SUITES
 
 KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Of backends: Envoy offers no other signatures, and Python has no way to offer as few."""
-
-
-class State(StrEnum):
-    PASS = "pass"
-    FAIL = "fail"
-    SKIP = "skip"
-    """Not asked for."""
-
-
-class Check(msgspec.Struct, frozen=True):
-    name: str
-    state: State
-    found: str
-    remedy: str = ""
-    """What to change if it fails."""
+RSA_KEY_EXCHANGE: Final = "AES"
+"""How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
+SPEAK_TLS: Final = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
+CHOOSE_ALPN: Final = (
+    "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
+)
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -55,13 +43,6 @@ class Tried(msgspec.Struct, frozen=True):
     @property
     def passes(self) -> bool:
         return all(check.state is not State.FAIL for check in self.checks)
-
-
-class Wish(NamedTuple):
-    tls: BackendTLS
-    alpn: tuple[str, ...]
-    identity: shake.Identity | None
-    """The Gateway's own certificate."""
 
 
 def resolved(host: str, port: int) -> list[tuple[str, int]]:
@@ -80,7 +61,7 @@ def resolved(host: str, port: int) -> list[tuple[str, int]]:
 def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> Tried:
     place = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     try:
-        first = shake.attempt(address, *wish, timeout)
+        first = wish.attempt(address, timeout)
     except NoHandshake as error:
         return Tried(place, (unreachable(error),))
     connect = Check("connect", State.PASS, "accepts connections")
@@ -89,13 +70,13 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
         return Tried(place, (connect, _no_tls(address, wish, first, timeout)))
     leaf = chain[0]
     # What the chain's trouble has hidden: version, ALPN and what the backend thinks of the client.
-    rest = shake.attempt(address, *wish, timeout, chain=False) if first.unverified else first
+    rest = wish.attempt(address, timeout, chain=False) if first.unverified else first
     checks = (
         connect,
-        _tls(rest, leaf, wish.tls),
+        _tls(rest, leaf, first.chain[0], wish.tls),
         Check("sni", State.PASS, f"{wish.tls.sni} is asked for"),
-        Check("alpn", State.PASS, _alpn(rest, wish.alpn)) if wish.alpn else Check("alpn", State.SKIP, "nothing is offered"),
-        *_trust(address, wish, first, chain, now, timeout),
+        _alpn(address, wish, rest, timeout),
+        *trust(address, wish, first, chain, now, timeout),
         _names(leaf, wish.tls),
         _pins(leaf, wish.tls),
         _client(rest, wish),
@@ -117,11 +98,24 @@ def _read(chain: tuple[bytes, ...]) -> list[Shown]:
         return []
 
 
-def _tls(rest: shake.Attempt, leaf: Shown, tls: BackendTLS) -> Check:
+def _tls(rest: shake.Attempt, leaf: Shown, der: bytes, tls: BackendTLS) -> Check:
     if not leaf.key.startswith(KEYS):
         remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
         return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy takes no signatures of that kind", remedy)
+    use = "keyEncipherment" if rest.cipher.startswith(RSA_KEY_EXCHANGE) else "digitalSignature"
+    if not _may(der, use):
+        found = f"the key usage of its certificate lacks {use}, which {rest.cipher or 'TLS'} needs"
+        return Check("tls", State.FAIL, found, f"Have the certificate issued with the key usage {use}.")
     return Check("tls", State.PASS, f"{rest.version or 'a handshake'}; {_versions(tls)} is spoken")
+
+
+def _may(der: bytes, use: str) -> bool:
+    """Whether a certificate's key usage has this bit, or there is none."""
+    try:
+        usage = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.KeyUsage).value
+    except (x509.ExtensionNotFound, ValueError):
+        return True
+    return usage.key_encipherment if use == "keyEncipherment" else usage.digital_signature
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -131,22 +125,33 @@ def _versions(tls: BackendTLS) -> str:
 
 def _no_tls(address: tuple[str, int], wish: Wish, first: shake.Attempt, timeout: float) -> Check:
     """Why there was no handshake; whoever takes anything may see more."""
-    remedy = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
     if first.plaintext:
-        return Check("tls", State.FAIL, f"it does not speak TLS on this port ({first.failure})", remedy)
+        return Check("tls", State.FAIL, f"it does not speak TLS on this port ({first.failure})", SPEAK_TLS)
+    if "unrecognized name" in first.failure:
+        remedy = "Correct hostname of the policy, which is sent as SNI, or let the backend serve that name."
+        return Check("sni", State.FAIL, f"it does not serve {wish.tls.sni} ({first.failure})", remedy)
+    if "application protocol" in first.failure:
+        return Check("alpn", State.FAIL, f"it takes none of {', '.join(wish.alpn)} ({first.failure})", CHOOSE_ALPN)
     try:
         loose = handshake(*address, wish.tls.sni, timeout)
     except NoHandshake as error:
+        # An alert is TLS, so that the port is right.
+        remedy = "Look into the backend's log: it answers with a TLS alert." if "alert" in first.failure else SPEAK_TLS
         return Check("tls", State.FAIL, str(error).partition("; ")[0], remedy)
     if loose.version and loose.version not in _spoken(wish.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(wish.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
-    elif "application protocol" in first.failure:
-        what, remedy = f"it takes none of {', '.join(wish.alpn)}", "Choose what it speaks with option lasthop.dev/alpn."
-    else:
-        what = f"the handshake fails ({first.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
-        remedy = "Let the backend have a cipher suite in common: option lasthop.dev/cipher-suites."
-    return Check("tls", State.FAIL, what, remedy)
+        return Check("tls", State.FAIL, what, remedy)
+    what = f"the handshake fails ({first.failure}); with other settings it gives {loose.version} {loose.cipher}".rstrip()
+    return Check("tls", State.FAIL, what, _cipher_remedy(loose, wish.tls))
+
+
+def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
+    remedy = "Let the backend have a cipher suite or a curve in common with the gateway"
+    if loose.cipher not in CIPHER_SUITES or loose.cipher in tls.options.cipher_suites:
+        return f"{remedy}: options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
+    suites = ",".join((*tls.options.cipher_suites, loose.cipher))
+    return f"{remedy}, or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
 
 
 def _spoken(tls: BackendTLS) -> set[str]:
@@ -155,92 +160,37 @@ def _spoken(tls: BackendTLS) -> set[str]:
     return {f"TLSv{version}".removesuffix(".0") for version in known[low : high + 1]}
 
 
-def _alpn(rest: shake.Attempt, offered: tuple[str, ...]) -> str:
-    listed = ", ".join(offered)
+def _alpn(address: tuple[str, int], wish: Wish, rest: shake.Attempt, timeout: float) -> Check:
+    """What is spoken if the backend picks nothing, and whether it can be understood: who speaks HTTP/2 over TLS says so by
+    ALPN (RFC 9113 3.2), and who would pick h2 if it were offered, and does not pick http/1.1, speaks HTTP/2 alone."""
+    offered = ", ".join(wish.alpn)
+    if not wish.alpn:
+        return Check("alpn", State.SKIP, "nothing is offered")
     if rest.alpn:
-        return f"{rest.alpn}, of {listed}"
-    return f"it picks none of {listed}; {offered[0] if len(offered) == 1 else 'http/1.1'} is spoken"
+        return Check("alpn", State.PASS, f"{rest.alpn}, of {offered}")
+    if not wish.http or not (rest.version or rest.chain):
+        return Check("alpn", State.PASS, f"it picks none of {offered}")
+    if wish.alpn == ("h2",):
+        return Check(
+            "alpn", State.FAIL, "it does not pick h2, so it does not speak HTTP/2, which is all that is offered", CHOOSE_ALPN
+        )
+    if wish.alpn == ("http/1.1",) and _picks_h2(address, wish, timeout):
+        return Check("alpn", State.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN)
+    return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is spoken")
 
 
-# --- chain and dates -------------------------------------------------------------------------------------------------
-
-
-def _trust(
-    address: tuple[str, int], wish: Wish, first: shake.Attempt, chain: list[Shown], now: float, timeout: float
-) -> tuple[Check, Check]:
-    tls = wish.tls
-    if tls.mode is Mode.WAIVED_ALL and tls.waiver:
-        waived = f"waived by {tls.waiver.key}"
-        return Check("chain", State.SKIP, waived), Check("dates", State.SKIP, waived)
-    if tls.trust is None:
-        by = "not looked at: the hash is the identity"
-        return Check("chain", State.SKIP, by), Check("dates", State.SKIP, by)
-    anchors = _anchors(tls)
-    issuer = "itself" if chain[0].self_signed else chain[0].issuer
-    verified = f"{chain[0].subject}, issued by {issuer}; trusted: {anchors}"
-    dates = _dates(chain, tls, now)
-    if not first.unverified:
-        return Check("chain", State.PASS, verified), dates
-    if first.unverified in (shake.EXPIRED, shake.NOT_YET_VALID):
-        again = shake.attempt(address, *wish, timeout, dates=False)
-        # The one at fault may be an anchor, which the backend has not shown.
-        if dates.state is not State.FAIL:
-            dates = _anchor_dates(tls, first, now)
-        if not again.unverified:
-            return Check("chain", State.PASS, verified), dates
-        first = again
-    return Check("chain", State.FAIL, f"{verified} ({first.complaint})", _chain_remedy(chain, tls)), dates
-
-
-def _anchors(tls: BackendTLS) -> str:
-    if not isinstance(tls.trust, Anchors):
-        return f"the system store of this machine ({tls.trust.path})" if tls.trust else "nothing"
-    subjects = [anchor.subject for anchor in parse_bundle(tls.trust.pem).anchors]
-    more = f" and {len(subjects) - SHOWN} more" if len(subjects) > SHOWN else ""
-    return f"{', '.join(subjects[:SHOWN])}{more}"
-
-
-def _chain_remedy(chain: list[Shown], tls: BackendTLS) -> str:
-    last = chain[-1]
-    if chain[0].self_signed:
-        return "Give the backend a certificate of a trusted CA, or pin this one: lasthop pin."
-    if len(chain) == 1:
-        return f"Let the policy trust {last.issuer}, or let the backend send the intermediate certificates too."
-    top = last.subject if last.self_signed else last.issuer
-    return f"Let the policy trust {top}: put its certificate under ca.crt of a ConfigMap that caCertificateRefs names."
-
-
-def _dates(chain: list[Shown], tls: BackendTLS, now: float) -> Check:
-    waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.mode is Mode.WAIVED_EXPIRY else ""
-    for number, each in enumerate(chain):
-        said = validity(each, now)
-        if said.endswith("left"):
-            continue
-        who = "the certificate" if number == 0 else each.subject
-        found = f"{who}: {said} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
-        # Beyond the leaf only what is needed counts, and that is for the handshake to say.
-        if number == 0 and not waived:
-            return Check("dates", State.FAIL, found, "Renew the backend's certificate, or set its clock.")
-        if waived:
-            return Check("dates", State.SKIP, found)
-    return Check(
-        "dates", State.SKIP if waived else State.PASS, f"until {chain[0].not_after[:10]}, {validity(chain[0], now)}{waived}"
-    )
-
-
-def _anchor_dates(tls: BackendTLS, first: shake.Attempt, now: float) -> Check:
-    found = f"a certificate above it: {first.complaint}"
-    if isinstance(tls.trust, Anchors):
-        late = [a for a in parse_bundle(tls.trust.pem).anchors if not a.not_before <= now < a.not_after]
-        found = "; ".join(f"CA {a.subject}: valid {minute(a.not_before)} to {minute(a.not_after)}" for a in late) or found
-    return Check("dates", State.FAIL, found, "Renew the CA, and put its new certificate beside the old one.")
+def _picks_h2(address: tuple[str, int], wish: Wish, timeout: float) -> bool:
+    try:
+        return handshake(*address, wish.tls.sni, timeout).alpn == "h2"
+    except NoHandshake:
+        return False
 
 
 # --- names, pins, client certificate ---------------------------------------------------------------------------------
 
 
 def _names(leaf: Shown, tls: BackendTLS) -> Check:
-    held = ", ".join(leaf.names[:SHOWN]) or "no name"
+    held = ", ".join(leaf.names[:SHOWN]) or f"no subjectAltName ({leaf.subject} does not count)"
     more = f" and {len(leaf.names) - SHOWN} more" if len(leaf.names) > SHOWN else ""
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
@@ -248,7 +198,10 @@ def _names(leaf: Shown, tls: BackendTLS) -> Check:
     wanted = " or ".join(str(name) for name in tls.names)
     if any(_matches(name.type, name.value, each) for name in tls.names for each in leaf.names):
         return Check("names", State.PASS, f"{held}{more}; wanted: {wanted}")
-    remedy = f"Have the certificate issued for {wanted}, or name what it holds in hostname or subjectAltNames of the policy."
+    remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
+    if leaf.names:
+        remedy += ", or name what it holds in hostname or subjectAltNames of the policy"
+    remedy += "."
     return Check("names", State.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
 
 
@@ -281,6 +234,12 @@ def _client(rest: shake.Attempt, wish: Wish) -> Check:
         return Check(name, State.FAIL, f"the backend ends the connection ({rest.failure}); {own}", remedy)
     if not rest.requested:
         return Check(name, State.SKIP, "not asked for")
-    if wish.tls.client_certificate and wish.identity is None:
-        return Check(name, State.SKIP, f"asked for; {wish.tls.client_certificate} cannot be read here, so none was shown")
+    if not wish.tls.client_certificate:
+        found = (
+            "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"
+        )
+        return Check(name, State.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
+    if wish.identity is None:
+        found = f"asked for; {wish.tls.client_certificate} cannot be read here, so none was shown"
+        return Check(name, State.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
     return Check(name, State.PASS, f"asked for; {own}, and the backend takes that")

@@ -49,6 +49,7 @@ class Attempt(msgspec.Struct, frozen=True):
     """DER, as far as the backend has shown it."""
     version: str = ""
     """Empty if the handshake was not finished."""
+    cipher: str = ""
     alpn: str = ""
     requested: bool = False
     """The backend has asked for a client certificate."""
@@ -74,15 +75,17 @@ def attempt(
     with connected(host, port, _place(host, port), timeout) as plain:
         try:
             with context.wrap_socket(plain, server_hostname=tls.sni) as connection:
+                cipher = connection.cipher()
                 return Attempt(
                     seen.chain,
                     connection.version() or "",
+                    cipher[0] if cipher else "",
                     connection.selected_alpn_protocol() or "",
                     seen.requested,
                     failure=_afterwards(connection) if seen.requested else "",
                 )
         except ssl.SSLCertVerificationError as error:
-            return Attempt(seen.chain, "", "", seen.requested, error.verify_code, error.verify_message)
+            return Attempt(seen.chain, requested=seen.requested, unverified=error.verify_code, complaint=error.verify_message)
         except TimeoutError:
             return Attempt(seen.chain, requested=seen.requested, failure=f"no answer within {timeout:g} s", plaintext=True)
         except OSError as error:  # ssl.SSLError too

@@ -50,9 +50,9 @@ class ControllerView:
     def audit(self) -> Audit:
         return audit(self.hops(), self.certificates(), self._locate)
 
-    async def probe(self, policy: Key, address: str) -> dict[str, Any]:
-        todo = aims(self._controller.engine, policy, endpoint(address))
-        return plain(await asyncio.to_thread(probe, policy, todo))
+    async def probe(self, key: Key, address: str) -> dict[str, Any]:
+        todo = aims(self._controller.engine, key, endpoint(address))
+        return plain(await asyncio.to_thread(probe, key, todo))
 
     def findings(self) -> list[Finding]:
         return self._controller.findings()

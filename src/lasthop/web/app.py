@@ -92,7 +92,8 @@ async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if request.transport is None or request.transport.get_extra_info("peername"):
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
-    key = Key("BackendTLSPolicy", request.query.get("namespace", ""), request.query.get("name", ""))
+    kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
+    key = Key(kind or "BackendTLSPolicy", namespace, name)
     return _json(await request.app[VIEW].probe(key, request.query.get("address", "")))
 
 

@@ -43,8 +43,8 @@ class View(Protocol):
         """Both, with the places of the objects that decide."""
         ...
 
-    async def probe(self, policy: Key, address: str) -> dict[str, Any]:
-        """What the backends of a policy, or whoever listens at an address, would come to with it."""
+    async def probe(self, key: Key, address: str) -> dict[str, Any]:
+        """What the backends of a policy or a route, or whoever listens at an address, would come to with it."""
         ...
 
     def findings(self) -> list[Finding]: ...

@@ -61,7 +61,7 @@ def test_each_endpoint_is_tried_and_nothing_is_sent(tmp_path: Path, serve: Calla
     hop = [docs.service("api"), *docs.endpoints("api", good.port, wrong.port), docs.route("api", docs.to("api")), POLICY]
     found = probed(write(tmp_path, *hop), code=1)
     (target,) = found["targets"]
-    assert (target["gateway"], target["service"], target["port"]) == ("shop/web", "shop/api", 443)
+    assert (target["gateway"], target["service"], target["port"]) == ("shop/web", "Service shop/api", 443)
     by_address = {each["address"]: each for each in target["endpoints"]}
     assert by_address[f"127.0.0.1:{good.port}"]["passes"]
     bad = by_address[f"127.0.0.1:{wrong.port}"]
@@ -77,7 +77,7 @@ def test_the_text_says_what_is_held_what_is_wanted_and_what_to_change(tmp_path: 
     assert "✓ chain" in text and "CN=wrong, issued by CN=corp CA; trusted: corp CA" in text
     assert "✗ dates" in text and "expired 3 days ago" in text and "Renew the backend's certificate" in text
     assert "it holds DNS other.example; wanted: api.example" in text and "subjectAltNames of the policy" in text
-    assert text.splitlines()[-1] == "the gateway would fail; 0 of 1 endpoints pass"
+    assert text.splitlines()[-1] == "the gateway would fail; 0 of 1 tried endpoints pass"
 
 
 def test_another_address_is_tried_with_the_policy(tmp_path: Path, serve: Callable[..., Backend]) -> None:
@@ -137,11 +137,99 @@ def test_each_gateway_has_its_own_wish(tmp_path: Path, serve: Callable[..., Back
         **docs.with_profile("lenient"),
     )
     found = {target["gateway"]: target for target in probed(folder, code=1)["targets"]}
+    text = lasthop("probe", "api", "--dir", folder).stdout
+    assert (
+        text.splitlines()[-1] == "Gateway shop/web would connect, Gateway shop/strict would fail; 1 of 1 tried endpoints pass"
+    )
     assert found["shop/web"]["passes"]
     assert "waived by VerificationWaiver shop/w" in json.dumps(found["shop/web"])
     assert found["shop/strict"]["endpoints"] == []
     assert "no GatewayProfile allows waivers" in found["shop/strict"]["refused"]
-    assert len(running.connections) == 1
+    assert len(running.connections) == 2, "one for each probe"
+
+
+def last_line(folder: Path, *args: str) -> str:
+    result = lasthop("probe", *args, "--dir", folder)
+    assert "Traceback" not in result.output
+    return str(result.stdout.splitlines()[-1])
+
+
+def test_a_policy_whose_ports_all_have_policies_of_their_own_is_not_used(
+    tmp_path: Path, serve: Callable[..., Backend]
+) -> None:
+    section = docs.policy("section", "api.example", "ca", service="api")
+    section["spec"]["targetRefs"][0]["sectionName"] = "https"
+    folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY, section))
+    (target,) = probed(folder, code=1)["targets"]
+    assert target["unused"] == "each of its ports has a BackendTLSPolicy of its own: https (shop/section)"
+    assert last_line(folder, "api") == "no gateway makes a TLS connection because of it"
+    assert last_line(folder, "section") == "the gateway would connect; 1 of 1 tried endpoints pass"
+
+
+def test_a_policy_of_a_service_that_only_passthrough_reaches_is_not_used(
+    tmp_path: Path, serve: Callable[..., Backend]
+) -> None:
+    passing = docs.listener("tls", "TLS", 443)
+    folder = write(
+        tmp_path,
+        docs.service("api"),
+        *docs.endpoints("api", serve(GOOD.server_context()).port),
+        docs.gateway("through", passing),
+        docs.stream_route("TLSRoute", "api", docs.to("api"), gateway="through", hosts=("api.example",)),
+        POLICY,
+    )
+    (target,) = probed(folder, code=1)["targets"]
+    assert "the TLS is the client's own" in target["unused"]
+    assert last_line(folder, "api") == "no gateway makes a TLS connection because of it; 1 of 1 tried endpoints pass"
+
+
+def test_a_gateway_that_is_not_accepted_connects_to_nothing(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    running = serve(GOOD.server_context())
+    folder = write(tmp_path, *docs.hop("api", running.port, POLICY), **docs.with_profile("nowhere"))
+    (target,) = probed(folder, code=1)["targets"]
+    assert "Gateway shop/web is not accepted" in target["refused"]
+    assert not running.connections
+
+
+SPELLINGS = (
+    *("api", "shop/api", "backendtlspolicy/shop/api", "BackendTLSPolicy/api", "btlspolicy/shop/api"),
+    *("svc/api", "service/shop/api", "httproute/shop/api"),
+)
+
+
+@pytest.mark.parametrize("spelling", [*([each] for each in SPELLINGS), ["backendtlspolicy", "api"], ["svc", "shop/api"]])
+def test_what_status_prints_can_be_probed(tmp_path: Path, serve: Callable[..., Backend], spelling: list[str]) -> None:
+    other = docs.hop("other", 9, docs.policy("other", "api.example", "ca"))
+    folder = write(tmp_path, *docs.hop("api", serve(GOOD.server_context()).port, POLICY), *other)
+    (target,) = probed(folder, *spelling)["targets"]
+    assert (target["service"], target["policy"]) == ("Service shop/api", "BackendTLSPolicy shop/api")
+
+
+def test_an_xbackend_is_tried_with_its_own_tls(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    group, running = "gateway.networking.x-k8s.io", serve(GOOD.server_context())
+    spec = {
+        "type": "ExternalHostname",
+        "externalHostname": {"hostname": "localhost"},
+        "port": {"number": running.port},
+        "tls": {
+            "mode": "ServerOnly",
+            "validation": {"hostname": "api.example", "caCertificateRefs": [docs.ref("ca")]},
+        },
+    }
+    folder = write(
+        tmp_path,
+        docs.obj(f"{group}/v1alpha1", "XBackend", "far", spec=spec),
+        docs.route("far", {"group": group, "kind": "XBackend", "name": "far"}),
+    )
+    for spelling in ("xbackend/shop/far", "httproute/far"):
+        (target,) = probed(folder, spelling)["targets"]
+        assert (target["service"], target["policy"]) == ("XBackend shop/far", "XBackend shop/far")
+
+
+def test_a_backend_that_nothing_asks_tls_of_has_nothing_to_try(tmp_path: Path) -> None:
+    folder = write(tmp_path, *docs.hop("api", 9))
+    (target,) = probed(folder, "svc/api", code=1)["targets"]
+    assert "plaintext" in target["unused"]
 
 
 def _targets(folder: Path, *documents: dict[str, Any]) -> str:
@@ -196,7 +284,8 @@ def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Ca
     [
         (("apo",), "did you mean shop/api?"),
         (("shop/api", "-n", "blog"), "two namespaces"),
-        (("127.0.0.1:443",), "which policy?"),
+        (("127.0.0.1:443",), "which object?"),
+        (("gateway/shop/web",), "KIND is one of backendtlspolicy, service"),
         (("api", "nonsense"), "is not HOST:PORT"),
     ],
 )
