@@ -50,7 +50,6 @@ def verdict(output: Output, flaky: Sequence[str], code: int) -> tuple[list[str],
     """How it went, in words and as an exit code. `flaky`: what failed and then passed alone; `code`: the suite's own."""
     outcomes = [result.outcome for result in output.results.values()]
     lines = [", ".join(f"{outcomes.count(outcome)} {word}" for outcome, word in _WORDS.items())]
-    lines += [f"FLAKY  {test}: failed, then passed alone" for test in flaky]
     lost = [test for test in output.failed() if test not in flaky]
     lines += [f"FAILED {test}" for test in lost]
     if code not in (0, 1) or (code and not output.failed()):  # 1: tests have failed; 2: it broke off

@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 
 from conformance import lasthop
+from conformance.build import cache_folder
 from conformance.children import say
 from conformance.cluster import REPOSITORY, Cluster
+from conformance.flakes import History, told
 from conformance.report import publish
 from conformance.results import Result, summary, verdict
 from conformance.suite import Suite, profiles_of
@@ -50,9 +52,11 @@ async def _all(judge: Suite, cluster: Cluster, file: bool) -> int:
     failed = output.failed()
     flaky = await _retry(judge, failed) if len(failed) <= MOST_RETRIED else []
     if report.exists():
-        _tell(report, file)
+        _tell(report, file and not failed)
     lines, result = verdict(output, flaky, code)
-    for line in lines:
+    history = History(cache_folder() / "flakes")
+    kept = history.add(cluster.folder.name, flaky, cluster.logs / "suite.log")
+    for line in (*lines, *told(history.runs(), kept)):
         say(line)
     say(f"{time.monotonic() - begin:.0f} s. The suite's whole output: {cluster.logs / 'suite.log'}")
     return result

@@ -61,17 +61,14 @@ def mk_output(**outcomes: str) -> Output:
     return Output({test: Result(test, outcome, 1.0) for test, outcome in outcomes.items()})
 
 
-def test_what_failed_and_then_passed_alone_is_told_and_is_not_fatal() -> None:
+def test_what_failed_and_then_passed_alone_is_not_fatal() -> None:
     output = mk_output(Alpha="PASS", Beta="FAIL", Gamma="SKIP")
-    assert verdict(output, ["Beta"], 1) == (
-        ["1 passed, 1 failed, 1 skipped", "FLAKY  Beta: failed, then passed alone"],
-        0,
-    )
+    assert verdict(output, ["Beta"], 1) == (["1 passed, 1 failed, 1 skipped"], 0)
 
 
 def test_what_failed_twice_is_fatal() -> None:
     lines, code = verdict(mk_output(Alpha="FAIL", Beta="FAIL"), ["Beta"], 1)
-    assert code == 1 and lines[1:] == ["FLAKY  Beta: failed, then passed alone", "FAILED Alpha"]
+    assert code == 1 and lines[1:] == ["FAILED Alpha"]
 
 
 def test_a_suite_that_did_not_run_to_its_end_has_not_passed() -> None:

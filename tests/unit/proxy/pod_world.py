@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import lasthop
+from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER
+from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.xds import authority as ca
 from lasthop.xds.authority import Authority
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port
-from tests.unit.xds.xds_envoy import Heard, changes, cluster, get, listener, route_table, until, virtual_host
+from tests.unit.xds.xds_envoy import Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
 
 GATEWAY = "shop/web"
 UID = "6a7e1d0c"
@@ -80,9 +82,10 @@ class Controller:
 
 
 class ProxyProcess:
-    def __init__(self, process: asyncio.subprocess.Process, ready_port: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, ready_port: int, run: Path) -> None:
         self._process = process
         self.ready_port = ready_port
+        self._run = run
 
     @property
     def pid(self) -> int:
@@ -90,6 +93,22 @@ class ProxyProcess:
 
     async def ready(self) -> tuple[int, str]:
         return await get(self.ready_port, "/ready")
+
+    async def xds_stat(self, stat: str) -> int:
+        """A counter of Envoy's connection to the controller, e.g. `ssl.fail_verify_san`."""
+        name = f"cluster.{XDS_CLUSTER}.{stat}"
+        for socket in self._run.rglob("admin.sock"):
+            with contextlib.suppress(AdminUnavailable):
+                return (await Admin(socket).stats(f"^{name}$")).get(name, 0)
+        return 0
+
+    async def tried(self, stat: str, times: int = 2) -> None:
+        """Waits until Envoy has counted that so often: before that, "nothing came" would prove nothing."""
+
+        async def counted() -> bool:
+            return await self.xds_stat(stat) >= times
+
+        await becomes(True, counted, 30)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -128,7 +147,7 @@ async def lasthop_proxy(
             *wrapper, sys.executable, "-m", "lasthop.cli.main", "proxy", env=env, stdout=out, stderr=err, cwd="/"
         )
     try:
-        yield ProxyProcess(process, ready)
+        yield ProxyProcess(process, ready, run)
     finally:
         if process.returncode is None:
             process.kill()
