@@ -151,7 +151,7 @@ class Graph:
 
     # --- what queries call -------------------------------------------------------------------------------------------
 
-    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
         """The value of query `fn` for this key, remembered and tracked."""
         node = self._read((fn, *args))
         self.reads += 1
@@ -160,7 +160,7 @@ class Graph:
             raise cast(Crash, value).error
         return value
 
-    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T | Crash:
+    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
         """The same where a crash must not go further: whoever asks puts something closed in its place. Also from outside."""
         node = self._read((fn, *args))
         self.reads += 1
@@ -273,7 +273,7 @@ class Graph:
             return list(dirty)
         return [dirty.popitem()[0] for _ in range(limit)]
 
-    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
         """A query's value from outside, not tracked. Raises what the query raises."""
         value = self.attempt(fn, *args)
         if isinstance(value, Crash):

@@ -14,7 +14,8 @@ from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.kinds import KINDS, decode
 from lasthop.api.meta import Key, Object
 from lasthop.api.routes import HTTPRoute, HTTPRouteRule
-from lasthop.resolve.refusals import refusals
+from lasthop.plan.limits import Limits
+from lasthop.resolve.refusals import judge
 from lasthop.sources.kubernetes.discovery import Served, choose
 from lasthop.sources.kubernetes.source import KubernetesSource
 from tests.fake_api import GATEWAY, FakeApi, client_of, until
@@ -134,5 +135,5 @@ def test_a_session_is_understood_in_the_words_of_older_bundles() -> None:
     assert old and new and header
     assert (old.cookie, old.absolute_timeout) == (new.cookie, new.absolute_timeout)
     assert header.header.name == "x-s"
-    [problem] = refusals(mk_rule(idleTimeout="1m"), "spec.rules[0]")
+    [problem] = judge([mk_rule(idleTimeout="1m")], Limits()).rules[0].problems
     assert problem.field == "spec.rules[0].sessionPersistence.idleTimeout"
