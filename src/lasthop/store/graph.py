@@ -139,6 +139,7 @@ class Graph:
         self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
         self._nodes: dict[NodeId, Node] = {}
         self._stack: list[dict[Node, None]] = []
+        self._running: list[NodeId] = []
         self._deadlines: list[float] = []
         self._domains: dict[str, list[int]] = {}
         for number, stage in enumerate(self.stages):
@@ -151,7 +152,7 @@ class Graph:
 
     # --- what queries call -------------------------------------------------------------------------------------------
 
-    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
         """The value of query `fn` for this key, remembered and tracked."""
         node = self._read((fn, *args))
         self.reads += 1
@@ -160,7 +161,7 @@ class Graph:
             raise cast(Crash, value).error
         return value
 
-    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T | Crash:
+    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
         """The same where a crash must not go further: whoever asks puts something closed in its place. Also from outside."""
         node = self._read((fn, *args))
         self.reads += 1
@@ -168,6 +169,17 @@ class Graph:
         if not self._stack:
             self._drop_if_unread(node)
         return value
+
+    def shielded(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
+        """Calls a plain function as a part of the query that is being worked out: one of many parts, where that one's crash
+        must not take the others along."""
+        try:
+            return fn(self, *args)
+        except Exception as error:
+            crash = Crash.of(error)
+            if self._stack:
+                self._note(self._running[-1], crash, self._stack[-1])
+            return crash
 
     def input(self, key: Hashable) -> Any:
         """An input's value, None where nobody has set it."""
@@ -273,7 +285,7 @@ class Graph:
             return list(dirty)
         return [dirty.popitem()[0] for _ in range(limit)]
 
-    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
         """A query's value from outside, not tracked. Raises what the query raises."""
         value = self.attempt(fn, *args)
         if isinstance(value, Crash):
@@ -376,15 +388,18 @@ class Graph:
             value = self._input_value(tag, node.id)
         else:
             reads: dict[Node, None] = {}
+            self.crashes.pop(node.id, None)
             self._stack.append(reads)
+            self._running.append(node.id)
             try:
                 value = tag(self, *node.id[1:])
             except Exception as error:
                 value = Crash.of(error)
+                self._note(node.id, value, reads)
             finally:
                 self._stack.pop()
+                self._running.pop()
             self.recomputed += 1
-            self._note(node.id, value, reads)
             old, node.deps = node.deps, tuple(reads)
             for dep in node.deps:
                 dep.readers.add(node)
@@ -398,13 +413,10 @@ class Graph:
         node.state = CLEAN
         node.verified = self._revision
 
-    def _note(self, id: NodeId, value: Any, reads: Iterable[Node]) -> None:
-        if value.__class__ is Crash and not any(
-            dep.value.__class__ is Crash and dep.value.error is value.error for dep in reads
-        ):
-            self.crashes[id] = value
-        elif self.crashes:
-            self.crashes.pop(id, None)
+    def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
+        """Unless it is the crash of something that was read, which is noted there."""
+        if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
+            self.crashes[id] = crash
 
     def _input_value(self, tag: str, id: NodeId) -> Any:
         match tag:
