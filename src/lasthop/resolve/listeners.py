@@ -247,6 +247,8 @@ def _accepted(listener: api.Listener) -> Condition:
     if listener.protocol not in ROUTE_KINDS:
         message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
+    if not 0 < listener.port < 65536:
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, f"port {listener.port} is not between 1 and 65535")
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
