@@ -14,6 +14,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, Resource
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
+from lasthop.store.graph import Crash
 
 
 class Snapshot:
@@ -59,8 +60,8 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
     """Lets the engine work, on a host whose ports are free and with proxies that take what they are given."""
     snapshot.take(engine.settle())
     for key in engine.store.keys("Gateway"):
-        found = engine.graph.value(gateway, key)
-        if found is None:
+        found = engine.graph.attempt(gateway, key)
+        if found is None or isinstance(found, Crash):
             continue
         for address in found.addresses:
             for listener in found.listeners:

@@ -12,8 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
+from lasthop.api.profiles import ProxySettings
 from lasthop.api.status import Status
 from lasthop.controller import Controller, gateway_key
 from lasthop.infra.kubernetes.deployments import Deployments
@@ -28,6 +31,7 @@ from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.sources.kubernetes.client import Client
 from lasthop.sources.kubernetes.scribe import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
+from lasthop.store.graph import Crash
 from lasthop.web.measures import Measure
 from lasthop.xds.presence import Report
 from lasthop.xds.replicas import Reporter
@@ -95,7 +99,11 @@ class ClusterController(Controller):
         for key, plan in gateways.items():
             obj = self.engine.store.get(key)
             if isinstance(obj, api.Gateway):
-                found[key] = wanted(obj, plan, self.engine.graph.value(proxy_settings, key))
+                settings = self.engine.graph.attempt(proxy_settings, key)
+                if isinstance(settings, Crash):
+                    found[key] = msgspec.structs.replace(wanted(obj, plan, ProxySettings()), hold=True)
+                else:
+                    found[key] = wanted(obj, plan, settings)
         self._uids = {gateway.uid: key.path for key, gateway in found.items()}
         self._deployments.want(found)
 

@@ -22,6 +22,7 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.listeners import listener_port
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.outputs.status.book import StatusBook
+from lasthop.outputs.status.crashed import query_name
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
@@ -30,6 +31,7 @@ from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch, Source
+from lasthop.store.graph import Crash, NodeId
 from lasthop.web.measures import Durations, Measure
 from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.presence import Presence, Report, Standing
@@ -37,6 +39,8 @@ from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
 
 SYSTEM_STORE_INTERVAL: Final = 1.0
+ERROR_LENGTH: Final = 500
+"""Characters of an internal error that are logged: its text may quote whatever somebody wrote."""
 LOOK: Final = 0.002
 LOOKS: Final = 500
 SLICE: Final = 40
@@ -69,7 +73,9 @@ class Controller:
         """What is kept from a Gateway's proxies, and why."""
         self._built_without: dict[Key, frozenset[Part]] = {}
         """Of that, what our own quarantine holds."""
-        self._gateways: set[Key] = set()
+        self._gateways: dict[Key, Gateway] = {}
+        self._crashes: dict[NodeId, Crash] = {}
+        """Internal errors that have been told."""
         self._told: set[Finding] = set()
         self._dirty = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -162,18 +168,30 @@ class Controller:
             self._proxy_changed(key)
         if update.findings:
             self._tell_findings()
-        for (stage, member), error in self.engine.graph.crashes.items():
-            self.log.error(
-                "internal error; what it would have made is withheld", stage=stage, member=str(member), error=repr(error)
-            )
+        self._tell_crashes()
+
+    def _tell_crashes(self) -> None:
+        """Each once when it appears, and once when it is gone."""
+        now = dict(self.engine.graph.crashes)
+        for id in now.keys() - self._crashes.keys():
+            error = repr(now[id].error)[:ERROR_LENGTH]
+            self.log.error("internal error; what depends on it is closed", query=query_name(id), error=error, at=now[id].where)
+        for id in self._crashes.keys() - now.keys():
+            self.log.info("internal error is gone", query=query_name(id))
+        self._crashes = now
 
     def _sync_gateways(self) -> None:
-        """Proxies follow the Gateways that are ours."""
-        found = {key: self.engine.graph.value(gateway, key) for key in self.engine.store.keys("Gateway")}
-        wanted = {key: plan for key, plan in found.items() if plan is not None}
-        for key in wanted.keys() - self._gateways:
+        """Proxies follow the Gateways that are ours. One that cannot be worked out stays as it was."""
+        wanted: dict[Key, Gateway] = {}
+        for key in self.engine.store.keys("Gateway"):
+            plan = self.engine.graph.attempt(gateway, key)
+            if isinstance(plan, Crash):
+                plan = self._gateways.get(key)
+            if plan is not None:
+                wanted[key] = plan
+        for key in wanted.keys() - self._gateways.keys():
             self.server.update(key.path, {})
-        for key in self._gateways - wanted.keys():
+        for key in self._gateways.keys() - wanted.keys():
             self.server.remove(key.path)
             self.engine.set_proxy(key, ProxyState())
             self.presence.gone(key.path)
@@ -186,7 +204,7 @@ class Controller:
                 self._built_without,
             ):
                 known.pop(key, None)
-        self._gateways = set(wanted)
+        self._gateways = wanted
         self.want(wanted)
 
     # --- what comes back ---------------------------------------------------------------------------------------------

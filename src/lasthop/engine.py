@@ -21,6 +21,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
+from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
@@ -44,12 +45,15 @@ from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, 
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
-from lasthop.store.graph import GONE, Graph, Stage
+from lasthop.store.graph import GONE, Crash, Graph, NodeId, Output, Stage
 from lasthop.store.store import Store
 
-STATUS = (
-    *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
-    *(POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
+STATUS = tuple(
+    Output(stage.name, stage.domain, or_crashed(stage.value))
+    for stage in (
+        *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
+        *(POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
+    )
 )
 
 STAGES: tuple[Stage, ...] = (
@@ -96,6 +100,7 @@ class Engine:
         self._marks: dict[tuple[Key, int], Hop] = {}
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
         self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
+        self._crashes: dict[NodeId, Crash] = {}
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
@@ -183,7 +188,8 @@ class Engine:
         return self.graph.unsettled
 
     def findings(self) -> list[Finding]:
-        return sorted(finding for group in self._findings.values() for finding in group)
+        crashed = {crash_finding(id) for id in self._crashes}
+        return sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
 
     def hops(self) -> list[HopReport]:
         return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
@@ -235,7 +241,9 @@ class Engine:
     def _join_listeners(self, xds: _Changes, listeners: Mapping[Any, Any], streams: Mapping[Any, Any]) -> None:
         changed = self._changed_listeners
         for (gateway,), resources in listeners.items():
-            new = {resource.name: resource for resource in (() if resources in (GONE, None) else resources)}
+            if resources is None:
+                continue  # a crash: what is there stays, with its tables and secrets
+            new = {resource.name: resource for resource in (() if resources is GONE else resources)}
             old = self._listener_names.pop(gateway, set())
             changed.update(dict.fromkeys((*old, *new), gateway))
             for name in old - new.keys():
@@ -262,7 +270,8 @@ class Engine:
             xds.put(gateway, LISTENER, name, (with_streams(base, own.values()) if base else None) or GONE)
 
     def _collect_findings(self, outputs: Mapping[str, Mapping[Any, Any]]) -> bool:
-        changed = False
+        changed = self._crashes != self.graph.crashes
+        self._crashes = dict(self.graph.crashes)
         for output in FINDINGS:
             for key, found in outputs.get(output.name, {}).items():
                 old = self._findings.pop((output.name, key), ())

@@ -23,6 +23,7 @@ from lasthop.resolve.ports import Probe
 from lasthop.resolve.profiles import proxy_profile
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Source
+from lasthop.store.graph import Crash
 
 
 class HostController(Controller):
@@ -52,7 +53,8 @@ class HostController(Controller):
         for key, found in gateways.items():
             served = [listener for listener in found.listeners if listener.served and found.accepted.status]
             wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
-        drains = {key: self.engine.graph.value(proxy_profile, key).drain_seconds for key in gateways}
+        profiles = {key: self.engine.graph.attempt(proxy_profile, key) for key in gateways}
+        drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:

@@ -21,6 +21,7 @@ from lasthop.resolve.ports import Probe
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import scan
 from lasthop.sources.files.source import FilesSource
+from lasthop.store.graph import Crash
 
 
 class Folder:
@@ -59,8 +60,8 @@ def let_gateways_run(engine: Engine) -> None:
     """As if every Gateway had its ports, an address and a proxy that obeys: what is wrong then is wrong with the objects."""
     engine.settle()
     for key in engine.store.keys("Gateway"):
-        found = engine.graph.value(gateway, key)
-        if found is None:
+        found = engine.graph.attempt(gateway, key)
+        if found is None or isinstance(found, Crash):
             continue
         for address in found.addresses:
             for listener in found.listeners:

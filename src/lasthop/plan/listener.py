@@ -36,10 +36,15 @@ class Listener(msgspec.Struct, frozen=True):
     supported_kinds: tuple[str, ...] = ()
     served: bool = True
     """Whether traffic is accepted for it at all."""
-    shut: bool = False
-    """Not served, and its names are nobody else's: a wider listener would answer without what this one asks for."""
+    conflicted: bool = False
+    """Another listener has its port or its name."""
     passthrough: bool = False
     """TLS that is left to the backend."""
+
+    @property
+    def shut(self) -> bool:
+        """Not served, and its name is nobody else's: a wider listener would answer without what this one asks for."""
+        return not self.served and not self.conflicted
 
     @property
     def transport(self) -> str:

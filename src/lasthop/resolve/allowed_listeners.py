@@ -23,7 +23,7 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], tuple[str, str]], 
     return ((("listener-set", gateway), obj.age),) if obj and gateway else ()
 
 
-LISTENER_SETS = Emitter("listener-sets", "ListenerSet", _emit)
+LISTENER_SETS = Emitter("listener-sets", "ListenerSet", _emit, keeps=True)
 
 
 def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:

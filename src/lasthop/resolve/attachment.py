@@ -24,7 +24,7 @@ from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Crash, Emitter, Graph
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
@@ -128,7 +128,8 @@ def route_hostname(g: Graph, route: Key, hostname: str) -> str:
 def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     emitted: dict[tuple[Any, ...], Any] = {}
     for parent in g(parents, route):
-        for listener in parent.listeners if not g(judged, route, parent.gateway).all_refused else ():
+        verdict = g.attempt(judged, route, parent.gateway)
+        for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
             emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
             if route.kind in PROTOCOLS:
@@ -136,10 +137,12 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             else:
                 emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
-            for found in g(targets, route, parent.gateway):
+            # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
+            to, asked = g.attempt(targets, route, parent.gateway), g.attempt(auth_targets, route, parent.gateway)
+            for found in () if isinstance(to, Crash) else to:
                 for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
-            for found, protocol in g(auth_targets, route, parent.gateway):
+            for found, protocol in () if isinstance(asked, Crash) else asked:
                 emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
     return tuple(emitted.items())
 
@@ -150,7 +153,7 @@ def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[s
     return specificity(g(route_hostname, route, hostname)), obj.age if obj else ("", "")
 
 
-ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit) for kind in ROUTE_KINDS)
+ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit, keeps=True) for kind in ROUTE_KINDS)
 
 
 OWN = "own"
@@ -175,9 +178,14 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
             emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
+    open_ports = {(listener.port, listener.transport) for listener in served}
     for listener in owner.listeners:
-        if listener.shut and listener.hostname and ("table", key, listener.table) in emitted:
-            emitted[("vhost", key, listener.table, listener.hostname)] = OWN
+        if listener.shut and listener.hostname and (listener.port, listener.transport) in open_ports:
+            # What is closed keeps its name: requests for it get 404, connections are closed. HTTPS has a closed chain.
+            if listener.protocol == "TLS":
+                emitted[("stream", key, listener.table, listener.hostname)] = OWN
+            elif ("table", key, listener.table) in emitted:
+                emitted[("vhost", key, listener.table, listener.hostname)] = OWN
     return tuple(emitted.items())
 
 
@@ -188,4 +196,4 @@ def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
     return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
 
 
-TABLES = Emitter("tables", "Gateway", _emit_tables)
+TABLES = Emitter("tables", "Gateway", _emit_tables, keeps=True)

@@ -107,7 +107,7 @@ def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple
     return tuple((("socket", *port), (g(age, key), found.addresses)) for port in sorted(ports))
 
 
-SOCKETS = Emitter("sockets", "Gateway", _emit_sockets)
+SOCKETS = Emitter("sockets", "Gateway", _emit_sockets, keeps=True)
 
 
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:

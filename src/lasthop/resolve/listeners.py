@@ -18,7 +18,7 @@ from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.policies import options
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Crash, Graph
 
 ROUTE_KINDS = {
     "HTTP": ("HTTPRoute", "GRPCRoute"),
@@ -52,7 +52,14 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 
 def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
     """The listeners of a Gateway or a ListenerSet, each judged by itself."""
-    return tuple(_listener(g, owner, listener) for listener in spec_listeners(g, owner))
+    found = spec_listeners(g, owner)
+    judged = [(listener, g.attempt(own_listener, owner, number)) for number, listener in enumerate(found)]
+    return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
+
+
+def own_listener(g: Graph, owner: Key, number: int) -> Listener:
+    """By itself, so that one which cannot be judged is closed and the others are not."""
+    return _listener(g, owner, spec_listeners(g, owner)[number])
 
 
 def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
@@ -134,15 +141,17 @@ def _settled(listener: Listener, conflict: Condition | None) -> Listener:
         return listener
     _, resolved = listener.conditions
     refused = false(reasons.ACCEPTED, conflict.reason, conflict.message)
-    return replace(listener, conditions=(refused, resolved, conflict), served=False)
+    return replace(listener, conditions=(refused, resolved, conflict), served=False, conflicted=True)
 
 
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
     """What the Gateway asks of clients holds for the listeners of its sets, too."""
     if listener.protocol != "HTTPS":
         return listener
-    asked = g(frontend, gateway, listener.port)
     accepted, resolved = listener.conditions
+    asked = g.attempt(frontend, gateway, listener.port)
+    if isinstance(asked, Crash):
+        return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
     if accepted.status and asked.accepted:
         accepted = asked.accepted
     if resolved.status and asked.resolved:
@@ -154,7 +163,7 @@ def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
 def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
     """(port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have none to
     share."""
-    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not _conflicted(x)}
+    names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
     shared: set[tuple[int, str]] = set()
     for port, hostname in names:
         for pattern in fitting(hostname):
@@ -163,12 +172,8 @@ def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
     return frozenset(shared)
 
 
-def _conflicted(listener: Listener) -> bool:
-    return any(condition.type == reasons.CONFLICTED for condition in listener.conditions)
-
-
 def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
-    if listener.protocol != "HTTPS" or _conflicted(listener) or (listener.port, listener.hostname) not in shared:
+    if listener.protocol != "HTTPS" or listener.conflicted or (listener.port, listener.hostname) not in shared:
         return listener
     message = (
         f"another HTTPS listener of port {listener.port} shares names with it; what comes on the wrong connection gets 421"
@@ -189,15 +194,36 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
         name=listener.name,
         port=listener.port,
         protocol=listener.protocol,
-        hostname=listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else "",
+        hostname=_hostname_of(listener),
         table=_table(key, listener),
         certificates=certificates,
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
-        shut=bool(listener.filters.requests),
         passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
+
+
+def _closed(key: Key, listener: api.Listener) -> Listener:
+    """The stand-in of one that could not be judged: it serves nobody and keeps its name."""
+    return Listener(
+        owner=key,
+        name=listener.name,
+        port=listener.port,
+        protocol=listener.protocol,
+        hostname=_hostname_of(listener),
+        table=_table(key, listener),
+        conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
+        served=False,
+    )
+
+
+def _crashed() -> Condition:
+    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE)
+
+
+def _hostname_of(listener: api.Listener) -> str:
+    return listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else ""
 
 
 def _terminates(listener: api.Listener) -> bool:
@@ -221,6 +247,8 @@ def _accepted(listener: api.Listener) -> Condition:
     if listener.protocol not in ROUTE_KINDS:
         message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
+    if not 0 < listener.port < 65536:
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, f"port {listener.port} is not between 1 and 65535")
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)

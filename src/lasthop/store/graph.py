@@ -139,6 +139,7 @@ class Graph:
         self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
         self._nodes: dict[NodeId, Node] = {}
         self._stack: list[dict[Node, None]] = []
+        self._running: list[NodeId] = []
         self._deadlines: list[float] = []
         self._domains: dict[str, list[int]] = {}
         for number, stage in enumerate(self.stages):
@@ -168,6 +169,17 @@ class Graph:
         if not self._stack:
             self._drop_if_unread(node)
         return value
+
+    def shielded(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
+        """Calls a plain function as a part of the query that is being worked out: one of many parts, where that one's crash
+        must not take the others along."""
+        try:
+            return fn(self, *args)
+        except Exception as error:
+            crash = Crash.of(error)
+            if self._stack:
+                self._note(self._running[-1], crash, self._stack[-1])
+            return crash
 
     def input(self, key: Hashable) -> Any:
         """An input's value, None where nobody has set it."""
@@ -376,15 +388,18 @@ class Graph:
             value = self._input_value(tag, node.id)
         else:
             reads: dict[Node, None] = {}
+            self.crashes.pop(node.id, None)
             self._stack.append(reads)
+            self._running.append(node.id)
             try:
                 value = tag(self, *node.id[1:])
             except Exception as error:
                 value = Crash.of(error)
+                self._note(node.id, value, reads)
             finally:
                 self._stack.pop()
+                self._running.pop()
             self.recomputed += 1
-            self._note(node.id, value, reads)
             old, node.deps = node.deps, tuple(reads)
             for dep in node.deps:
                 dep.readers.add(node)
@@ -398,13 +413,10 @@ class Graph:
         node.state = CLEAN
         node.verified = self._revision
 
-    def _note(self, id: NodeId, value: Any, reads: Iterable[Node]) -> None:
-        if value.__class__ is Crash and not any(
-            dep.value.__class__ is Crash and dep.value.error is value.error for dep in reads
-        ):
-            self.crashes[id] = value
-        elif self.crashes:
-            self.crashes.pop(id, None)
+    def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
+        """Unless it is the crash of something that was read, which is noted there."""
+        if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
+            self.crashes[id] = crash
 
     def _input_value(self, tag: str, id: NodeId) -> Any:
         match tag:

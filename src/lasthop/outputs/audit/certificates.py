@@ -18,7 +18,7 @@ from lasthop.resolve.policies.references import PIN_SET
 from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
 from lasthop.resolve.xbackends import shown_certificate
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Crash, Graph
 
 
 class Role(StrEnum):
@@ -44,8 +44,13 @@ class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=T
 def certificate_reports(g: Graph, policies: Iterable[Key], gateways: Iterable[Key]) -> list[CertificateReport]:
     """Each certificate once, the first to expire first."""
     users: dict[CertificateReport, set[str]] = {}
-    for found in (*(g.value(_of_policy, key) for key in policies), *(g.value(_of_gateway, key) for key in gateways)):
-        for report, user in found:
+    of_policies, of_gateways = (
+        (g.attempt(_of_policy, key) for key in policies),
+        (g.attempt(_of_gateway, key) for key in gateways),
+    )
+    for found in (*of_policies, *of_gateways):
+        # What cannot be worked out is a finding of its own.
+        for report, user in () if isinstance(found, Crash) else found:
             users.setdefault(report, set()).add(user)
     return sorted(msgspec.structs.replace(report, users=tuple(sorted(found))) for report, found in users.items())
 

@@ -11,6 +11,7 @@ import msgspec
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
+from lasthop.plan import reasons
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, problem
@@ -18,7 +19,7 @@ from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Crash, Graph
 
 
 class Manner(StrEnum):
@@ -76,7 +77,8 @@ def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
     """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
     routes: dict[HopReport, set[str]] = {}
     for hop in hops:
-        report, leading = g.value(_report, *hop)
+        found = g.attempt(_report, *hop)
+        report, leading = _crashed(g, hop) if isinstance(found, Crash) else found
         routes.setdefault(report, set()).update(leading)
     return sorted(msgspec.structs.replace(report, routes=tuple(sorted(found))) for report, found in routes.items())
 
@@ -105,6 +107,13 @@ def _report(g: Graph, *member: Any) -> tuple[HopReport, tuple[str, ...]]:
     return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(
         str(route) for (route,), _ in g.bucket("hop", *hop)
     )
+
+
+def _crashed(g: Graph, hop: Hop) -> tuple[HopReport, tuple[str, ...]]:
+    """What could not be worked out has no cluster."""
+    routes = tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
+    where = (hop.gateway.path, hop.service.path, hop.port)
+    return HopReport(*where, Manner.FAILING, reasons.INTERNAL_ERROR_MESSAGE, kind=hop.service.kind), routes
 
 
 def _judged(g: Graph, hop: Hop) -> HopReport:

@@ -30,7 +30,7 @@ from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.trust import BadRef, bundle
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Crash, Graph, Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
 BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
@@ -62,23 +62,25 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
     for listener in owner.listeners:
         if listener.served and g(port_problem, key, listener.port, listener.transport) is None:
             ports.setdefault((listener.port, listener.transport), []).append(listener)
-    built = (_port(g, owner, port, transport, listeners) for (port, transport), listeners in sorted(ports.items()))
-    return tuple(resource for resource in built if resource)
+    for listener in owner.listeners:
+        if listener.shut and listener.protocol == "HTTPS" and (port := (listener.port, "TCP")) in ports and listener.hostname:
+            ports[port].append(listener)
+    built = (g.shielded(_port, owner, port, transport, listeners) for (port, transport), listeners in sorted(ports.items()))
+    return tuple(resource for resource in built if isinstance(resource, Resource))
 
 
-def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource | None:
+def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource:
     name = listener_name(owner.key, port, transport)
     chains: dict[str, Any] = {}
     for listener in listeners:
         if not listener.http:
             continue
-        chain = _chain(g, owner, listener)
+        chain = g.shielded(_chain, owner, listener) if listener.served else _closed(listener)
+        if isinstance(chain, Crash):
+            chain = _closed(listener)
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
-        if not part_quarantined(g, LISTENER, part, digest):
-            chains[part] = chain
-    if not chains and all(listener.http for listener in listeners):
-        return None
+        chains[part] = _closed(listener) if part_quarantined(g, LISTENER, part, digest) else chain
     first, *rest = owner.addresses
     message = listener_pb2.Listener(
         name=name,
@@ -95,7 +97,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
             listener_components_pb2.ListenerFilter(name="envoy.filters.listener.tls_inspector", typed_config=inspector)
         )
     body = encode(message)
-    parts = {part: content_hash(encode(chain)) for part, chain in chains.items()}
+    parts = {part: content_hash(encode(chain)) for part, chain in chains.items() if chain.filters}
     return Resource(LISTENER, name, body, content_hash(body), parts)
 
 
@@ -108,6 +110,14 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
         if listener.hostname:
             chain.filter_chain_match.server_names.append(listener.hostname)
         chain.transport_socket.CopyFrom(downstream_tls(g, listener, ("h2", "http/1.1")))
+    return chain
+
+
+def _closed(listener: Listener) -> Any:
+    """Without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener otherwise."""
+    chain = listener_components_pb2.FilterChain(name=listener.table)
+    if listener.protocol == "HTTPS" and listener.hostname:
+        chain.filter_chain_match.server_names.append(listener.hostname)
     return chain
 
 

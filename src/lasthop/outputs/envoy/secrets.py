@@ -57,6 +57,6 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     return Resource(SECRET, secret.path, body, version, {secret.path: version})
 
 
-GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit)
+GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit, keeps=True)
 HOP_SECRETS = Emitter("hop-secrets", "hop", _emit_of_hop)
 SECRETS = Output("secrets", "secret", secret_resource, named=True)

@@ -32,7 +32,7 @@ from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.streams import stream
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Crash, Graph, Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
@@ -65,6 +65,17 @@ def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> Encoded
     if part_quarantined(g, LISTENER, part, digest):
         body, digest = _body(g, gateway, listener, Stream(hostname)), ""
     return EncodedStream(name, part, body, digest)
+
+
+def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
+    """One that cannot be encoded closes its connections, too."""
+    found, listener = g.attempt(encoded_stream, gateway, table, hostname), g.attempt(table_listener, gateway, table)
+    if not isinstance(found, Crash):
+        return found
+    if listener is None or isinstance(listener, Crash):
+        return None
+    name = listener_name(gateway, listener.port, listener.transport)
+    return EncodedStream(name, f"{name}#{table}/{hostname or '*'}", _body(g, gateway, listener, Stream(hostname)), "")
 
 
 def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
@@ -146,7 +157,7 @@ def _extension(name: str, message: Any) -> Any:
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 
-STREAMS = Output("streams", "stream", encoded_stream, named=True, names=True)
+STREAMS = Output("streams", "stream", stream_or_closed, named=True, names=True)
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:

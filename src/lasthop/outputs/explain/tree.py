@@ -8,9 +8,10 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.explain import explain
-from lasthop.outputs.explain.fact import Fact, Locate, placed
+from lasthop.outputs.explain.fact import Fact, Locate, bad, placed
 from lasthop.outputs.explain.reads import reads_tree
-from lasthop.store.graph import Graph
+from lasthop.plan import reasons
+from lasthop.store.graph import Crash, Graph
 
 
 def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str, Any] | None:
@@ -19,7 +20,9 @@ def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str
         key = key._replace(kind="RejectedPolicy")
     if g.peek(key) is None:
         return None
-    fact = g.value(reads_tree, key) if reads else g.value(explain, key)
+    fact = g.attempt(reads_tree, key) if reads else g.attempt(explain, key)
+    if isinstance(fact, Crash):
+        fact = bad(f"{key}: {reasons.INTERNAL_ERROR_MESSAGE}", object=key)
     return _plain(placed(fact, locate)) if fact else None
 
 

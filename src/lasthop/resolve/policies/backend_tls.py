@@ -28,7 +28,7 @@ from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, str
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.settings import POLICIES_UNKNOWN
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Crash, Graph
 from lasthop.store.store import read
 
 MAX_ANCESTORS = 16
@@ -91,7 +91,8 @@ def _of_itself(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
 def spoken(g: Graph, hop: Hop) -> HopTLS:
     """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
     if hop.protocol.policed:
-        return g(hop_tls, hop.gateway, hop.service, hop.port)
+        found = g.attempt(hop_tls, hop.gateway, hop.service, hop.port)
+        return Refused(reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE) if isinstance(found, Crash) else found
     return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
 
 

@@ -77,8 +77,8 @@ def named_services(obj: Object | None) -> tuple[Key, ...]:
     return tuple(Key("Service", obj.metadata.namespace, target.name) for target in targets if is_service(target))
 
 
-CLAIMS = Emitter("claims", "BackendTLSPolicy", _emit)
-REJECTED_CLAIMS = Emitter("rejected-claims", "RejectedPolicy", _emit_rejected)
+CLAIMS = Emitter("claims", "BackendTLSPolicy", _emit, keeps=True)
+REJECTED_CLAIMS = Emitter("rejected-claims", "RejectedPolicy", _emit_rejected, keeps=True)
 
 
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:

@@ -1,0 +1,131 @@
+"""Statuses of what could not be worked out: a bug, or bytes that nobody thought of, closes what it concerns and says so.
+
+A status without a word would leave the old one, which may say that all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from lasthop.api.gateway import GROUP, Gateway, GatewayClass, ListenerSet
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key, Object
+from lasthop.api.policies import AncestorReference, BackendTLSPolicy, LocalObjectReference, RejectedPolicy
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.routes import ParentReference
+from lasthop.api.status import (
+    AncestorStatus,
+    ConditionStatus,
+    GatewayClassStatus,
+    GatewayStatus,
+    ListenerSetStatus,
+    ParentStatus,
+    PolicyStatus,
+    RouteStatus,
+    Status,
+)
+from lasthop.outputs.status.conditions import stated
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding
+from lasthop.plan.listener import Listener
+from lasthop.plan.reasons import false
+from lasthop.resolve.allowed_listeners import parent_gateway
+from lasthop.resolve.attachment import PARENT_KINDS
+from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS
+from lasthop.resolve.policies.targets import named_services
+from lasthop.resolve.routes import read_route
+from lasthop.store.graph import Crash, Graph, NodeId
+
+
+def or_crashed(status: Callable[[Graph, Key], Status | None]) -> Callable[[Graph, Key], Status | None]:
+    """The same query, with a status of its own for an object of which it cannot say anything."""
+
+    def query(g: Graph, key: Key) -> Status | None:
+        found = g.attempt(status, key)
+        return crashed_status(g, key) if isinstance(found, Crash) else found
+
+    return query
+
+
+def crashed_status(g: Graph, key: Key) -> Status | None:
+    """None where it is not ours, or nothing of ours reaches it."""
+    obj = g.input(key)
+    match obj:
+        case GatewayClass():
+            ours = obj.spec.controller_name == CONTROLLER_NAME
+            return GatewayClassStatus(_said(obj, reasons.ACCEPTED)) if ours else None
+        case Gateway():
+            return GatewayStatus((), _said(obj, reasons.ACCEPTED, reasons.PROGRAMMED)) if _ours(g, key) else None
+        case ListenerSet():
+            parent = parent_gateway(g, key)
+            said = _said(obj, reasons.ACCEPTED, reasons.PROGRAMMED)
+            return ListenerSetStatus(said) if parent and _ours(g, parent) else None
+        case BackendTLSPolicy() | RejectedPolicy():
+            return _of_backend(g, obj, *named_services(obj))
+    route = read_route(g, key) if key.kind in ROUTE_KINDS else None
+    if route is not None:
+        named = [
+            (ref, Key(ref.kind, ref.namespace or key.namespace, ref.name))
+            for ref in route.spec.parent_refs
+            if (ref.group, ref.kind) in PARENT_KINDS
+        ]
+        entries = [_parent(ref, owner, route) for ref, owner in named if _ours(g, _gateway_of(g, owner))]
+        return RouteStatus(tuple(dict.fromkeys(entries))) if entries else None
+    return _of_backend(g, obj, key) if obj is not None else None
+
+
+def _said(obj: Object, *types: str) -> tuple[ConditionStatus, ...]:
+    return stated((false(type, reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE) for type in types), obj)
+
+
+def _ours(g: Graph, gateway: Key | None) -> bool:
+    """By the words of the objects alone."""
+    found = g.input(gateway) if gateway else None
+    of_class = g.input(Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
+    return isinstance(of_class, GatewayClass) and of_class.spec.controller_name == CONTROLLER_NAME
+
+
+def _gateway_of(g: Graph, owner: Key) -> Key | None:
+    return owner if owner.kind == "Gateway" else parent_gateway(g, owner)
+
+
+def _parent(ref: ParentReference, owner: Key, route: Object) -> ParentStatus:
+    at = ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=ref.section_name, port=ref.port)
+    return ParentStatus(at, CONTROLLER_NAME, _said(route, reasons.ACCEPTED))
+
+
+def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
+    """At every Gateway from which routes lead there."""
+    gateways = sorted({member[0] for backend in backends for member, _ in g.bucket("reach", backend)})
+    said = _said(obj, reasons.ACCEPTED)
+    entries = [
+        AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)
+        for gateway in gateways
+    ]
+    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
+
+
+def crash_finding(id: NodeId) -> Finding:
+    """On the object that the query at fault was about: of several the last one, since a Gateway comes before what it uses."""
+    _, *args = id
+    about = [found for arg in args for found in _objects(arg)]
+    refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]
+    message = f"Lasthop failed in {query_name(id)}, so what depends on it is closed."
+    remedy = "Edit the object, and please report this, with the line of the log that says why."
+    found = [*about, *refs]
+    return Finding(found[-1] if found else None, reasons.INTERNAL_ERROR, message, remedy)
+
+
+def query_name(id: NodeId) -> str:
+    """As `resolve.certificates.key_pair(Secret shop/web)`."""
+    query, *args = id
+    told = ", ".join(str(arg) for arg in args if isinstance(arg, Key | str | int))
+    return f"{query.__module__.removeprefix('lasthop.')}.{query.__name__}({told})"
+
+
+def _objects(arg: Any) -> list[Key]:
+    if isinstance(arg, Key):
+        return [arg]
+    return [arg.owner] if isinstance(arg, Listener) else []

@@ -1,0 +1,224 @@
+"""What one tenant writes, however odd, changes only what that tenant's objects serve (promise 7).
+
+The tenant's objects bypass admission: an API server with the loosest bundle that Lasthop knows has almost no patterns, and
+whoever may write a folder writes what they like. Only what cannot be decoded into its kind at all is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lasthop.api.kinds import KINDS, decode, document, key_of
+from lasthop.api.meta import BytesMap, Key, Object
+from lasthop.engine import Engine
+from lasthop.outputs.explain.tree import tree
+from lasthop.plan.tls import SystemStore
+from tests.snapshot import Snapshot, settle
+from tests.tenants import NEW, OLD, SHARED, TENANT, VICTIMS, of_others, world
+from tests.world import NOW, ca_pem, key_pair
+
+WORLD = world()
+OWN = sorted(key for key in WORLD if key.namespace == TENANT)
+
+
+def fresh() -> tuple[Engine, Snapshot]:
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.set_system_store(SystemStore("/system.pem", "digest"))
+    engine.apply(WORLD)
+    settle(engine, snapshot)
+    return engine, snapshot
+
+
+# --- what can be written ----------------------------------------------------------------------------------------------
+
+STRINGS = (
+    *("", " ", "a", "-", "_", ".", "..", "/", "//", "*", "*.", "**", "%", "%2f", "\\", "'", '"', "#", "?", "{}", "${x}"),
+    *("\x00", "\r\n", "a\r\nb: c", "\t", "\x7f", "\u200b", "\u202e", "é", "\U0001f512", "\ud800", "\ufeff"),
+    *("(", ")", "[", "(?P<", "a{1000}", "(a{1000}){1000}", "\\Qa", "\\x{100}", ".*" * 50, "(?i)a", "^", "$", "|"),
+    *("0", "-1", "1e999", "9" * 40, "NaN", "true", "null", "1h", "-1s", "0s", "9" * 30 + "h", "1ns", "2500000h"),
+    *("10.0.0.1", "::1", "0.0.0.0", "localhost", "evil.example", "*.evil.example", "EVIL.example.", "a..evil.example"),
+    *("2026-11-16T00:00:00Z", "2318-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "16 Nov"),
+    *("System", "ConfigMap", "Secret", "Service", "XBackend", "Gateway", "PinSet", "core", "gateway.networking.k8s.io"),
+    *("HTTP", "HTTPS", "TLS", "TCP", "UDP", "Passthrough", "Terminate", "Exact", "PathPrefix", "RegularExpression"),
+    *("a" * 64, "a" * 300, "a." * 200, "x" * 70_000, "/" * 5_000, "-----BEGIN CERTIFICATE-----\n", "AAAA", "=" * 44),
+)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    79,
+    80,
+    443,
+    8443,
+    15021,
+    65535,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**32 - 1,
+    2**63 - 1,
+    -(2**63),
+    5_000_000_000,
+)
+
+
+def _der() -> bytes:
+    return x509.load_pem_x509_certificate(ca_pem("good").encode()).public_bytes(Encoding.DER)
+
+
+def _pem(body: bytes, label: str = "CERTIFICATE") -> str:
+    text = base64.encodebytes(body).decode()
+    return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n"
+
+
+def bundles(draw: random.Random) -> str:
+    """Certificates as somebody's tool might have written them."""
+    der = bytearray(_der())
+    match draw.randrange(7):
+        case 0:
+            return _pem(draw.randbytes(draw.choice([0, 1, 30, 300])))
+        case 1:
+            for _ in range(draw.randint(1, 3)):
+                der[draw.randrange(len(der))] = draw.randrange(256)
+            return _pem(bytes(der))
+        case 2:
+            return _pem(bytes(der[: draw.randrange(len(der))]))
+        case 3:
+            der[12] = draw.randrange(256)  # the version
+            return _pem(bytes(der))
+        case 4:
+            return ca_pem("good") + _pem(bytes(der), draw.choice(["CERTIFICATE", "X509 CRL", "PRIVATE KEY", "", "A B"]))
+        case 5:
+            return ca_pem("good") * draw.choice([2, 300])
+        case _:
+            return draw.choice(STRINGS)
+
+
+def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a document where something else could be written."""
+    found = [path] if path else []
+    if isinstance(value, dict):
+        found += [spot for name, held in value.items() for spot in spots(held, (*path, name))]
+    elif isinstance(value, list):
+        found += [spot for number, held in enumerate(value) for spot in spots(held, (*path, number))]
+    return found
+
+
+def odd(value: Any, draw: random.Random) -> Any:
+    """Something else of the same type; what has another would not be admitted."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return draw.choice(NUMBERS)
+    if isinstance(value, str):
+        return bundles(draw) if value.startswith("-----BEGIN") else draw.choice(STRINGS)
+    if isinstance(value, list):
+        return draw.choice([[], value * 2, value * draw.choice([20, 200]), value[::-1]])
+    if isinstance(value, dict):
+        return draw.choice([{}, {**value, "unknown": "field"}, {k: v for k, v in value.items() if draw.random() < 0.5}])
+    return value
+
+
+def written(obj: Object, draw: random.Random) -> Object | None:
+    """The object with one to four odd things in it; None if that cannot be decoded."""
+    kind = type(obj).__name__
+    text = document(kind, obj)
+    if kind == "Secret":
+        return _secret(obj, draw)
+    for _ in range(draw.randint(1, 4)):
+        spot = draw.choice([spot for spot in spots(text) if spot[0] not in ("apiVersion", "kind", "metadata")])
+        *way, last = spot
+        holder = text
+        for step in way:
+            holder = holder[step]
+        holder[last] = odd(copy.deepcopy(holder[last]), draw)
+    try:
+        return decode(kind, text)
+    except (msgspec.ValidationError, ValueError, TypeError):
+        return None
+
+
+def _secret(obj: Object, draw: random.Random) -> Object:
+    certificate, private = key_pair("k0")
+    content = {"tls.crt": certificate.encode(), "tls.key": private.encode(), "ca.crt": b""}
+    content[draw.choice(sorted(content))] = draw.choice(
+        [bundles(draw).encode("utf-8", "surrogatepass"), draw.randbytes(50), b"", b"\xff\xfe"]
+    )
+    return msgspec.structs.replace(obj, data=BytesMap(sorted(content.items())))  # type: ignore[call-arg]
+
+
+def attack_of(draw: random.Random) -> dict[Key, Object | None]:
+    """One to three of the tenant's objects, with something odd in them or gone."""
+    attack: dict[Key, Object | None] = {}
+    for key in draw.sample(OWN, draw.randint(1, 3)):
+        obj = WORLD[key]
+        assert obj is not None
+        found = written(obj, draw) if draw.random() < 0.95 else None
+        if found is not None or draw.random() < 0.05:
+            attack[key] = found
+    return attack
+
+
+# --- the property -----------------------------------------------------------------------------------------------------
+
+
+class Arena:
+    """One engine for many attempts: each is taken back, and nothing may be left of it either."""
+
+    def __init__(self) -> None:
+        self.engine, self.snapshot = fresh()
+        self.before = of_others(self.engine, self.snapshot)
+        self.whole = (dict(self.snapshot.xds), dict(self.snapshot.status), self.engine.findings())
+
+    def attempt(self, attack: dict[Key, Object | None]) -> None:
+        self.engine.apply(attack)
+        settle(self.engine, self.snapshot)
+        assert differing(self.before, of_others(self.engine, self.snapshot)) == {}
+        for key in attack:
+            tree(self.engine.graph, key, lambda _: None)
+
+    def take_back(self, attack: dict[Key, Object | None]) -> None:
+        self.engine.apply({key: WORLD.get(key) for key in attack})
+        settle(self.engine, self.snapshot)
+        assert (self.snapshot.xds, self.snapshot.status, self.engine.findings()) == self.whole
+
+
+def differing(before: dict[Any, Any], after: dict[Any, Any]) -> dict[Any, Any]:
+    """What others had and have not any more, or otherwise. A name that nobody had is the tenant's to take."""
+    return {key: (found, after.get(key)) for key, found in before.items() if found != after.get(key)}
+
+
+_arena: list[Arena] = []
+
+
+def attempt(attack: dict[Key, Object | None], *, crashes: bool = False) -> None:
+    arena = _arena.pop() if _arena else Arena()
+    arena.attempt(attack)
+    assert crashes or arena.engine.graph.crashes == {}
+    arena.take_back(attack)
+    _arena.append(arena)
+
+
+def seeds() -> st.SearchStrategy[int]:
+    return st.integers(0, 2**32)
+
+
+quick = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@quick
+@given(seeds())
+def test_whatever_a_tenant_writes_others_have_the_same_bytes_as_before(seed: int) -> None:
+    attempt(attack_of(random.Random(seed)))
