@@ -20,7 +20,7 @@ from lasthop.cli.handshake import NoHandshake, handshake
 from lasthop.outputs.envoy.tls import dns_regex
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, SanType
 from lasthop.resolve.certificates import parse_bundle
-from lasthop.resolve.waivers import minute
+from lasthop.resolve.trust import minute
 
 SHOWN: Final = 5
 """CAs and names that are listed; more would hide the answer."""
