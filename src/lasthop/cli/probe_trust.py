@@ -14,7 +14,7 @@ from lasthop.cli.chain import Shown, validity
 from lasthop.cli.probe_values import SHOWN, Check, State, Wish
 from lasthop.plan.tls import Anchors, BackendTLS, Mode
 from lasthop.resolve.certificates import parse_bundle
-from lasthop.resolve.waivers import minute
+from lasthop.resolve.trust import minute
 
 PATH_TOO_LONG, WRONG_PURPOSE = 25, 26
 """X509_V_ERR_PATH_LENGTH_EXCEEDED, X509_V_ERR_INVALID_PURPOSE."""

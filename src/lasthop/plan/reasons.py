@@ -56,6 +56,8 @@ INVALID_CA_CERTIFICATE_REF: Final = "InvalidCACertificateRef"
 NO_VALID_CA_CERTIFICATE: Final = "NoValidCACertificate"
 EXPIRED_CERTIFICATE: Final = "ExpiredCertificate"
 """Ours; the spec suggests the name."""
+NOT_YET_VALID_CERTIFICATE: Final = "NotYetValidCertificate"
+"""Ours."""
 
 WAIVER_NOT_PERMITTED: Final = "WaiverNotPermitted"
 WAIVER_EXPIRED: Final = "WaiverExpired"

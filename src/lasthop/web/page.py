@@ -74,11 +74,11 @@ def _values(view: View) -> dict[str, Any]:
     }
 
 
-def _expiring(view: View) -> list[tuple[int, CertificateReport]]:
-    """Certificates that are to be renewed, each with the days that are left."""
+def _expiring(view: View) -> list[tuple[int, bool, CertificateReport]]:
+    """Certificates that are to be renewed, each with the days that are left and whether it is not valid yet."""
     now = time.time()
     found = ((math.floor((each.not_after - now) / DAY), each) for each in view.certificates())
-    return [(days, each) for days, each in found if days < SOON]
+    return [(days, now < each.not_before, each) for days, each in found if each.due(now, SOON)]
 
 
 def _digest(text: str) -> str:

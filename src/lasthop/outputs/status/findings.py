@@ -34,11 +34,11 @@ from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.routes import read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
-from lasthop.resolve.trust import BadRef
+from lasthop.resolve.trust import BadRef, minute, pair_dates
 from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
-from lasthop.resolve.waivers import minute, waiver
-from lasthop.resolve.xbackends import PLAINTEXT, flaw
+from lasthop.resolve.waivers import waiver
+from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -79,11 +79,20 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
         yield from (f for f in found if f.reason not in (reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE))
+        yield from _of_dates(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}].tls")
+    yield from _of_dates(key, status.conditions, "", "spec.tls.backend.clientCertificateRef")
     for condition in status.conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             field = "spec.tls.frontend"
             yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
     yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
+
+
+def _of_dates(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:
+    """What a certificate that can be used will soon, or should, no longer be used for."""
+    for condition in conditions:
+        if condition.type == reasons.RESOLVED_REFS and condition.status == "True" and condition.message:
+            yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)
 
 
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -184,6 +193,9 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, told.reason, told.message, field=judged.field)
     for warning in judged.warnings if judged else ():
         yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+    shown = g(shown_certificate, key)
+    if isinstance(shown, Key) and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
     session = obj.spec.session_persistence
     for problem in session_problems(session, "spec.sessionPersistence") if session else ():
         yield Finding(key, problem.reason, problem.message, field=problem.field)

@@ -18,7 +18,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.validation import demand, wanted_tls
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.waivers import minute
+from lasthop.resolve.trust import minute
 from lasthop.store.graph import Graph
 
 DAY: Final = 86400.0
