@@ -1,0 +1,33 @@
+"""How long a message may get before it is cut.
+
+The API server refuses a condition whose message has more than 32,768 characters, and an object of more than about 1.5 MiB. A
+Gateway has up to 64 listeners with several conditions each, and somebody has to read them, so ours stay well below.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MESSAGE: Final = 4096
+"""Characters of a condition's message."""
+NOTE: Final = 1000
+"""Characters of an Event's note, so that the mark of a cut fits into its bytes."""
+NOTE_BYTES: Final = 1024
+SEPARATOR: Final = "; "
+"""Between the parts of a message that says several things."""
+
+
+def limited(message: str, limit: int = MESSAGE) -> str:
+    """Returns the message, cut after its last whole part that fits and with the number of those left out. One that is too
+    long in itself is cut where it is."""
+    if len(message) <= limit:
+        return message
+    room = limit - len(_more(message.count(SEPARATOR)))
+    end = message.rfind(SEPARATOR, 0, room)
+    if end < 0:
+        return f"{message[: limit - 2]} …"
+    return f"{message[:end]}{_more(message.count(SEPARATOR, end))}"
+
+
+def _more(count: int) -> str:
+    return f"{SEPARATOR}… and {count} more"
