@@ -23,7 +23,8 @@ from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
 from lasthop.plan.reasons import CONFLICTED
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Hop, Protocol, Upstream
-from lasthop.resolve.backends import H2C, Target, endpoints, problem, target, upstream
+from lasthop.resolve.app_protocols import H2C
+from lasthop.resolve.backends import Target, endpoints, problem, target, upstream
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.standing import target_trouble

@@ -1,15 +1,11 @@
-"""How long a message may get before it is cut.
-
-The API server refuses a condition whose message has more than 32,768 characters, and an object of more than about 1.5 MiB. A
-Gateway has up to 64 listeners with several conditions each, and somebody has to read them, so ours stay well below.
-"""
+"""Cuts messages that are too long for whoever takes them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-MESSAGE: Final = 4096
-"""Characters of a condition's message."""
+from lasthop.plan.limits import MESSAGE_LENGTH
+
 NOTE: Final = 1000
 """Characters of an Event's note, so that the mark of a cut fits into its bytes."""
 NOTE_BYTES: Final = 1024
@@ -17,7 +13,7 @@ SEPARATOR: Final = "; "
 """Between the parts of a message that says several things."""
 
 
-def limited(message: str, limit: int = MESSAGE) -> str:
+def limited(message: str, limit: int = MESSAGE_LENGTH) -> str:
     """Returns the message, cut after its last whole part that fits and with the number of those left out. One that is too
     long in itself is cut where it is."""
     if len(message) <= limit:
