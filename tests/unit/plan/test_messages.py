@@ -20,7 +20,7 @@ def test_a_message_is_cut_between_its_parts_and_counts_the_rest() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 7, 30])
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 100])
-@pytest.mark.parametrize("limit", range(20, 60))
+@pytest.mark.parametrize("limit", [20, 33, 60])
 def test_no_message_is_longer_than_its_limit(length: int, count: int, limit: int) -> None:
     message = "; ".join(["é" * length] * count)
     assert len(limited(message, limit)) <= limit
