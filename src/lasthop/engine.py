@@ -22,6 +22,7 @@ from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
+from lasthop.outputs.status.downgrades import APPLIED, had_policy
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
@@ -45,7 +46,7 @@ from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, 
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
-from lasthop.store.graph import GONE, Crash, Graph, NodeId, Output, Stage
+from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage
 from lasthop.store.store import Store
 
 STATUS = tuple(
@@ -66,6 +67,8 @@ STAGES: tuple[Stage, ...] = (
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
+    # What is remembered.
+    APPLIED,
 )
 
 
@@ -99,6 +102,8 @@ class Engine:
         self._plaintext: set[Hop] = set()
         self._marks: dict[tuple[Key, int], Hop] = {}
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
+        self._hops: dict[tuple[Key, int], set[Hop]] = {}
+        """Those that policies may apply to, by Service and port."""
         self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
         self._crashes: dict[NodeId, Crash] = {}
 
@@ -176,6 +181,8 @@ class Engine:
             xds.put(gateway, SECRET, secret.path, resource)
         self._route_tables(xds, outputs.get(TABLE_NAMES.name, {}), outputs.get(HOSTS.name, {}))
         self._join_listeners(xds, outputs.get(LISTENERS.name, {}), outputs.get(STREAMS.name, {}))
+        for hop_key, policy in outputs.get(APPLIED.name, {}).items():
+            self._remember(Hop(*hop_key), policy)
         status = {
             key: None if value is GONE else value
             for output in STATUS
@@ -207,6 +214,19 @@ class Engine:
                 self._unmark([(hop.service, hop.port)])
         # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
         xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
+
+    def _remember(self, hop: Hop, policy: Key | Gone | None) -> None:
+        """Keeps the last policy of each Service port that a route leads to."""
+        known = self._hops.setdefault((hop.service, hop.port), set())
+        if not isinstance(policy, Gone):
+            known.add(hop)
+            if policy is not None:
+                self.graph.set(had_policy(hop.service, hop.port), policy)
+            return
+        known.discard(hop)
+        if not known:
+            del self._hops[hop.service, hop.port]
+            self.graph.set(had_policy(hop.service, hop.port), None)
 
     def _load_assignment(self, xds: _Changes, hop: Hop, resource: Resource | None) -> None:
         name = resource.name if isinstance(resource, Resource) else ""

@@ -14,6 +14,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
+from lasthop.outputs.status.downgrades import downgrade_findings
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import UNSERVED
@@ -263,5 +264,6 @@ FINDINGS = (
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),
+    Output("findings-downgrades", "Service", downgrade_findings),
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )
