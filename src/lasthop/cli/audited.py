@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from lasthop.cli.report import count
-from lasthop.cli.terminal import printable, width
+from lasthop.cli.terminal import width
 from lasthop.outputs.audit.audit import STREAMS, Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
@@ -175,7 +175,7 @@ def _expiring(audited: Audited) -> Iterator[str]:
     for each in found:
         valid = each.not_before <= audited.now < each.not_after
         left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
-        yield f"  {printable(each.subject)}  {left}"
+        yield f"  {each.subject}  {left}"
         yield from _wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}")
         yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, (*each.users, _place(each))))))
 
@@ -186,7 +186,7 @@ def _place(report: HopReport | CertificateReport) -> str:
 
 def _wrapped(message: str, indent: str = "      ") -> list[str]:
     return textwrap.wrap(
-        printable(message),
+        message,
         width(),
         initial_indent=indent,
         subsequent_indent=indent,

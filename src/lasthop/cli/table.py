@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from lasthop.cli.terminal import width
-from lasthop.web.page import summary
+from lasthop.cli.terminal import clean, width
+from lasthop.outputs.status.summary import UNREACHED, summary
 
 Document = dict[str, Any]
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
@@ -40,7 +40,19 @@ def row(document: Document, owners: Mapping[str, str] | None = None) -> Row:
     owner = (owners or {}).get(class_name or "", CONTROLLER_NAME)
     if owner != CONTROLLER_NAME:
         return Row(name, "-", f"served by {owner}")
+    others = foreign(document)
+    if others and summary(document)[1] == UNREACHED:
+        return Row(name, "-", f"served by {', '.join(others)}")
     return Row(name, *summary(document))
+
+
+def foreign(document: Document) -> list[str]:
+    """The other controllers that have written into its status."""
+    from lasthop.api.kinds import CONTROLLER_NAME
+
+    status = document.get("status") or {}
+    entries = (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
+    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
 
 
 class Columns(NamedTuple):
@@ -55,6 +67,7 @@ class Columns(NamedTuple):
         return click.style(f"{'NAME':{self.name}}  {'READY':{self.ready}}  WHY", bold=True)
 
     def line(self, row: Row) -> str:
+        row = clean(row)
         indent = self.name + self.ready + 4
         room = max(NARROWEST, width() - indent)
         why = textwrap.wrap(row.why, room, break_long_words=False, break_on_hyphens=False) or [""]
