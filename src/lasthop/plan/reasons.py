@@ -52,6 +52,10 @@ REF_NOT_PERMITTED: Final = "RefNotPermitted"
 INVALID_BACKEND_TLS: Final = "InvalidBackendTLS"
 """Ours: upstream demands ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
 
+INTERNAL_ERROR: Final = "InternalError"
+REFUSED_BY_PROXY: Final = "RefusedByProxy"
+"""Ours, these two: what could not be translated for Envoy, and what Envoy did not take. Both answer 500."""
+
 INVALID_CA_CERTIFICATE_REF: Final = "InvalidCACertificateRef"
 NO_VALID_CA_CERTIFICATE: Final = "NoValidCACertificate"
 EXPIRED_CERTIFICATE: Final = "ExpiredCertificate"

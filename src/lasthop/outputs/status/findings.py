@@ -14,6 +14,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
+from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import UNSERVED
@@ -31,7 +32,7 @@ from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, target_trouble, udp_warning
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.refusals import session_problems
-from lasthop.resolve.routes import read_route, unkept_sessions, verdict
+from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef
 from lasthop.resolve.unserved import concerned
@@ -105,6 +106,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
         judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
+        found += [Finding(key, p.reason, p.message) for p in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 
