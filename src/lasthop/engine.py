@@ -18,7 +18,7 @@ from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEn
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
-from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
+from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
@@ -35,7 +35,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import BackendTLS, Refused, SystemStore
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.allowed_listeners import LISTENER_SETS
-from lasthop.resolve.attachment import ATTACHMENTS, TABLES
+from lasthop.resolve.attachment import ATTACHMENTS, MISDIRECTED, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
@@ -257,10 +257,12 @@ class Engine:
             changed.add((gateway, table))
         for (gateway, table, hostname), host in hosts.items():
             known = self._hosts.setdefault(table_name(gateway, table), {})
-            if isinstance(host, EncodedHost):
-                known[hostname] = host
-            else:
+            if host is GONE:
                 known.pop(hostname, None)
+            elif isinstance(host, EncodedHost):
+                known[hostname] = host
+            elif hostname != MISDIRECTED:
+                known[hostname] = refused_host(hostname)
             changed.add((gateway, table))
         for gateway, table in changed:
             name = table_name(gateway, table)

@@ -14,6 +14,7 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
+from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.downgrades import downgrade_findings
 from lasthop.outputs.status.endpoints import ENDPOINT_FINDINGS
 from lasthop.outputs.status.gateways import class_status, gateway_status
@@ -36,7 +37,7 @@ from lasthop.resolve.policies.standing import conditions, shadowed, target_troub
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
-from lasthop.resolve.routes import read_route, unkept_sessions, verdict
+from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef, minute, pair_dates
 from lasthop.resolve.unserved import concerned
@@ -118,6 +119,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
         judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
+        found += [Finding(key, p.reason, p.message) for p in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 
