@@ -72,7 +72,9 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     taken = _Claims()
     found: dict[Key, tuple[Listener, ...]] = {}
     for owner in (gateway, *g(allowed_sets, gateway)):
-        own = tuple(_with_clients(g, gateway, listener) for listener in g(own_listeners, owner))
+        written = g(own_listeners, owner) if owner == gateway else g.attempt(own_listeners, owner)
+        # A set whose list cannot be read has none; its Gateway and the other sets go on.
+        own = tuple(_with_clients(g, gateway, each) for each in (() if isinstance(written, Crash) else written))
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
         for listener in own:

@@ -108,14 +108,14 @@ def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
 
 
 def crash_finding(id: NodeId) -> Finding:
-    """On the object that the query at fault was about: of several the last one, since a Gateway comes before what it uses."""
+    """On the object that the query at fault was about; a Gateway is so only where there is no other."""
     _, *args = id
     about = [found for arg in args for found in _objects(arg)]
     refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]
     message = f"Lasthop failed in {query_name(id)}, so what depends on it is closed."
     remedy = "Edit the object, and please report this, with the line of the log that says why."
-    found = [*about, *refs]
-    return Finding(found[-1] if found else None, reasons.INTERNAL_ERROR, message, remedy)
+    found = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
+    return Finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
 
 
 def query_name(id: NodeId) -> str:
