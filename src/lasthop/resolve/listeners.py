@@ -11,6 +11,7 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
@@ -223,7 +224,7 @@ def _closed(key: Key, listener: api.Listener) -> Listener:
 
 
 def _crashed() -> Condition:
-    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE)
+    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED)
 
 
 def _hostname_of(listener: api.Listener) -> str:
