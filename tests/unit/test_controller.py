@@ -76,7 +76,7 @@ def test_a_cluster_that_envoy_refuses_is_taken_away_at_once_and_reported_until_i
     assert held(controller, CLUSTER, HOP).version != bad.version
 
 
-def test_a_virtual_host_that_envoy_refuses_answers_500_while_the_others_are_served(controller: Controller) -> None:
+def test_a_route_that_envoy_refuses_answers_500_while_the_others_are_served(controller: Controller) -> None:
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
     rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": "api", "port": 443}]}
@@ -86,8 +86,13 @@ def test_a_virtual_host_that_envoy_refuses_answers_500_while_the_others_are_serv
     controller.nacked(GATEWAY, Nacked(ROUTES, {refused.name: refused}, "no good"))
     controller._settle()
     served = held(controller, ROUTES, "a/gw/80")
-    assert served.parts.keys() == {"a/gw/80#two.example"}
-    assert b"two.example" in served.body and b"one.example" in served.body
+    one, two = "a/gw/80#one.example#HTTPRoute a/r", "a/gw/80#two.example#HTTPRoute a/s"
+    assert served.parts[two] == refused.parts[two] and served.parts[one] != refused.parts[one]
+    assert b"a/gw/a/api" not in served.body and b"a/gw/a/other" in served.body
+    assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("HTTPRoute", "a", "r")]
+    status = controller.book.get(Key("HTTPRoute", "a", "r"))
+    accepted = next(c for c in status.parents[0].conditions if c.type == "Accepted")  # type: ignore[union-attr]
+    assert (accepted.status, accepted.reason) == ("False", "RefusedByProxy") and "no good" in accepted.message
 
 
 def test_programmed_follows_the_acknowledgement_of_the_current_listener(controller: Controller) -> None:

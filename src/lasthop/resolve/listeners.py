@@ -19,6 +19,7 @@ from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.policies import options
+from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Crash, Graph
 
@@ -75,7 +76,8 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     for owner in (gateway, *g(allowed_sets, gateway)):
         written = g(own_listeners, owner) if owner == gateway else g.attempt(own_listeners, owner)
         # A set whose list cannot be read has none; its Gateway and the other sets go on.
-        own = tuple(_with_clients(g, gateway, each) for each in (() if isinstance(written, Crash) else written))
+        read = () if isinstance(written, Crash) else written
+        own = tuple(_with_clients(g, gateway, _without_refused(g, gateway, each)) for each in read)
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
         for listener in own:
@@ -146,6 +148,19 @@ def _settled(listener: Listener, conflict: Condition | None) -> Listener:
     _, resolved = listener.conditions
     refused = false(reasons.ACCEPTED, conflict.reason, conflict.message)
     return replace(listener, conditions=(refused, resolved, conflict), served=False, conflicted=True)
+
+
+def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
+    """Without certificates that the Gateway's Envoy does not take; with none left it is not served."""
+    said = {secret: found for secret in listener.certificates if (found := refused_pair(g, gateway, secret))}
+    if not said:
+        return listener
+    left = tuple(secret for secret in listener.certificates if secret not in said)
+    accepted, resolved = listener.conditions
+    if resolved.status:
+        message = f"tls.certificateRefs: {'; '.join(said.values())}"
+        resolved = false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
+    return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
 
 
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:

@@ -73,6 +73,7 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
 def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource:
     name = listener_name(owner.key, port, transport)
     chains: dict[str, Any] = {}
+    owners: dict[str, Key] = {}
     for listener in listeners:
         if not listener.http:
             continue
@@ -82,6 +83,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
         chains[part] = _closed(listener) if part_quarantined(g, LISTENER, part, digest) else chain
+        owners.setdefault(part, listener.owner)
     first, *rest = owner.addresses
     message = listener_pb2.Listener(
         name=name,
@@ -101,7 +103,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         message.access_log.append(ended_log(owner.key.path))
     body = encode(message)
     parts = {part: content_hash(encode(chain)) for part, chain in chains.items() if chain.filters}
-    return Resource(LISTENER, name, body, content_hash(body), parts)
+    return Resource(LISTENER, name, body, content_hash(body), parts, owners={part: owners[part] for part in parts})
 
 
 def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:

@@ -120,7 +120,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
         problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
-        found += [Finding(key, p.reason, p.message) for p in problems]
+        remedy = "Edit the route, and please report this: Lasthop should have seen it first."
+        found += [Finding(key, p.reason, p.message, remedy) for p in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 
