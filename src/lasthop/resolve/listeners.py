@@ -18,6 +18,7 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
+from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
 from lasthop.resolve.policies import options
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.trust import pair_dates
@@ -264,6 +265,8 @@ def _table(owner: Key, listener: api.Listener) -> str:
 
 
 def _accepted(listener: api.Listener) -> Condition:
+    if odd := _odd(listener):
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, odd)
     if listener.protocol not in ROUTE_KINDS:
         message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
@@ -281,6 +284,15 @@ def _accepted(listener: api.Listener) -> Condition:
         message = f"tls.options: {', '.join(own)} is not an option of listeners; remove it"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
     return true(reasons.ACCEPTED)
+
+
+def _odd(listener: api.Listener) -> str:
+    """What Envoy would refuse the whole port for, in case no schema has checked it."""
+    if not 1 <= listener.port <= MAX_PORT:
+        return f"port {listener.port} is not between 1 and {MAX_PORT:,}; use another"
+    if listener.hostname and not is_hostname(listener.hostname, wildcard=True):
+        return f"{shown(listener.hostname)} is no hostname; correct it"
+    return "" if is_hostname(listener.name) else f"{shown(listener.name)} is no name of a listener; correct it"
 
 
 def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Condition | None]:
