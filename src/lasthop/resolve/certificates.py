@@ -13,7 +13,7 @@ import msgspec
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.pki import parse
-from lasthop.pki.parse import Unreadable
+from lasthop.pki.parse import PrivateKey, Unreadable
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -21,7 +21,10 @@ SOON: Final = timedelta(days=30)
 """How long before it expires a certificate is worth a warning."""
 
 MIN_RSA_BITS: Final = 2048
-"""Envoy refuses smaller keys of its own."""
+MAX_EXPONENT_BITS: Final = 33
+KEYS: Final = frozenset({"EC secp256r1", "EC secp384r1", "EC secp521r1", "Ed25519"})
+"""What Envoy takes as its own key, beside RSA within these limits."""
+KNOWN_KEYS: Final = "RSA, EC on the curve P-256, P-384 or P-521, or Ed25519"
 
 
 class BadCertificate(ValueError):
@@ -58,6 +61,7 @@ class KeyPair(msgspec.Struct, frozen=True):
     subject: str
     not_before: float
     not_after: float
+    must_staple: bool = False
 
 
 def key_pair(g: Graph, secret: Key) -> KeyPair | str:
@@ -81,9 +85,28 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         raise BadCertificate(f"tls.crt {certificates.message}")
     if isinstance(private, Unreadable):
         raise BadCertificate(f"tls.key {private.message}")
-    if private.bits and private.bits < MIN_RSA_BITS:
-        raise BadCertificate(f"tls.key is an RSA key of {private.bits} bits; at least {MIN_RSA_BITS} are needed")
     leaf = certificates[0]
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
-    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after)
+    _check_kind(private)
+    if not leaf.signs and private.key.startswith("EC "):
+        message = "the keyUsage of tls.crt has no digitalSignature, without which its key signs no handshake"
+        raise BadCertificate(f"{message}; use a certificate that is made for servers or clients")
+    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
+
+
+def _check_kind(key: PrivateKey) -> None:
+    if key.bits:
+        if key.bits < MIN_RSA_BITS:
+            raise BadCertificate(f"tls.key is an RSA key of {key.bits} bits; at least {MIN_RSA_BITS} are needed")
+        if key.exponent.bit_length() > MAX_EXPONENT_BITS:
+            raise BadCertificate("tls.key is an RSA key with an exponent that is too large; use the usual one, 65537")
+    elif key.key not in KEYS:
+        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not take; use {KNOWN_KEYS}")
+
+
+def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
+    """A usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
+    certificates = parse.certificates(chain)
+    found = () if isinstance(certificates, Unreadable) else certificates
+    return b"".join(certificate.pem for certificate in found), parse.normal_key(key)
