@@ -5,6 +5,9 @@ Everything that Envoy could refuse is refused here first, because a refused upda
 
 from __future__ import annotations
 
+import hashlib
+import weakref
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +17,8 @@ from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.pki import parse
 from lasthop.pki.parse import PrivateKey, Unreadable
+from lasthop.plan.limits import Limits, over
+from lasthop.plan.tls import Anchors
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -39,8 +44,8 @@ class Anchor(msgspec.Struct, frozen=True):
     not_after: float
 
 
-class Bundle(msgspec.Struct, frozen=True):
-    """CA certificates, and nothing else of what stood around them."""
+class Bundle(msgspec.Struct, frozen=True, weakref=True):
+    """CA certificates, each once, and nothing else of what stood around them."""
 
     pem: bytes
     anchors: tuple[Anchor, ...]
@@ -52,7 +57,34 @@ def parse_bundle(pem: bytes) -> Bundle:
     if isinstance(found, Unreadable):
         raise BadCertificate(found.message)
     anchors = tuple(Anchor(each.common_name, each.not_before, each.not_after) for each in found)
-    return Bundle(b"".join(each.pem for each in found), anchors)
+    bundle = Bundle(b"".join(each.pem for each in found), anchors)
+    return _KNOWN.setdefault(hashlib.sha256(bundle.pem).digest(), bundle)
+
+
+_KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary()
+"""Bundles in use, by content: the same CAs are copied into many namespaces, and one copy in memory is enough."""
+
+
+def union(bundles: Iterable[Bundle]) -> Anchors:
+    """Every certificate once, however many of the bundles hold it."""
+    several = tuple(dict.fromkeys(bundles))
+    if len(several) == 1:
+        return Anchors(several[0].pem, len(several[0].anchors))
+    found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])
+    return Anchors(b"".join(piece + _END for piece in found), len(found))
+
+
+_END: Final = b"-----END CERTIFICATE-----\n"
+"""What each certificate of a bundle ends with: `parse_bundle` has written them all in the same way."""
+
+
+def too_large(anchors: Anchors, limits: Limits) -> str:
+    """What to say of anchors above the limit; nothing where they are within it."""
+    if len(anchors.pem) > limits.ca_bundle_bytes:
+        return f"its CA certificates have {len(anchors.pem):,} bytes; {over(limits, 'ca_bundle_bytes')}"
+    if anchors.count > limits.ca_certificates:
+        return f"it refers to {anchors.count:,} CA certificates; {over(limits, 'ca_certificates')}"
+    return ""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
