@@ -336,4 +336,6 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, message)
     pair = g(key_pair, secret)
+    if not isinstance(pair, str) and pair.must_staple:
+        pair = f"Secret {secret.path}: tls.crt demands OCSP stapling (must-staple), which is not supported; use one without it"
     return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, pair) if isinstance(pair, str) else None

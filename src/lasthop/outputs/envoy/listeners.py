@@ -26,6 +26,7 @@ from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
+from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.trust import BadRef, bundle
@@ -145,7 +146,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
     bundles = (g(bundle, namespace, ref) for namespace, ref in clients.cas)
-    pem = b"".join(dict.fromkeys(found.pem for found in bundles if not isinstance(found, BadRef)))
+    pem = union(found for found in bundles if not isinstance(found, BadRef)).pem
     validation = context.common_tls_context.validation_context
     validation.trusted_ca.inline_bytes = pem
     context.require_client_certificate.value = clients.required
