@@ -344,6 +344,7 @@ class Controller:
         for finding in gone:
             self.log.info(f"mended: {finding}", **_where(finding))
         self._told = now
+        self.book.find(sorted(now.difference(self.source_findings), key=str))
         if self.loaded.is_set() and (new or gone):
             self.found(new, gone)
 

@@ -15,6 +15,7 @@ from lasthop.api.meta import Key
 from lasthop.controller import Controller, gateway_key
 from lasthop.host import HostController
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
+from lasthop.outputs.status.summary import summary
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.resolve.ports import Probe
@@ -105,6 +106,27 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
     assert programmed(controller) == "Programmed"
+
+
+def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
+    document = controller.book.document(Key(kind, "a", name))
+    assert document is not None
+    return summary(document)
+
+
+def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:
+    assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")
+    controller.take(Batch(keyed(mk_policy("a/p", "apii", "api.example", ["ca"]))))
+    controller._settle()
+    missing = "Service a/apii does not exist"
+    assert shown(controller, "BackendTLSPolicy", "p") == ("False", f"TargetNotFound: {missing}; did you mean api?")
+    because = "BackendTLSPolicy a/p names Service a/apii, which does not exist"
+    said = f"NoLongerVerified: backend a/api:443 is plaintext now, because {because}."
+    assert shown(controller, "HTTPRoute", "r") == ("False", said)
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "api.example", ["ca"]))))
+    controller._settle()
+    assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")
+    assert shown(controller, "HTTPRoute", "r") == ("True", "")
 
 
 def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
