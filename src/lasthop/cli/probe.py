@@ -36,6 +36,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@choice.allow_files
 @choice.options
 def command(object: str, address: str | None, folder: Path | None, output: str, reach: choice.Reach) -> None:
     """Try backends as the gateway would, check by check, and say what to change.
