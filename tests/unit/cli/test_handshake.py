@@ -14,6 +14,7 @@ from lasthop.cli.probe_values import Wish
 from lasthop.plan.tls import Anchors, BackendTLS, San, SanType
 from tests.backends import backend
 from tests.certificates import Certificate, dns
+from tests.servers import say_nothing, server
 
 CA = Certificate("CA", ca=True)
 GOOD = Certificate("good", CA, sans=dns("api.example"))
@@ -38,14 +39,23 @@ def test_a_message_that_is_cut_off_or_nonsense_is_read_as_far_as_it_goes(body: b
     assert len(list(certificates(listed(body, body, tls13=tls13)[:cut]))) <= 20
 
 
+TLS = BackendTLS(
+    Key("BackendTLSPolicy", "shop", "api"), "api.example", Anchors(CA.pem.encode()), (San(SanType.DNS, "api.example"),)
+)
+
+
+def test_who_accepts_and_says_nothing_does_not_speak_tls() -> None:
+    with server(None, say_nothing) as port:
+        found = tried(("127.0.0.1", port), Wish(TLS, (), None), 0.0, 0.2)
+    assert [(check.name, check.state) for check in found.checks] == [("connect", "pass"), ("tls", "fail")]
+    assert "no answer within 0.2 s" in found.checks[1].found
+
+
 def test_what_openssl_does_not_take_is_not_tried() -> None:
-    tls = BackendTLS(
-        Key("BackendTLSPolicy", "shop", "api"), "api.example", Anchors(CA.pem.encode()), (San(SanType.DNS, "api.example"),)
-    )
     with backend(GOOD.server_context()) as running:
         place = ("127.0.0.1", running.port)
-        assert tried(place, Wish(tls, (), None), GOOD.certificate.not_valid_before_utc.timestamp() + 60, 5).passes
-        odd = tried(place, Wish(tls, (), identity(b"no certificate", b"no key")), 0.0, 5)
+        assert tried(place, Wish(TLS, (), None), GOOD.certificate.not_valid_before_utc.timestamp() + 60, 5).passes
+        odd = tried(place, Wish(TLS, (), identity(b"no certificate", b"no key")), 0.0, 5)
     assert not odd.passes
     assert [check.name for check in odd.checks] == ["tls"]
     assert "this machine's OpenSSL" in odd.checks[0].found
