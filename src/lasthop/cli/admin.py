@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
+import os
 import socket
+import struct
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +15,8 @@ from urllib.parse import urlencode
 import click
 
 TIMEOUT = 10.0
+_CREDENTIALS = struct.Struct("3i")
+"""pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -23,6 +28,10 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+        _, uid, _ = _CREDENTIALS.unpack(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if uid not in (0, os.geteuid()):
+            self.sock.close()
+            raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
 
 
 def ask(admin_socket: Path, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:

@@ -43,23 +43,42 @@ def private(folder: Path) -> Path:
     except OSError as error:
         raise click.ClickException(f"cannot make {folder}: {error.strerror}") from error
     for path, info in ((folder, found), (folder.parent, folder.parent.lstat())):
-        if info.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(info.st_mode):
-            raise click.ClickException(f"{path} belongs to somebody else; set LASTHOP_RUN_DIR to a folder of your own")
+        if not _ours(info):
+            raise click.ClickException(_foreign(path, info))
     folder.chmod(0o700)
     return folder
 
 
+def _ours(info: os.stat_result) -> bool:
+    """Whether a folder belongs to this user or to root; a link, which might lead anywhere, never does."""
+    return info.st_uid in (0, os.geteuid()) and stat.S_ISDIR(info.st_mode)
+
+
+def _foreign(path: Path, info: os.stat_result) -> str:
+    """What to do about a folder that another user could have prepared in order to answer in the gateway's place."""
+    whose = f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})" if stat.S_ISDIR(info.st_mode) else "is no folder"
+    return f"{path} {whose}, so it is not used; set LASTHOP_RUN_DIR to a folder of your own"
+
+
 def running(folder: Path) -> Path:
-    """The admin socket of the gateway for this folder."""
-    found = of_folder(runtime_root(), folder) / ADMIN_SOCKET
-    if not found.exists():
+    """The admin socket of the gateway for this folder. Raises if another user could have put it there."""
+    place = of_folder(runtime_root(), folder)
+    for path in (place.parent, place):
+        if (path.is_symlink() or path.exists()) and not _ours(info := path.lstat()):
+            raise click.ClickException(_foreign(path, info))
+    if not (place / ADMIN_SOCKET).exists():
         raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
-    return found
+    return place / ADMIN_SOCKET
 
 
 def all_running() -> list[Path]:
-    """The admin sockets that somebody listens on; one that was killed leaves its socket behind."""
-    return [path for path in sorted(runtime_root().glob(f"*/{ADMIN_SOCKET}")) if _listens(path)]
+    """The admin sockets of this user's gateways that somebody listens on; one that was killed leaves its socket behind.
+    Raises if the folder that holds them is another user's, who could answer whatever suits him."""
+    root = runtime_root()
+    if (root.is_symlink() or root.exists()) and not _ours(info := root.lstat()):
+        raise click.ClickException(_foreign(root, info))
+    found = sorted(root.glob(f"*/{ADMIN_SOCKET}"))
+    return [path for path in found if _ours(path.parent.lstat()) and _listens(path)]
 
 
 def _listens(path: Path) -> bool:

@@ -1,0 +1,110 @@
+"""Whose socket the commands believe: only one that this user, or root, can have put there."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import multiprocessing
+import os
+import socket
+import socketserver
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lasthop.cli import places
+from tests.backends import until
+from tests.unit.cli.folders import lasthop
+
+STRANGER = 4002
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """A gateway that has nothing to confess."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"hops": [], "certificates": []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+def _serve(path: Path, uid: int) -> None:
+    """In a process of its own, whose it is before it listens."""
+    os.setuid(uid)
+    socketserver.UnixStreamServer(str(path), _Handler).serve_forever()
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because unix sockets are in it, and where a stranger can write."""
+    with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as name:
+        os.chmod(name, 0o1777)
+        yield Path(name)
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The uid of somebody else: a stranger's if this is root, who may act as one, else our own while we pose as a stranger."""
+    if os.geteuid() == 0:
+        return STRANGER
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
+    return own
+
+
+@pytest.fixture
+def squatted(root: Path, other: int) -> Iterator[Path]:
+    """A runtime directory with a gateway for the folder `objects`, both of somebody else."""
+    run_dir = root / "run"
+    place = places.of_folder(run_dir, root / "objects")
+    place.mkdir(parents=True)
+    for path in (run_dir, place):
+        os.chown(path, other, -1)
+    path = place / places.ADMIN_SOCKET
+    server = multiprocessing.get_context("fork").Process(target=_serve, args=(path, other))
+    server.start()
+    try:
+        until(lambda: _answers(path), 20, "the stranger listens")
+        yield run_dir
+    finally:
+        server.terminate()
+        server.join()
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as tried:
+        return tried.connect_ex(str(path)) == 0
+
+
+def test_a_socket_in_a_folder_of_somebody_else_is_not_believed(squatted: Path) -> None:
+    env = {"LASTHOP_RUN_DIR": str(squatted)}
+    for args in (("audit", "--fail-on", "waived,plaintext"), ("status",), ("check",), ("explain", "gateway", "web")):
+        found = lasthop(*args, env=env)
+        assert (found.exit_code, "belongs to uid" in found.output) == (1, True), (args, found.output)
+    found = lasthop("status", "--dir", squatted.parent / "objects", env=env)
+    assert (found.exit_code, "belongs to uid" in found.output) == (1, True)
+
+
+def test_a_socket_of_somebody_else_in_a_folder_of_our_own_is_not_believed(squatted: Path, other: int) -> None:
+    """As root would have left it, or a mistaken chown."""
+    for path in (squatted, *squatted.iterdir()):
+        if other == STRANGER:
+            os.chown(path, 0, -1)
+    if other != STRANGER:
+        pytest.skip("only root can hand a folder over")
+    found = lasthop("audit", "--fail-on", "waived", env={"LASTHOP_RUN_DIR": str(squatted)})
+    assert (found.exit_code, f"uid {STRANGER}" in found.output) == (1, True), found.output
+
+
+def test_a_link_to_a_folder_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "real").mkdir()
+    (root / "run").symlink_to(root / "real")
+    found = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
+    assert (found.exit_code, "is no folder" in found.output) == (1, True), found.output
