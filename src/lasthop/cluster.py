@@ -122,10 +122,10 @@ class ClusterController(Controller):
         reporting = len(self.presence.replicas)
         yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
 
-    @property
-    def ready(self) -> bool:
-        """Every kind has been read once, so proxies can be served. Theirs is another readiness."""
-        return self.loaded.is_set() and self._identity.known.is_set()
+    def unready(self) -> list[str]:
+        """Every kind has been read once and the xDS server has its certificate, so proxies can be served. Theirs is another
+        readiness."""
+        return [*super().unready(), *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"])]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.cluster import measures
+from lasthop.controller import Controller
 from lasthop.host import HostController
 from lasthop.plan.finding import Finding
 from lasthop.proxy.entry import Entry
@@ -48,6 +49,10 @@ class ClusterHostController(HostController):
     def measures(self) -> Iterator[Measure]:
         yield from super().measures()
         yield from measures(self.scribe, self._kubernetes)
+
+    def unready(self) -> list[str]:
+        """As of every controller of a cluster: its Gateways are of many owners."""
+        return Controller.unready(self)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

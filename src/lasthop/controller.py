@@ -353,7 +353,9 @@ class Controller:
         yield Measure("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
         synced = [(name, state.synced) for name, state in states]
         yield Measure("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
-        programmed = [((key.path,), float(bool(state.ports))) for key, state in sorted(self._proxies.items())]
+        programmed = [
+            ((key.path,), float(bool(state.ports or state.udp_ports))) for key, state in sorted(self._proxies.items())
+        ]
         help = "Whether some port of the Gateway is served as it is written now."
         yield Measure("lasthop_gateway_programmed", help, ("gateway",), programmed)
 
@@ -364,8 +366,12 @@ class Controller:
 
     @property
     def ready(self) -> bool:
-        """Everything has been read, and every Gateway's proxy has acknowledged everything that is there for it."""
-        return self.loaded.is_set() and all(self.server.state(key.path).synced for key in self._gateways)
+        return not self.unready()
+
+    def unready(self) -> list[str]:
+        """Why this process is not ready, a line each. Where many share it, only what concerns all of them counts: a Gateway
+        that is not served is its owner's business, and must not take the control plane from the others."""
+        return [] if self.loaded.is_set() else ["not everything has been read yet"]
 
 
 def _where(finding: Finding) -> dict[str, str]:

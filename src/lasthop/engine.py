@@ -5,15 +5,15 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
-from lasthop.outputs.audit.certificates import CertificateReport, certificate_reports
-from lasthop.outputs.audit.hops import HopReport, hop_reports
+from lasthop.outputs.audit.certificates import CertificateReport, Used, certificates_of, each_once
+from lasthop.outputs.audit.hops import HopReport, Reported, hop_report, joined
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
@@ -192,11 +192,22 @@ class Engine:
         return sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
 
     def hops(self) -> list[HopReport]:
-        return hop_reports(self.graph, [Hop(*key) for key in self.graph.members(CLUSTERS.name)])
+        return joined(self.each_hop())
+
+    def each_hop(self) -> Iterator[Reported]:
+        """One by one, for those who have other things to do in between; what has gone by then is left out."""
+        for key in list(self.graph.members(CLUSTERS.name)):
+            if self.graph.is_member(CLUSTERS.name, key):
+                yield hop_report(self.graph, Hop(*key))
 
     def certificates(self) -> list[CertificateReport]:
-        policies = (*self.store.keys("BackendTLSPolicy"), *self.store.keys("XBackend"))
-        return certificate_reports(self.graph, policies, self.store.keys("Gateway"))
+        return each_once(self.each_holder())
+
+    def each_holder(self) -> Iterator[tuple[Used, ...]]:
+        """The certificates of each Gateway, policy and XBackend, one holder at a time."""
+        for kind in ("BackendTLSPolicy", "XBackend", "Gateway"):
+            for key in list(self.store.keys(kind)):
+                yield certificates_of(self.graph, key)
 
     def _cluster(self, xds: _Changes, hop: Hop, entry: ClusterEntry | None) -> None:
         if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.status import GatewayStatus
 from lasthop.controller import Controller
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.plan.listener import Gateway
-from lasthop.plan.reasons import RESOLVED_REFS
+from lasthop.plan.reasons import PROGRAMMED, RESOLVED_REFS
 from lasthop.proxy.access_log import Skipped
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.failures import UNANSWERED
@@ -77,6 +78,24 @@ class HostController(Controller):
 
     def stop(self) -> None:
         self.processes.stop()
+
+    def unready(self) -> list[str]:
+        """A gateway of one owner is there to serve: it is ready once some port of a Gateway is served, and every proxy has
+        acknowledged everything that is there for it."""
+        if found := super().unready():
+            return found
+        if not self._gateways:
+            return ["nothing is served: there is no Gateway of a GatewayClass of this controller"]
+        proxies = [key for key in sorted(self._gateways) if not self.server.state(key.path).synced]
+        waiting = [f"the proxy of {key} has not acknowledged its configuration yet" for key in proxies]
+        if not any(self._programmed(key) for key in self._gateways):
+            waiting.append("nothing is served: no Gateway is programmed; see: lasthop status gateway")
+        return waiting
+
+    def _programmed(self, key: Key) -> bool:
+        status = self.book.get(key)
+        conditions = status.conditions if isinstance(status, GatewayStatus) else ()
+        return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
 
     def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
         self.engine.set_probe(key, address, port, probe, transport)

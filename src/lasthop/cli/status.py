@@ -26,7 +26,7 @@ Document = dict[str, Any]
 @click.argument("name", required=False, shell_complete=complete_name)
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything is not ready.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
 @choice.options
 def command(
@@ -42,7 +42,9 @@ def command(
 
     Those of the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, those of a cluster, where it
     shows what the controller has written into their status. READY is True if there is no bad news in it, and WHY is the first
-    of it. A name is understood as it is shown, so a line of the table can be copied into the next command.
+    of it: it is about the configuration, not about what backends answer (see: lasthop probe). First of all stands what was
+    written and is not in force. A name is understood as it is shown, so a line of the table can be copied into the next
+    command.
 
     \b
     Examples:
@@ -61,7 +63,7 @@ def command(
             _of_gateway(socket, shown, watch)
         else:
             _of_cluster(reach, shown, watch)
-    if exit_code and any(each.ready == "False" for each in shown.rows.values()):
+    if exit_code and not shown.fine:
         raise click.exceptions.Exit(1)
 
 
@@ -69,9 +71,11 @@ def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
     from lasthop.cli.admin import ask
 
     kind = {"kind": shown.want.kind} if shown.want.kind else {}
+    shown.tell(ask(socket, "/api/readiness")["problems"])
     shown.first(ask(socket, "/api/objects", **kind))
     while watch:
         time.sleep(POLL)
+        shown.tell(ask(socket, "/api/readiness")["problems"])
         shown.again(ask(socket, "/api/objects", **kind))
 
 
@@ -97,6 +101,19 @@ class _Shown:
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Document] = {}
         self._columns = Columns.of(())
+        self._problems: list[str] = []
+
+    @property
+    def fine(self) -> bool:
+        """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
+        return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
+
+    def tell(self, problems: list[str]) -> None:
+        """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
+        for line in problems:
+            if line not in self._problems:
+                click.echo(click.style(line, fg="red"), err=self._output != "table")
+        self._problems = problems
 
     def first(self, documents: list[Document]) -> None:
         if self.want.name:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from lasthop.cli.terminal import width
-from lasthop.web.page import summary
+from lasthop.outputs.status.summary import UNREACHED, summary
 
 Document = dict[str, Any]
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
@@ -40,7 +40,19 @@ def row(document: Document, owners: Mapping[str, str] | None = None) -> Row:
     owner = (owners or {}).get(class_name or "", CONTROLLER_NAME)
     if owner != CONTROLLER_NAME:
         return Row(name, "-", f"served by {owner}")
+    others = foreign(document)
+    if others and summary(document)[1] == UNREACHED:
+        return Row(name, "-", f"served by {', '.join(others)}")
     return Row(name, *summary(document))
+
+
+def foreign(document: Document) -> list[str]:
+    """The other controllers that have written into its status."""
+    from lasthop.api.kinds import CONTROLLER_NAME
+
+    status = document.get("status") or {}
+    entries = (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
+    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
 
 
 class Columns(NamedTuple):

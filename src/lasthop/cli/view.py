@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,14 +12,16 @@ from lasthop.api.meta import Key
 from lasthop.cli.probe import endpoint, plain
 from lasthop.cli.probing import aims, probe
 from lasthop.controller import Controller
-from lasthop.outputs.audit.audit import Audit, audit
-from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.audit.audit import Audit, placed
+from lasthop.outputs.audit.certificates import CertificateReport, each_once
+from lasthop.outputs.audit.hops import HopReport, joined
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
 from lasthop.proxy.process import Proxy
 from lasthop.web.measures import Durations, Measure
+from lasthop.web.readiness import Readiness, unapplied
+from lasthop.web.slices import Shared, in_slices
 from lasthop.xds.server import Traffic
 
 Locate = Callable[..., tuple[str, int] | None]
@@ -32,23 +35,39 @@ class ControllerView:
         self.proxies = proxies
         """Those that run on this host."""
         self._locate = locate
+        engine = controller.engine
 
-    @property
-    def ready(self) -> bool:
-        return self._controller.ready
+        def version() -> int | None:
+            """Membership and statuses follow the inputs only when everything has been settled."""
+            return None if engine.unsettled else engine.graph.revision
+
+        async def hops() -> list[HopReport]:
+            return joined(await in_slices(engine.each_hop()))
+
+        async def certificates() -> list[CertificateReport]:
+            return each_once(await in_slices(engine.each_holder()))
+
+        self._hops, self._certificates = Shared(hops, version), Shared(certificates, version)
+
+    def readiness(self) -> Readiness:
+        written = unapplied(self._controller.not_applied, self._controller.source_findings)
+        return Readiness(tuple(self._controller.unready()), tuple(written))
 
     @property
     def traffic(self) -> Mapping[str, Traffic]:
         return self._controller.server.traffic
 
-    def hops(self) -> list[HopReport]:
-        return self._controller.engine.hops()
+    async def hops(self) -> list[HopReport]:
+        return await self._hops.get()
 
-    def certificates(self) -> list[CertificateReport]:
-        return self._controller.engine.certificates()
+    async def certificates(self) -> list[CertificateReport]:
+        return await self._certificates.get()
 
-    def audit(self) -> Audit:
-        return audit(self.hops(), self.certificates(), self._locate)
+    async def audit(self) -> Audit:
+        place = functools.cache(self._locate)
+        hops = await in_slices(placed(hop, place) for hop in await self.hops())
+        held = await in_slices(placed(each, place) for each in await self.certificates())
+        return Audit(tuple(hops), tuple(held))
 
     async def probe(self, key: Key, address: str) -> dict[str, Any]:
         todo = aims(self._controller.engine, key, endpoint(address))
@@ -60,9 +79,9 @@ class ControllerView:
     def not_applied(self) -> tuple[NotApplied, ...]:
         return self._controller.not_applied
 
-    def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
+    async def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         kinds = [kind] if kind in KINDS else [each.kind for each in KINDS.values() if has_status(each)]
-        return [document for each in kinds for document in self._controller.book.documents(each)]
+        return await in_slices(document for each in kinds for document in self._controller.book.documents(each))
 
     def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
         return tree(self._controller.engine.graph, key, self._locate, reads=reads)

@@ -270,6 +270,11 @@ class Graph:
         raise RuntimeError("stages feed each other in a circle")
 
     @property
+    def revision(self) -> int:
+        """Grows with every change of an input: as long as it is the same, so is every value."""
+        return self._revision
+
+    @property
     def unsettled(self) -> bool:
         return any(self._dirty)
 
@@ -475,9 +480,15 @@ class Graph:
         node = self._nodes.get(id)
         return tuple(reader.id for reader in node.readers) if node else ()
 
+    def is_member(self, stage: str, key: Any) -> bool:
+        return key in self._members[self._number(stage)]
+
+    def _number(self, stage: str) -> int:
+        return next(n for n, s in enumerate(self.stages) if s.name == stage)
+
     def members(self, stage: str) -> Mapping[Any, Any]:
         """All current values of an output."""
-        number = next(n for n, s in enumerate(self.stages) if s.name == stage)
+        number = self._number(stage)
         output = self.stages[number]
         assert isinstance(output, Output), f"{stage} is no output"
         fn = output.value

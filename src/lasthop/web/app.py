@@ -15,6 +15,7 @@ from aiohttp import web
 from lasthop.api.meta import Key
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
+from lasthop.web.slices import Shared
 from lasthop.web.view import View
 
 VIEW: Final = web.AppKey("view", View)
@@ -23,8 +24,13 @@ POLICY: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 """Names and messages of the objects are shown here; whatever they hold, none of it runs."""
-PUBLIC: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+METRICS: Final = web.AppKey("metrics", Shared[bytes])
+METRICS_AGE: Final = 1.0
+"""Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
+PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
+"""How names end that only a cluster's own DNS resolves."""
 
 
 class AdminUnusable(Exception):
@@ -36,15 +42,35 @@ async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """Only this machine (in a Pod: the Pod, which is where a port-forward comes from) is told of the objects; and a page of
-    another site must not read this one through a name that resolves to loopback (DNS rebinding). What a kubelet or Prometheus
-    asks by the pod's address tells nothing about them."""
-    if request.path in PUBLIC:
+    another site must not read this one through a name that resolves to loopback (DNS rebinding). A Prometheus elsewhere asks
+    for /metrics by the Pod's address, or by a name that no other site can have. What a kubelet asks tells nothing."""
+    if request.path in PUBLIC or _is_local(request):
         return await handler(request)
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
-    if peer and not ((name or request.host) in LOCAL_NAMES and ipaddress.ip_address(peer[0]).is_loopback):
+    if request.path != "/metrics":
         raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1\n")
+    if not _is_no_site(_host(request)):
+        raise web.HTTPMisdirectedRequest(text="use an IP address, localhost or a name of the cluster\n")
     return await handler(request)
+
+
+def _is_local(request: web.Request) -> bool:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return not peer or (_host(request) in LOCAL_NAMES and ipaddress.ip_address(peer[0]).is_loopback)
+
+
+def _host(request: web.Request) -> str:
+    """Of the Host header, without the port."""
+    name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
+    return (name or request.host).lower()
+
+
+def _is_no_site(host: str) -> bool:
+    """Whether no web site can have this name."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
+    return True
 
 
 async def _healthz(request: web.Request) -> web.Response:
@@ -52,17 +78,28 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    if request.app[VIEW].ready:
-        return web.Response(text="ready\n")
-    return web.Response(text="not ready: a proxy has not acknowledged its configuration yet\n", status=503)
+    """503 if the process is not ready; with `?strict` also if something that was written is not in force. Only this machine is
+    told why: it names objects and files."""
+    found = request.app[VIEW].readiness()
+    strict = "strict" in request.query
+    ready = not (found.problems if strict else found.unready)
+    lines = found.problems if _is_local(request) else ()
+    text = "".join(f"{line}\n" for line in ("ready" if ready else "not ready", *lines))
+    return web.Response(text=text, status=200 if ready else 503)
+
+
+async def _readiness(request: web.Request) -> web.Response:
+    found = request.app[VIEW].readiness()
+    return _json({"ready": not found.unready, "problems": found.problems})
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return web.Response(body=await metrics(request.app[VIEW]), content_type="text/plain", charset="utf-8")
+    return web.Response(body=await request.app[METRICS].get(), content_type="text/plain", charset="utf-8")
 
 
 async def _objects(request: web.Request) -> web.Response:
-    return _json(request.app[VIEW].objects(request.query.get("kind")))
+    found = await request.app[VIEW].objects(request.query.get("kind"))
+    return await _large(found)
 
 
 async def _findings(request: web.Request) -> web.Response:
@@ -85,7 +122,7 @@ async def _explain(request: web.Request) -> web.Response:
 
 
 async def _audit(request: web.Request) -> web.Response:
-    return _json(request.app[VIEW].audit())
+    return await _large(await request.app[VIEW].audit())
 
 
 async def _probe(request: web.Request) -> web.Response:
@@ -98,12 +135,18 @@ async def _probe(request: web.Request) -> web.Response:
 
 
 async def _page(request: web.Request) -> web.Response:
-    return web.Response(text=page(request.app[VIEW]), content_type="text/html", headers=POLICY)
+    return web.Response(text=await page(request.app[VIEW]), content_type="text/html", headers=POLICY)
 
 
 async def _live(request: web.Request) -> web.Response:
-    changed = live(request.app[VIEW], request.query.get("seen", ""))
+    changed = await live(request.app[VIEW], request.query.get("seen", ""))
     return web.Response(status=204) if changed is None else web.Response(text=changed, content_type="text/html")
+
+
+async def _large(value: object) -> web.Response:
+    """What may be megabytes is encoded beside the event loop."""
+    body = await asyncio.to_thread(msgspec.json.encode, value)
+    return web.Response(body=body, content_type="application/json")
 
 
 def _json(value: object) -> web.Response:
@@ -113,6 +156,7 @@ def _json(value: object) -> web.Response:
 def application(view: View) -> web.Application:
     app = web.Application(middlewares=[_local_only])
     app[VIEW] = view
+    app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
     app.add_routes(
         [
             web.get("/", _page),
@@ -121,6 +165,7 @@ def application(view: View) -> web.Application:
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
             web.get("/metrics", _metrics),
+            web.get("/api/readiness", _readiness),
             web.get("/api/objects", _objects),
             web.get("/api/findings", _findings),
             web.get("/api/not-applied", _not_applied),

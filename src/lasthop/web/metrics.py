@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from lasthop.outputs.audit.hops import HopReport
 from lasthop.proxy.admin import AdminUnavailable
 from lasthop.web.measures import BUCKETS, Durations, Measure
+from lasthop.web.slices import in_slices
 from lasthop.web.view import View
 
 
-class _Collector:
-    def __init__(self, view: View) -> None:
-        self._view = view
+class _Families(list[Metric]):
+    """What a registry is to `generate_latest`: families that are worked out already."""
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("lasthop_ready", "Whether every proxy has acknowledged everything.", self._view.ready)
-        objects = GaugeMetricFamily("lasthop_objects", "Objects known, by kind.", labels=["kind"])
-        for kind, count in self._view.counts().items():
-            objects.add_metric([kind], count)
-        yield objects
-        findings = GaugeMetricFamily("lasthop_findings", "Problems found in the objects.", labels=["severity", "reason"])
-        for (severity, reason), count in Counter((f.severity, f.reason) for f in self._view.findings()).items():
-            findings.add_metric([severity, reason], count)
-        yield findings
-        yield from _verification(self._view)
-        names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
-        for name in names:
-            family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
-            for type_url, traffic in self._view.traffic.items():
-                family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
-            yield family
-        yield from map(_family, self._view.measures())
-        yield _histogram(
-            "lasthop_time_to_programmed_seconds",
-            "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
-            self._view.time_to_programmed,
-        )
+        return iter(self)
+
+
+def _own(view: View) -> Iterator[Metric]:
+    """What this process knows but for the hops."""
+    ready = not view.readiness().unready
+    yield GaugeMetricFamily("lasthop_ready", "Whether /readyz is 200.", ready)
+    objects = GaugeMetricFamily("lasthop_objects", "Objects known, by kind.", labels=["kind"])
+    for kind, count in view.counts().items():
+        objects.add_metric([kind], count)
+    yield objects
+    findings = GaugeMetricFamily("lasthop_findings", "Problems found in the objects.", labels=["severity", "reason"])
+    for (severity, reason), count in Counter((f.severity, f.reason) for f in view.findings()).items():
+        findings.add_metric([severity, reason], count)
+    yield findings
+    names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
+    for name in names:
+        family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
+        for type_url, traffic in view.traffic.items():
+            family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
+        yield family
+    yield from map(_family, view.measures())
+    yield _histogram(
+        "lasthop_time_to_programmed_seconds",
+        "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
+        view.time_to_programmed,
+    )
 
 
 def _family(measure: Measure) -> Metric:
@@ -58,11 +65,10 @@ def _histogram(name: str, help: str, durations: Durations) -> Metric:
     return family
 
 
-def _verification(view: View) -> Iterator[Metric]:
+def _verification(hops: Iterable[HopReport]) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
     labels = ["gateway", "kind", "namespace", "service", "port", "mode"]
     how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
-    hops = view.hops()
     # The same port may fail twice, over TCP and UDP, and is one sample.
     samples = dict.fromkeys((hop.gateway, hop.kind, hop.service, hop.port, hop.mode) for hop in hops)
     for gateway, kind, service, port, mode in samples:
@@ -77,10 +83,16 @@ def _verification(view: View) -> Iterator[Metric]:
 
 
 async def metrics(view: View) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(view))
-    own: bytes = generate_latest(registry)
-    return own + await _proxies(view)
+    """Hops in slices, and the text, of which there may be megabytes, beside the event loop."""
+    hops = await view.hops()
+    own = await in_slices(_own(view))
+    return await asyncio.to_thread(_text, own, hops) + await _proxies(view)
+
+
+def _text(own: list[Metric], hops: list[HopReport]) -> bytes:
+    families = _Families([*own, *_verification(hops)])
+    text: bytes = generate_latest(families)
+    return text
 
 
 async def _proxies(view: View) -> bytes:
@@ -89,13 +101,18 @@ async def _proxies(view: View) -> bytes:
         "# HELP lasthop_backend_tls_events_total TLS handshakes and failures on a hop, as Envoy counts them.",
         "# TYPE lasthop_backend_tls_events_total counter",
     ]
-    for key, proxy in view.proxies.items():
+    for key, proxy in list(view.proxies.items()):
         try:
             stats = await proxy.admin.tls_stats()
         except AdminUnavailable:
             continue
-        for cluster, counts in stats.items():
-            for event, count in counts.items():
-                labels = f'gateway="{key.path}",hop="{cluster}",event="{event}"'
-                lines.append(f"lasthop_backend_tls_events_total{{{labels}}} {count}")
+        lines += await asyncio.to_thread(_events, key.path, stats)
     return ("\n".join(lines) + "\n").encode()
+
+
+def _events(gateway: str, stats: dict[str, dict[str, int]]) -> list[str]:
+    return [
+        f'lasthop_backend_tls_events_total{{gateway="{gateway}",hop="{cluster}",event="{event}"}} {count}'
+        for cluster, counts in stats.items()
+        for event, count in counts.items()
+    ]

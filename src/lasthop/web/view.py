@@ -14,12 +14,14 @@ if TYPE_CHECKING:  # the CLI reads the page's words without loading a server
     from lasthop.plan.not_applied import NotApplied
     from lasthop.proxy.process import Proxy
     from lasthop.web.measures import Durations, Measure
+    from lasthop.web.readiness import Readiness
     from lasthop.xds.server import Traffic
 
 
 class View(Protocol):
-    @property
-    def ready(self) -> bool: ...
+    def readiness(self) -> Readiness:
+        """Whether it is ready, and what of the input is not in force."""
+        ...
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]: ...
@@ -27,19 +29,19 @@ class View(Protocol):
     @property
     def traffic(self) -> Mapping[str, Traffic]: ...
 
-    def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
+    async def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         """Objects that have a status of ours, or all of one kind, as a cluster would show them."""
         ...
 
-    def hops(self) -> list[HopReport]:
+    async def hops(self) -> list[HopReport]:
         """How every backend that a route leads to is spoken to."""
         ...
 
-    def certificates(self) -> list[CertificateReport]:
+    async def certificates(self) -> list[CertificateReport]:
         """What will expire one day, the first first."""
         ...
 
-    def audit(self) -> Audit:
+    async def audit(self) -> Audit:
         """Both, with the places of the objects that decide."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,9 +28,19 @@ class Audit(msgspec.Struct, frozen=True):
 def audit(hops: Iterable[HopReport], certificates: Iterable[CertificateReport], locate: Locate) -> Audit:
     """With the places of the objects that decide, where these come from files."""
     place = functools.cache(locate)
-    placed = (msgspec.structs.replace(hop, **_first(place, objects_of(hop))) for hop in hops)
-    held = (msgspec.structs.replace(found, **_first(place, _holder(found))) for found in certificates)
-    return Audit(tuple(placed), tuple(held))
+    return Audit(tuple(placed(hop, place) for hop in hops), tuple(placed(each, place) for each in certificates))
+
+
+R = TypeVar("R", HopReport, CertificateReport)
+
+
+def placed(report: R, locate: Locate) -> R:
+    """With the place of the object that decides, if it comes from a file."""
+    return msgspec.structs.replace(report, **_first(locate, _objects(report)))
+
+
+def _objects(report: HopReport | CertificateReport) -> Iterator[Key]:
+    return objects_of(report) if isinstance(report, HopReport) else _holder(report)
 
 
 def _holder(found: CertificateReport) -> Iterator[Key]:

@@ -41,21 +41,22 @@ class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=T
     line: int = 0
 
 
-def certificate_reports(g: Graph, policies: Iterable[Key], gateways: Iterable[Key]) -> list[CertificateReport]:
+Used = tuple[CertificateReport, str]
+
+
+def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
+    """Those of a Gateway, a policy or an XBackend. What cannot be worked out is a finding of its own."""
+    found = g.attempt(_of_gateway if key.kind == "Gateway" else _of_policy, key)
+    return () if isinstance(found, Crash) else found
+
+
+def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
     """Each certificate once, the first to expire first."""
     users: dict[CertificateReport, set[str]] = {}
-    of_policies, of_gateways = (
-        (g.attempt(_of_policy, key) for key in policies),
-        (g.attempt(_of_gateway, key) for key in gateways),
-    )
-    for found in (*of_policies, *of_gateways):
-        # What cannot be worked out is a finding of its own.
-        for report, user in () if isinstance(found, Crash) else found:
+    for each in found:
+        for report, user in each:
             users.setdefault(report, set()).add(user)
-    return sorted(msgspec.structs.replace(report, users=tuple(sorted(found))) for report, found in users.items())
-
-
-Used = tuple[CertificateReport, str]
+    return sorted(msgspec.structs.replace(report, users=tuple(sorted(names))) for report, names in users.items())
 
 
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:

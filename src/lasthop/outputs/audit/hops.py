@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -73,12 +73,20 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
         return self.waives or "".join(word.capitalize() for word in self.manner.split())
 
 
-def hop_reports(g: Graph, hops: list[Hop]) -> list[HopReport]:
+Reported = tuple[HopReport, tuple[str, ...]]
+"""With the routes that lead there."""
+
+
+def hop_report(g: Graph, hop: Hop) -> Reported:
+    """One hop. A defect of ours that one hop brings to light must not hide the others."""
+    found = g.attempt(_report, *hop)
+    return _crashed(g, hop) if isinstance(found, Crash) else found
+
+
+def joined(reports: Iterable[Reported]) -> list[HopReport]:
     """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
     routes: dict[HopReport, set[str]] = {}
-    for hop in hops:
-        found = g.attempt(_report, *hop)
-        report, leading = _crashed(g, hop) if isinstance(found, Crash) else found
+    for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
     return sorted(msgspec.structs.replace(report, routes=tuple(sorted(found))) for report, found in routes.items())
 
@@ -101,15 +109,14 @@ def _key(kind: str, path: str) -> Key:
     return Key(kind, namespace, name)
 
 
-def _report(g: Graph, *member: Any) -> tuple[HopReport, tuple[str, ...]]:
-    """With the routes that lead there."""
+def _report(g: Graph, *member: Any) -> Reported:
     hop = Hop(*member)
     return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(
         str(route) for (route,), _ in g.bucket("hop", *hop)
     )
 
 
-def _crashed(g: Graph, hop: Hop) -> tuple[HopReport, tuple[str, ...]]:
+def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
     routes = tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
     where = (hop.gateway.path, hop.service.path, hop.port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -47,13 +47,13 @@ class StatusBook:
                 changed.append(key)
         return changed
 
-    def documents(self, kind: str) -> list[dict[str, Any]]:
+    def documents(self, kind: str) -> Iterator[dict[str, Any]]:
         """A policy that is rejected is shown as one, unless an older text of it is still in force."""
         keys = self._store.keys(kind)
         if kind == "BackendTLSPolicy":
             paths = {key.path for key in keys}
             keys = sorted([*keys, *(key for key in self._store.keys("RejectedPolicy") if key.path not in paths)], key=_path)
-        return [found for found in map(self.document, keys) if found]
+        return (found for found in map(self.document, list(keys)) if found)
 
     def get(self, key: Key) -> Status | None:
         return self._statuses.get(key)

@@ -1,0 +1,46 @@
+"""An object's status in two words: READY, and WHY not. Imports nothing heavy: `lasthop status` is to start quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
+"""Conditions that are bad news when true."""
+
+DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification", "InsecureFrontendValidationMode"})
+"""Conditions that are there only while less is checked than could be: it works as asked, and that is worth knowing."""
+
+
+UNREACHED = "nothing of ours reaches it"
+
+
+def summary(document: dict[str, Any]) -> tuple[str, str]:
+    """(ready, why): True if nothing in our part of the status is bad news, with the first bad news otherwise."""
+    if problem := document.get("rejected"):
+        return "False", problem
+    found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
+    if not found:
+        return "Unknown", UNREACHED
+    told = [(name, c) for name, c in found if c["type"] not in DEGRADED]
+    bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
+    for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
+        where = f"{name}: " if name else ""
+        said = f"{where}{condition['reason']}: {condition['message']}"
+        return ("Unknown" if condition["status"] == "Unknown" else "False"), said
+    seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
+    if seen < now:
+        return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
+    return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
+
+
+def _groups(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    from lasthop.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
+
+    status = document.get("status") or {}
+    yield "", status
+    yield from ((listener["name"], listener) for listener in status.get("listeners") or ())
+    for entry in (*(status.get("parents") or ()), *(status.get("ancestors") or ())):
+        if entry.get("controllerName", CONTROLLER_NAME) == CONTROLLER_NAME:
+            ref = entry.get("parentRef") or entry.get("ancestorRef")
+            yield f"{ref.get('namespace', '')}/{ref['name']}".lstrip("/"), entry

@@ -1,0 +1,54 @@
+"""Long work on the event loop, a few milliseconds at a time, and once for everybody who asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+SLICE: Final = 0.01
+"""Seconds after which the event loop is given back."""
+SHARE: Final = 5
+"""How many times as long as a value took to make it is kept at least: the making never takes more of a core than a fifth."""
+
+
+async def in_slices(items: Iterable[T]) -> list[T]:
+    """Consumes an iterator that works as it goes, without holding up others."""
+    found, begun = [], time.monotonic()
+    for each in items:
+        found.append(each)
+        if time.monotonic() - begun > SLICE:
+            await asyncio.sleep(0)
+            begun = time.monotonic()
+    return found
+
+
+class Shared(Generic[T]):
+    """A value that is made again only if it may have changed; those who ask while it is made wait for it together."""
+
+    def __init__(
+        self, make: Callable[[], Awaitable[T]], version: Callable[[], Any] = lambda: None, seconds: float = 0
+    ) -> None:
+        """`version`: as long as it is the same, so is the value; None: not known. `seconds`: how old the value may be."""
+        self._make, self._version, self._seconds = make, version, seconds
+        self._lock = asyncio.Lock()
+        self._kept: T | None = None
+        self._of: Any = None
+        self._begun, self._until = 0.0, 0.0
+
+    async def get(self) -> T:
+        asked = time.monotonic()
+        async with self._lock:
+            if self._kept is None or not self._fresh(asked):
+                self._begun, self._of = time.monotonic(), self._version()
+                self._kept = await self._make()
+                took = time.monotonic() - self._begun
+                self._until = self._begun + max(self._seconds, took * SHARE) if self._seconds else 0.0
+            return self._kept
+
+    def _fresh(self, asked: float) -> bool:
+        """Made since it was asked for, or not old yet, or nothing has changed since."""
+        same = self._of is not None and self._of == self._version()
+        return self._begun >= asked or time.monotonic() < self._until or same

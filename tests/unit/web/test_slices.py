@@ -1,0 +1,97 @@
+"""The event loop is never held long, however much there is to show, and one member that crashes hides none of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.cli.view import ControllerView
+from lasthop.cluster import ClusterController
+from lasthop.infra.kubernetes.wanted import Site
+from lasthop.outputs.audit import certificates, hops
+from lasthop.plan.upstream import Hop
+from lasthop.sources.source import Batch
+from lasthop.store.graph import Graph
+from lasthop.web.metrics import metrics
+from lasthop.web.page import page
+from lasthop.web.slices import SLICE, Shared, in_slices
+from tests.fake_api import FakeApi, client_of, serving
+from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+
+
+async def test_long_work_lets_others_run_every_few_milliseconds() -> None:
+    clock, ran, seen = 0.0, 0, []
+
+    async def other() -> None:
+        nonlocal ran
+        while True:
+            ran += 1
+            await asyncio.sleep(0)
+
+    def work() -> Iterator[int]:
+        nonlocal clock
+        for number in range(100):
+            clock += SLICE
+            seen.append(ran)
+            yield number
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: clock)
+        async with asyncio.TaskGroup() as tasks:
+            beside = tasks.create_task(other())
+            assert await in_slices(work()) == list(range(100))
+            beside.cancel()
+    assert seen[-1] >= 49, "between any three of them somebody else ran"
+
+
+async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have_changed() -> None:
+    made, version = 0, 1
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        await asyncio.sleep(0)
+        return made
+
+    shared = Shared(make, lambda: version)
+    assert await asyncio.gather(*(shared.get() for _ in range(20))) == [1] * 20
+    assert await shared.get() == 1, "nothing has changed"
+    version = 2
+    assert await asyncio.gather(*(shared.get() for _ in range(20))) == [2] * 20
+    version = None  # type: ignore[assignment]
+    assert await shared.get() == 3, "not known whether it has"
+
+
+async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = hops._judged
+
+    def judged(g: Graph, hop: Hop) -> hops.HopReport:
+        if hop.service.name == "odd":
+            raise ValueError("odd")
+        return sound(g, hop)
+
+    def of_policy(g: Graph, policy: Key) -> tuple[certificates.Used, ...]:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(hops, "_judged", judged)
+    monkeypatch.setattr(certificates, "_of_policy", of_policy)
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        site = Site("lasthop", "x.svc", 1)
+        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        objects = [mk_class(), mk_gateway("a/gw"), mk_config_map("a/ca", ca_pem("good"))]
+        for name in ("odd", "even"):
+            objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca"])]
+            objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
+        controller.take(Batch(keyed(*objects)))
+        view = ControllerView(controller, {}, lambda *_: None)
+        text = (await metrics(view)).decode()
+        found = {hop.service: hop.manner for hop in (await view.audit()).hops}
+        shown = await page(view)
+    assert found == {"a/odd": "failing closed", "a/even": "verified"}
+    (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
+    assert 'mode="Verified"' in even
+    assert "internal error" in shown and "api.example" in shown
