@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli import choice
 from lasthop.cli.closest import closest
+from lasthop.cli.terminal import clean, note
 
 if TYPE_CHECKING:
     from lasthop.cli.audited import Audited
@@ -108,10 +109,11 @@ def command(
     if not folder and reach.namespace:
         found = found.of_namespace(reach.namespace)
     render = {"text": audited.text, "json": audited.as_json, "markdown": audited.markdown, "sarif": sarif.sarif}[output]
-    click.echo(render(found.sorted(sort)))
+    shown = found.sorted(sort)
+    click.echo(render(clean(shown) if output in ("text", "markdown") else shown))
     wanted = {cause for group in causes for cause in group}
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
-        click.echo(f"Failing because of --fail-on {','.join(there)}", err=True)
+        note(f"Failing because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)
     if wanted and found.incomplete:
         raise click.ClickException("not everything could be looked at, so there may be more than is shown")
@@ -128,7 +130,7 @@ def _of_folder(path: Path, expiring: int) -> Audited:
     broken = any(finding.severity is Severity.ERROR for finding in folder.source_findings)
     incomplete = (f"some of {path} is not applied; see: lasthop check {path}",) if broken else ()
     for line in incomplete:
-        click.echo(line, err=True)
+        note(line)
     return Audited(found, str(path), time.time(), expiring, incomplete)
 
 

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from lasthop.cli.report import count
-from lasthop.cli.terminal import printable, width
+from lasthop.cli.terminal import width
 from lasthop.outputs.audit.audit import STREAMS, Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
@@ -169,7 +169,7 @@ def _expiring(audited: Audited) -> Iterator[str]:
     yield f"{title}: expired, or within {count(audited.expiring, 'day')}"
     for each in found:
         left = days_left(each.not_after, audited.now)
-        yield f"  {printable(each.subject)}  {click.style(left, fg='red' if each.not_after <= audited.now else 'yellow')}"
+        yield f"  {each.subject}  {click.style(left, fg='red' if each.not_after <= audited.now else 'yellow')}"
         yield from _wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}")
         yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, (*each.users, _place(each))))))
 
@@ -180,7 +180,7 @@ def _place(report: HopReport | CertificateReport) -> str:
 
 def _wrapped(message: str, indent: str = "      ") -> list[str]:
     return textwrap.wrap(
-        printable(message),
+        message,
         width(),
         initial_indent=indent,
         subsequent_indent=indent,

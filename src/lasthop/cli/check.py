@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lasthop.cli import choice
+from lasthop.cli.terminal import clean
 
 if TYPE_CHECKING:
     from lasthop.cli.report import Report
@@ -52,7 +53,7 @@ def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
     if not folder and reach.namespace:
         found = found.of_namespace(reach.namespace)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
-    click.echo(render(found))
+    click.echo(render(found if output == "json" else clean(found)))
     if found.errors:
         raise click.exceptions.Exit(1)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import click
 
 from lasthop.cli import places
+from lasthop.cli.terminal import note
 
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -70,7 +71,7 @@ def choose(folder: Path | None, reach: Reach) -> Path | None:
             raise click.ClickException(
                 "several gateways run on this machine; say which folder with --dir DIR, or name a cluster with --context"
             )
-        click.echo(f"Reading the gateway that runs on this machine ({found[0]})", err=True)
+        note(f"Reading the gateway that runs on this machine ({found[0]})")
         return found[0]
     if not configured():
         raise click.ClickException(

@@ -15,6 +15,7 @@ from lasthop.api.meta import Key
 from lasthop.cli.choice import Reach
 from lasthop.cli.folder import let_gateways_run
 from lasthop.cli.hidden import Hidden
+from lasthop.cli.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding
@@ -41,9 +42,7 @@ def ask(reach: Reach, work: Callable[[Client, str], Awaitable[T]]) -> T:
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     namespace = "" if reach.everywhere else reach.namespace or access.namespace
-    click.echo(
-        f"Reading the cluster of {access.name}, {f'namespace {namespace}' if namespace else 'all namespaces'}", err=True
-    )
+    note(f"Reading the cluster of {access.name}, {f'namespace {namespace}' if namespace else 'all namespaces'}")
 
     async def asked() -> T:
         async with Client(access) as client:
@@ -102,7 +101,7 @@ def objects(reach: Reach) -> tuple[ClusterObjects, str]:
         own = namespace or client.access.namespace
         found = ClusterObjects(served(await look(client, KINDS.values(), own, beyond=True)))
         for line in found.hidden.said():
-            click.echo(line, err=True)
+            note(line)
         return found, namespace
 
     return ask(reach, work)
@@ -121,7 +120,7 @@ async def documents(client: Client, kind: str, namespace: str) -> list[Listed]:
     if kind and kind not in found:
         raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
     for line in Hidden(refused).said():
-        click.echo(line, err=True)
+        note(line)
     return list(found.values())
 
 
@@ -173,5 +172,5 @@ class Documents:
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
         said = str(error) if error else ""
         if said and said != self._said:
-            click.echo(f"Waiting: {said}", err=True)
+            note(f"Waiting: {said}")
         self._said = said

@@ -11,6 +11,7 @@ import click
 
 from lasthop.cli import choice
 from lasthop.cli.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.terminal import clean, note
 
 MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
 
@@ -49,7 +50,7 @@ def command(kind: str, name: str | None, folder: Path | None, reads: bool, outpu
     if output == "json":
         click.echo(json.dumps(tree, indent=2))
     else:
-        click.echo("\n".join(drawn(tree)))
+        click.echo("\n".join(drawn(clean(tree))))
 
 
 def _of_folder(path: Path, want: Wanted, reads: bool) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _of_folder(path: Path, want: Wanted, reads: bool) -> dict[str, Any]:
 
     folder = Folder(path)
     if folder.source_findings:
-        click.echo(f"some of {path} is not applied; see: lasthop check {path}", err=True)
+        note(f"some of {path} is not applied; see: lasthop check {path}")
     key = Key(want.kind, *one_of(names(folder.engine, want.kind), want))
     found = tree(folder.engine.graph, key, folder.locate, reads=reads)
     assert found is not None
@@ -79,7 +80,7 @@ def _of_cluster(reach: choice.Reach, want: Wanted, reads: bool) -> dict[str, Any
     explained = tree(found.engine.graph, key, lambda _: None, reads=reads)
     assert explained is not None
     if unseen := found.hidden.unseen(found.engine.graph, key):
-        click.echo(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}", err=True)
+        note(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}")
     return found.hidden.veiled(explained)
 
 

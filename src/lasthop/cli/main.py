@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from lasthop.cli.closest import closest
+from lasthop.printable import printable
 
 COMMANDS: Final = {
     "init": "Write a small working folder for a backend.",
@@ -40,6 +41,14 @@ class Commands(click.Group):
         if name not in COMMANDS and (close := closest(name, COMMANDS)):
             ctx.fail(f"there is no command {name}; did you mean {close}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """An error may quote what others have written."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["message"] = printable(error.message)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -14,6 +14,7 @@ import click
 from lasthop.cli import choice
 from lasthop.cli.objects import Wanted, complete_kind, complete_name, one_of, wanted
 from lasthop.cli.table import Columns, Row, class_owners, row
+from lasthop.cli.terminal import printable
 
 POLL = 0.5
 """Seconds between two looks of --watch."""
@@ -112,7 +113,7 @@ class _Shown:
         """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
         for line in problems:
             if line not in self._problems:
-                click.echo(click.style(line, fg="red"), err=self._output != "table")
+                click.echo(click.style(printable(line), fg="red"), err=self._output != "table")
         self._problems = problems
 
     def first(self, documents: list[Document]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from lasthop.cli.terminal import width
+from lasthop.cli.terminal import clean, width
 from lasthop.outputs.status.summary import UNREACHED, summary
 
 Document = dict[str, Any]
@@ -67,6 +67,7 @@ class Columns(NamedTuple):
         return click.style(f"{'NAME':{self.name}}  {'READY':{self.ready}}  WHY", bold=True)
 
     def line(self, row: Row) -> str:
+        row = clean(row)
         indent = self.name + self.ready + 4
         room = max(NARROWEST, width() - indent)
         why = textwrap.wrap(row.why, room, break_long_words=False, break_on_hyphens=False) or [""]

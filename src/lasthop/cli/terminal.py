@@ -1,17 +1,22 @@
-"""The terminal: how wide it is, if there is one."""
+"""The terminal: how wide it is, if there is one, and what may be written to it."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 
+import click
+
+from lasthop.printable import clean as clean
+from lasthop.printable import printable as printable
+
 PIPED = 100_000
 """A width that never breaks a line: programs read lines."""
 
 
-def printable(text: str) -> str:
-    """What a stranger has written, a certificate's subject say, must not move the cursor."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def note(line: str) -> None:
+    """Says something beside the output, on standard error."""
+    click.echo(printable(line), err=True)
 
 
 def width() -> int:

@@ -1,0 +1,44 @@
+"""Text that others have written, made fit for a terminal: nothing in it moves the cursor, hides, reorders or forges a line.
+
+One place for all commands and for the log: `clean` is applied to whatever is shown, before it becomes lines and colours.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+LIMIT: Final = 4000
+"""Characters of one text that are shown."""
+
+
+def printable(text: str) -> str:
+    """Control characters, newlines, bidirectional overrides and whatever else has no glyph are shown as escapes."""
+    if len(text) > LIMIT:
+        text = f"{text[:LIMIT]}... ({len(text) - LIMIT} more characters)"
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def clean(value: T) -> T:
+    """The same value with every text in it made printable: of mappings, sequences and structs, as deep as they go."""
+    return _clean(value)  # type: ignore[no-any-return]  # it has the type that came in
+
+
+def _clean(value: Any) -> Any:
+    match value:
+        case str():
+            shown = printable(value)
+            return value if shown == value else shown  # an enum's member stays one
+        case dict():
+            return {_clean(name): _clean(each) for name, each in value.items()}
+        case list():
+            return [_clean(each) for each in value]
+        case tuple():
+            parts = [_clean(each) for each in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    # Whoever has a struct has loaded msgspec; the quick commands have neither.
+    msgspec = sys.modules.get("msgspec")
+    if msgspec is not None and isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **{name: _clean(getattr(value, name)) for name in value.__struct_fields__})
+    return value

@@ -1,0 +1,124 @@
+"""Whatever others have written, the commands print only glyphs, their own newlines and their own colours."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import unicodedata
+from pathlib import Path
+
+import structlog
+import yaml
+from click.testing import CliRunner
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lasthop import logs
+from lasthop.cli.folder import Folder
+from lasthop.cli.main import main
+from lasthop.cli.table import Columns, row
+from lasthop.outputs.status.book import StatusBook
+from lasthop.printable import LIMIT, clean, printable
+from tests.certificates import DAY, NOW, Certificate
+from tests.unit.cli.folders import BASE, config_map, policy
+
+OWN = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|)m")
+"""The colours that commands use."""
+HOSTILE = "\x1b[2K\x1b[1A\x1b]0;title\x07\r\n\x9b31m\u202e\u2066\x08\x7f\x1b[32mverified"
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40) | st.text(
+    "\x00\x07\x08\x0a\x0d\x1b[]2K0;m\x7f\x85\x9b\u200b\u2028\u202e\u2066x", min_size=1, max_size=20
+)
+PERMISSIVE = """\
+---
+apiVersion: lasthop.dev/v1alpha1
+kind: GatewayProfile
+metadata: {name: lax, namespace: shop}
+spec: {backendTLS: {waivers: Allow}}
+"""
+
+
+def _folder(root: Path, text: str) -> Path:
+    """The text wherever somebody else may write one: a reason, a subject, values that are refused, keys, kinds, file names."""
+    subject = text.replace("\x00", "")[:60] or "x"
+    try:
+        ca = Certificate(subject, ca=True, valid=(NOW - 2 * DAY, NOW + DAY))
+    except ValueError:  # no name of a certificate can be this
+        ca = Certificate("x", ca=True)
+    waiver = {
+        "apiVersion": "lasthop.dev/v1alpha1",
+        "kind": "VerificationWaiver",
+        "metadata": {"name": "legacy", "namespace": "shop"},
+        "spec": {"waives": "Names", "reason": f"x{text}", "owner": text},
+    }
+    odd = {"apiVersion": "v1", "kind": text, "metadata": {"name": text, "namespace": "shop"}, text: {text: text}}
+    rejected = yaml.safe_load(policy("odd"))
+    rejected["spec"]["validation"] |= {"hostname": text, "caCertificateRefs": [{"group": "", "kind": text, "name": text}]}
+    waived = policy().rstrip() + '\n    - {group: "lasthop.dev", kind: VerificationWaiver, name: legacy}\n'
+    profile = "{group: lasthop.dev, kind: GatewayProfile, name: lax}"
+    base = BASE.replace("  listeners: [", f"  infrastructure: {{parametersRef: {profile}}}\n  listeners: [", 1)
+    files = {
+        "base.yaml": base + PERMISSIVE,
+        "ca.yaml": config_map(pem=ca.pem),
+        "policy.yaml": waived,
+        "waiver.yaml": yaml.safe_dump(waiver),
+        "rejected.yaml": yaml.safe_dump(rejected),
+        "odd.yaml": yaml.safe_dump(odd),
+        f"{text.replace('/', '')[:20].encode(errors='ignore').decode() or 'x'}.yaml".replace("\x00", ""): "kind: [",
+    }
+    for name, content in files.items():
+        (root / name).write_text(content)
+    return root
+
+
+def _assert_fit(shown: str, of: object) -> None:
+    left = OWN.sub("", shown).replace("\n", "")
+    odd = {c for c in left if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")}
+    assert not odd, (of, odd, shown)
+
+
+COMMANDS = (
+    ("check", "{}"),
+    ("check", "{}", "-o", "github"),
+    ("audit", "{}"),
+    ("audit", "{}", "-o", "markdown"),
+    ("explain", "backendtlspolicy", "shop/api", "--dir", "{}"),
+    ("explain", "backendtlspolicy", "shop/odd", "--dir", "{}"),
+    ("explain", "httproute", "shop/api", "--dir", "{}"),
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(HOSTILE)
+@given(TEXTS)
+def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = _folder(Path(name), text)
+        for args in COMMANDS:
+            found = CliRunner().invoke(main, [arg.replace("{}", name) for arg in args], color=True)
+            assert found.exception is None or isinstance(found.exception, SystemExit), (args, found.exception)
+            _assert_fit(found.output, args)
+        _assert_fit(CliRunner().invoke(main, ["explain", "gateway", text, "--dir", name], color=True).output, "a name")
+        looked = Folder(folder)
+        for finding in [*looked.source_findings, *looked.engine.findings()]:
+            _assert_fit(_logged(str(finding)), "the log")
+        book = StatusBook(looked.engine.store)
+        for kind in ("BackendTLSPolicy", "Gateway"):
+            rows = [row({**document, "rejected": text}) for document in book.documents(kind)]
+            for each in rows:
+                _assert_fit(Columns.of(rows).line(each), "status")
+
+
+def _logged(event: str) -> str:
+    """As on a terminal."""
+    fields = {"event": event, "reason": event, "last_words": [event]}
+    for processor in logs.processors(terminal=True):
+        fields = processor(structlog.get_logger(), "info", fields)
+    return str(fields)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_what_is_printable_has_only_glyphs_and_what_already_was_is_left_alone(text: str) -> None:
+    assert printable(text).isprintable()
+    assert printable(text) == text or not text.isprintable() or len(text) > LIMIT
+    assert len(printable(text)) <= 12 * LIMIT
+    assert clean(("x", [text], {text: text})) == ("x", [printable(text)], {printable(text): printable(text)})
