@@ -39,6 +39,7 @@ from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
+from lasthop.resolve.missing_endpoints import STRAYS
 from lasthop.resolve.policies.backend_tls import hop_tls, served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
@@ -58,7 +59,7 @@ STATUS = tuple(
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS, SERVICES, MISAIMED),
+    *(GRANTS, SLICES, STRAYS, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS, SERVICES, MISAIMED),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
     *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, HOP_SECRETS, WAIVED_PORTS, WAIVED),
@@ -188,6 +189,7 @@ class Engine:
         return self.graph.unsettled
 
     def findings(self) -> list[Finding]:
+        """Each once: several hops may say the same of one Service."""
         crashed = {crash_finding(id) for id in self._crashes}
         return sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
 

@@ -1,6 +1,6 @@
 """Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
 
-There are eight cases of a finding that follows from another:
+There are nine cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
@@ -8,7 +8,8 @@ There are eight cases of a finding that follows from another:
 5. a Gateway is not programmed because it is not accepted;
 6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
 7. something is missing in a cluster because the user may not see it;
-8. a route has no parent because its ListenerSet is not let in.
+8. a route has no parent because its ListenerSet is not let in, or its Gateway is not served;
+9. nothing is served because the Gateway stands in a broken file.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.cli.closest import closest
+from lasthop.outputs.status.strangers import NO_CLASS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE
@@ -30,7 +35,6 @@ from lasthop.sources.files.yaml import parse
 
 NOT_APPLIED = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 LOCAL_FILE = "LocalFile"
-NO_CLASS = "NoGatewayClass"
 
 _OBJECT = re.compile(r"\b[A-Z]\w+ [a-z0-9][\w./-]*\w")
 """An object as messages name it: `Service shop/api`."""
@@ -96,7 +100,12 @@ class _Known:
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None
                 return own_target or self._unserved or self._first_broken((*ROUTE_KINDS, "Gateway", "GatewayClass"))
-            case reasons.NO_MATCHING_PARENT if finding.severity is Severity.WARNING:
+            case "NothingServed":
+                return self._first_broken(("Gateway",))
+            case reasons.NO_MATCHING_PARENT if finding.field != "spec.parentRefs":
+                named = next((cause for name in _named(finding) if (cause := self._of_object.get(name))), None)
+                if named or finding.severity is Severity.ERROR:
+                    return named or self._missing(finding)
                 return self._unserved or self._first_broken(("ListenerSet", "Gateway", "GatewayClass"))
             case reasons.NO_MATCHING_PARENT if finding.field == "spec.parentRefs":
                 sets = (name for name in _named(finding) if name.startswith("ListenerSet "))
@@ -131,6 +140,13 @@ def _named(finding: Finding) -> Iterator[str]:
     return (name for name in _OBJECT.findall(finding.message) if name != own)
 
 
+def _as_meant(document: dict[str, Any]) -> dict[str, Any]:
+    """With the kind that was meant: a mistyped one, or its apiVersion, is why the object is missing."""
+    written = str(document.get("kind"))
+    kind = KINDS.get(written if written in KINDS else closest(written, KINDS))
+    return {**document, "kind": kind.kind, "apiVersion": kind.api_versions[0]} if kind else document
+
+
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
     """The objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
@@ -143,6 +159,6 @@ def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
         for document in parsed.documents:
             items = document.get("items") if isinstance(document, dict) else None
             for each in items if isinstance(items, list) else [document]:
-                if isinstance(each, dict) and (key := key_in(each)):
+                if isinstance(each, dict) and (key := key_in(_as_meant(each))):
                     found.setdefault(key, file)
     return found

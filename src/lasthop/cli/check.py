@@ -60,12 +60,14 @@ def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
 
 def _of_folder(path: Path) -> Report:
     from lasthop.cli.causes import broken_objects, mistakes
-    from lasthop.cli.folder import Folder, unclassed
+    from lasthop.cli.folder import Folder, nothing_served
+    from lasthop.cli.guesses import guessed
     from lasthop.cli.report import Report, count, placed
 
     folder = Folder(path)
-    resolved = [*folder.engine.findings(), *unclassed(folder.engine)]
+    resolved = [guessed(finding, folder.engine) for finding in folder.engine.findings()]
     findings = [*folder.source_findings, *(placed(finding, folder.locate, str(path)) for finding in resolved)]
+    findings += nothing_served(folder.engine, str(path))
     listed = mistakes(findings, broken_objects(folder.source_findings))
     return Report(tuple(listed), count(len(folder.files), "file"), folder.objects, files=len(folder.files))
 
@@ -92,10 +94,12 @@ def _of_cluster(reach: choice.Reach) -> Report:
     from lasthop.cli import cluster
     from lasthop.cli.causes import mistakes
     from lasthop.cli.folder import unclassed
+    from lasthop.cli.guesses import guessed
     from lasthop.cli.report import Report
 
     found, namespace = cluster.objects(reach)
-    resolved = [*found.source_findings, *found.engine.findings(), *unclassed(found.engine)]
+    known = [*found.engine.findings(), *unclassed(found.engine)]
+    resolved = [*found.source_findings, *(guessed(finding, found.engine) for finding in known)]
     listed = mistakes(resolved, {}, found.hidden.cause)
     objects = sum(not namespace or key.namespace in ("", namespace) for key in found.objects)
     report = Report(tuple(listed), f"namespace {namespace}" if namespace else "the cluster", objects)

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from lasthop.api.gateway import Gateway
-from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
+from lasthop.outputs.status.strangers import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
@@ -72,12 +72,18 @@ def let_gateways_run(engine: Engine) -> None:
 
 
 def unclassed(engine: Engine) -> Iterator[Finding]:
-    """Gateways whose class is not in the folder. A controller leaves them alone, but in a folder that is a mistake."""
+    """Gateways of a cluster whose class is missing. Its controllers leave them alone, but whoever checks wants to know."""
     classes = {key.name for key in engine.store.keys("GatewayClass")}
     for key in engine.store.keys("Gateway"):
         found = engine.store.get(key)
-        name = found.spec.gateway_class_name if isinstance(found, Gateway) else ""
-        if name not in classes:
-            message = f"GatewayClass {name} does not exist, so the Gateway is not served"
-            remedy = f"Create it, with spec.controllerName {CONTROLLER_NAME}."
-            yield Finding(key, "NoGatewayClass", message, remedy, "spec.gatewayClassName")
+        if isinstance(found, Gateway) and found.spec.gateway_class_name not in classes:
+            yield from filter(None, [engine.graph.value(class_finding, key)])
+
+
+def nothing_served(engine: Engine, where: str) -> Iterator[Finding]:
+    """A folder without any Gateway: nothing in it may be wrong, and nothing comes of it."""
+    if not engine.store.keys("Gateway"):
+        message = "there is no Gateway, so nothing is served."
+        yield Finding(
+            None, "NothingServed", message, "Write one; lasthop init makes a small working folder.", file=where, line=1
+        )

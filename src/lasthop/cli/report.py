@@ -120,6 +120,8 @@ def _place(finding: Finding) -> str:
 
 def _follow(finding: Finding, cause: Finding) -> str:
     """A consequence in one line; its cause stands above it."""
+    if finding.reason == "NothingServed":
+        return "nothing is served"
     if finding.object is None:
         return f"none of this file is applied. {finding.remedy}".strip()
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"

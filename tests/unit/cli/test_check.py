@@ -175,5 +175,65 @@ def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, name: 
     assert "Traceback" not in result.output
 
 
-def test_an_empty_folder_has_nothing_wrong_but_says_that_it_is_empty(tmp_path: Path) -> None:
-    assert lasthop("check", tmp_path).stdout == "nothing wrong in 0 files; 0 objects\n"
+def _errors(folder: Path) -> list[str]:
+    found = lasthop("check", folder, "-o", "json")
+    assert found.exit_code == 1, found.output
+    return [each["message"] for each in json.loads(found.stdout)["findings"] if each["severity"] == "error"]
+
+
+def test_an_empty_folder_serves_nothing_and_that_is_an_error(tmp_path: Path) -> None:
+    assert _errors(tmp_path) == ["there is no Gateway, so nothing is served."]
+
+
+@pytest.mark.parametrize(
+    ("written", "mistyped", "said"),
+    [
+        ("service-name: api}", "service-name: apy}", "that of EndpointSlice shop/api-1 is apy, of which there is no Service"),
+        ("service-name: api}", "other: api}", "has the label kubernetes.io/service-name: api."),
+        ("{name: https, port: 8443}", "{name: web, port: 8443}", "have no TCP port named 'https' (they have 'plain', 'web')"),
+        ("[{addresses: [10.0.0.1]}]", "[{addresses: [10.0.0.1], conditions: {ready: false}}]", "endpoints (1) is ready"),
+        ("[{addresses: [10.0.0.1]}]", "[]", "its EndpointSlices have no endpoints"),
+    ],
+)
+def test_a_service_without_endpoints_is_an_error_and_explained(tmp_path: Path, written: str, mistyped: str, said: str) -> None:
+    assert written in BASE
+    folder = write(tmp_path / "objects", base=BASE.replace(written, mistyped), policy=policy(), ca=config_map())
+    errors = [error for error in _errors(folder) if "port 443" in error]
+    assert len(errors) == 1 and said in errors[0] and "requests get 503" in errors[0]
+    explained = lasthop("explain", "httproute", "api", "--dir", folder).stdout
+    assert explained.startswith("✗ HTTPRoute shop/api") and said.rstrip(".") in explained
+
+
+@pytest.mark.parametrize(
+    ("written", "mistyped", "said"),
+    [
+        ("parentRefs: [{name: web}]", "parentRefs: [{name: wbe}]", "Gateway shop/wbe does not exist; did you mean web?"),
+        ("parentRefs: [{name: web}]", "parentRefs: [{name: web}, {name: wbe}]", "Gateway shop/wbe does not exist"),
+        ("lasthop.dev/", "lasthop.io/", "which belongs to lasthop.io/gateway-controller, not to lasthop.dev/gateway-"),
+        ("gatewayClassName: lasthop", "gatewayClassName: lastop", "GatewayClass lastop, which does not exist; did you mean"),
+        ("{name: api, port: 443}", "{name: apii, port: 443}", "Service shop/apii does not exist; did you mean api?"),
+        ("name: api, namespace: shop}\nspec:\n  ports", "name: appi, namespace: shop}\nspec:\n  ports", "did you mean appi?"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_an_error_that_names_what_is_near(
+    tmp_path: Path, written: str, mistyped: str, said: str
+) -> None:
+    assert written in BASE
+    errors = _errors(write(tmp_path / "objects", base=BASE.replace(written, mistyped, 1)))
+    assert any(said in error for error in errors), errors
+
+
+def test_a_mistyped_kind_is_one_error_and_its_consequences_stand_beneath(tmp_path: Path) -> None:
+    documents = BASE.split("---\n")
+    service = documents.pop(3).replace("kind: Service", "kind: Servce")
+    folder = write(tmp_path / "objects", base="---\n".join(documents), service=service)
+    (error,) = _errors(folder)
+    assert "unknown kind" in error
+    text = lasthop("check", folder).stdout
+    assert text.index("unknown kind") < text.index("HTTPRoute shop/api")
+
+
+def test_a_gateway_in_a_broken_file_is_why_nothing_is_served(tmp_path: Path) -> None:
+    folder = write(tmp_path / "objects", base=BASE.replace("port: 80,", "port: 99999,"))
+    (error,) = _errors(folder)
+    assert "99999" in error

@@ -133,7 +133,7 @@ def test_a_route_says_why_a_gateway_does_not_serve_it() -> None:
     assert _said(_explained(Key("HTTPRoute", "shop", "lost"), lost), "Gateway shop/nowhere: no effect, it does not exist")
     foreign = mk_gateway("shop/web", gateway_class="nobodys")
     fact = _explained(ROUTE, foreign)
-    assert _said(fact, "its GatewayClass nobodys does not exist").state is State.WARNING
+    assert _said(fact, "it has GatewayClass nobodys, which does not exist").state is State.WARNING
 
 
 def test_a_gateway_lists_listeners_routes_and_hops() -> None:
@@ -170,7 +170,7 @@ def test_a_listener_set_says_why_it_has_no_effect() -> None:
     )
     lost = mk_listener_set("team/set", "shop/nowhere", [])
     assert _said(
-        _explained(Key("ListenerSet", "team", "set"), lost), "no effect: of its Gateway shop/nowhere: it does not exist"
+        _explained(Key("ListenerSet", "team", "set"), lost), "no effect: it is of Gateway shop/nowhere, which does not exist"
     )
     route = mk_route("team/r", "", [], parents=[{"kind": "ListenerSet", "name": "gone"}])
     assert _said(_explained(Key("HTTPRoute", "team", "r"), route), "ListenerSet team/gone: no effect, it does not exist")

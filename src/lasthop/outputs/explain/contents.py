@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from lasthop.api.core import Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
-from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning
+from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning, worst
 from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_of
 from lasthop.outputs.explain.policies import routes_to
 from lasthop.outputs.explain.reads import STATUS_OF, above
-from lasthop.outputs.explain.routes import worst
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair

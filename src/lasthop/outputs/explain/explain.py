@@ -9,7 +9,7 @@ from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.explain.contents import explain_content, explain_service
-from lasthop.outputs.explain.fact import Fact, warning
+from lasthop.outputs.explain.fact import Fact, honest, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.outputs.explain.grants import explain_grant
 from lasthop.outputs.explain.policies import explain_policy, explain_rejected
@@ -38,4 +38,4 @@ def explain(g: Graph, key: Key) -> Fact | None:
         return None
     if isinstance(obj, Unserved):
         return warning(f"{key}: {UNSERVED.format(key.kind)}", object=key)
-    return EXPLAINERS.get(key.kind, explain_content)(g, key)
+    return honest(EXPLAINERS.get(key.kind, explain_content)(g, key))

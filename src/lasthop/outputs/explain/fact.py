@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -42,6 +42,23 @@ def warning(text: str, *because: Fact, object: Key | None = None) -> Fact:
 
 def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:
     return Fact(text, State.PLAIN, because, object)
+
+
+def worst(facts: Iterable[Fact]) -> State:
+    """Bad if anything is, and good if everything that can be is."""
+    states = {fact.state for fact in facts}
+    return next((s for s in (State.BAD, State.WARNING, State.GOOD) if s in states), State.PLAIN)
+
+
+def honest(fact: Fact) -> Fact:
+    """Every line rests on the ones beneath it, so none is good if something beneath it is bad: at best it deserves a look."""
+    because = tuple(map(honest, fact.because))
+    state = State.WARNING if fact.state is State.GOOD and _holds_bad(because) else fact.state
+    return msgspec.structs.replace(fact, because=because, state=state)
+
+
+def _holds_bad(facts: Iterable[Fact]) -> bool:
+    return any(fact.state is State.BAD or _holds_bad(fact.because) for fact in facts)
 
 
 Locate = Callable[[Key], tuple[str, int] | None]

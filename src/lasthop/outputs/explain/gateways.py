@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from lasthop.api import gateway as api
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop
 from lasthop.outputs.explain.reads import above
-from lasthop.outputs.explain.routes import not_ours, worst
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.reasons import Condition
 from lasthop.plan.upstream import Protocol
@@ -20,6 +19,7 @@ from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import listener_set
+from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import auth_targets, targets
 from lasthop.resolve.trust import day
@@ -33,7 +33,7 @@ SHOWN = 50
 def explain_gateway(g: Graph, key: Key) -> Fact:
     owner = g(gateway, key)
     if owner is None:
-        return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+        return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
     own = [listener for listener in owner.listeners if listener.owner == key]
     if not owner.accepted.status:
         refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
@@ -55,7 +55,7 @@ def _sets(g: Graph, key: Key) -> Iterator[Fact]:
 def explain_listener_set(g: Graph, key: Key) -> Fact:
     found = g(listener_set, key)
     if found is None:
-        return warning(str(key), warning(f"no effect: {not_ours(g, key)}"), object=key)
+        return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
     listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
     if not found.accepted.status:
         return bad(str(key), bad(f"not accepted: {found.accepted.message}"), *listeners, object=key)

@@ -8,12 +8,14 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
-from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
+from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
 from lasthop.outputs.explain.reads import below
+from lasthop.outputs.status.endpoints import fate
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import SERVICE_NAME, Target, endpoints, problem
+from lasthop.resolve.backends import Target, endpoints, problem
 from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.policies.backend_tls import hop_tls
 from lasthop.resolve.policies.standing import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
@@ -41,7 +43,8 @@ def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: st
     tls = tls_of(g, gateway, found, protocol)
     if why and tls.state is not State.BAD:
         tls = bad(f"refused: {why.message}", *tls.because)
-    return Fact(said, tls.state, (tls, _endpoints(g, found, protocol, refused=bool(why))), found.service)
+    facts = (tls, _endpoints(g, found, protocol, refused=bool(why)))
+    return Fact(said, worst(facts), facts, found.service)
 
 
 def hop_fact(g: Graph, hop: Hop, said: str = "") -> Fact:
@@ -50,7 +53,8 @@ def hop_fact(g: Graph, hop: Hop, said: str = "") -> Fact:
     why, tls = problem(g, hop.gateway, found, hop.protocol), tls_of(g, hop.gateway, found, hop.protocol)
     if why and tls.state is not State.BAD:
         tls = bad(f"refused: {why.message}", *tls.because)
-    return Fact(said, tls.state, (tls, _endpoints(g, found, hop.protocol, refused=bool(why))), hop.service)
+    facts = (tls, _endpoints(g, found, hop.protocol, refused=bool(why)))
+    return Fact(said, worst(facts), facts, hop.service)
 
 
 def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
@@ -180,16 +184,11 @@ def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[st
 def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:
     known = g(endpoints, found.service, found.port, protocol.transport).endpoints
     if not known:
-        answer = "requests get 503" if protocol.http else "nothing comes of it"
+        answer = fate(protocol)
         if found.service.kind == XBACKEND:
             return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
-        slices = g.bucket("slice", found.service.namespace, found.service.name)
-        why = "its EndpointSlices have no ready address for this port" if slices else _no_slices(found.service)
-        return bad(f"no endpoints, so {answer}: {why}")
+        why = g(missing_endpoints, found.service, found.port, protocol.transport)
+        return bad(f"no endpoints, so {answer}: {why or 'it is scaled to zero'}")
     shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
     return plain(f"{'would be sent' if refused else 'sent'} to {shown}{more}")
-
-
-def _no_slices(service: Key) -> str:
-    return f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api import gateway as api
-from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.routes import (
     BackendObjectReference,
@@ -17,20 +15,19 @@ from lasthop.api.routes import (
     StreamRoute,
     StreamRouteRule,
 )
-from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop
 from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.listener_sets import holder
+from lasthop.resolve.ours import is_ours, not_ours, parent_of
 from lasthop.resolve.routes import judged, read_route, request_rules
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
-from lasthop.store.store import read
 
 
 def explain_route(g: Graph, key: Key) -> Fact:
@@ -38,48 +35,17 @@ def explain_route(g: Graph, key: Key) -> Fact:
     if obj is None:
         return bad(f"{key} does not exist")
     attached = g(parents, key)
-    facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not _ours(g, key, ref)]
+    facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not is_ours(g, key, ref)]
     for owner in dict.fromkeys(parent.owner for parent in attached):
         facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.owner == owner]))
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def worst(facts: list[Fact]) -> State:
-    """Bad if anything is, and good if everything that can be is."""
-    states = {fact.state for fact in facts}
-    return next((s for s in (State.BAD, State.WARNING, State.GOOD) if s in states), State.PLAIN)
-
-
-def _parent(key: Key, ref: ParentReference) -> Key:
-    return Key(ref.kind, ref.namespace or key.namespace, ref.name)
-
-
-def _ours(g: Graph, key: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) in PARENT_KINDS and g(holder, _parent(key, ref)) is not None
-
-
 def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
-    parent = _parent(key, ref)
+    parent = parent_of(key, ref)
     if (ref.group, ref.kind) not in PARENT_KINDS:
         return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
-    return warning(f"{parent}: no effect, {not_ours(g, parent)}", object=parent)
-
-
-def not_ours(g: Graph, key: Key) -> str:
-    """Why a Gateway or ListenerSet is not served by this controller."""
-    if key.kind == "ListenerSet":
-        if read(g, key, api.ListenerSet) is None:
-            return "it does not exist"
-        parent = parent_gateway(g, key)
-        return f"of its {parent}: {not_ours(g, parent)}" if parent else "its parentRef does not name a Gateway"
-    obj = read(g, key, api.Gateway)
-    if obj is None:
-        return "it does not exist"
-    name = obj.spec.gateway_class_name
-    of_class = read(g, Key("GatewayClass", "", name), api.GatewayClass)
-    if of_class is None:
-        return f"its GatewayClass {name} does not exist"
-    return f"its GatewayClass {name} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
+    return warning(f"{parent}: no effect, it {not_ours(g, parent)}", object=parent)
 
 
 def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> Fact:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.meta import Key
-from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop_fact, trust
-from lasthop.outputs.explain.routes import worst
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.xbackend_standing import hops

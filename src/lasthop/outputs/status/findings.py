@@ -14,10 +14,13 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
+from lasthop.outputs.status.endpoints import ENDPOINT_FINDINGS
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.outputs.status.routes import route_status
+from lasthop.outputs.status.strangers import CLASSES as STRANGERS
+from lasthop.outputs.status.strangers import unattached, unheld
 from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
@@ -70,8 +73,7 @@ def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     status = g(listener_set_status, key)
     if status is None:
-        message = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
-        return (Finding(key, reasons.NO_MATCHING_PARENT, message, field="spec.parentRef", severity=Severity.WARNING),)
+        return (unheld(g, key),)
     return tuple(dict.fromkeys(_of_listeners(key, status)))
 
 
@@ -96,9 +98,9 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if obj is None:
         return ()
     found = list(_without_effect(key, "useDefaultGateways", obj.spec.use_default_gateways))
+    found += unattached(g, key, served=status is not None)
     if status is None:
-        message = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
-        return (*found, Finding(key, reasons.NO_MATCHING_PARENT, message, severity=Severity.WARNING))
+        return tuple(found)
     for unkept in unkept_sessions(g, key):
         found.append(Finding(key, unkept.reason, unkept.message, field=unkept.field, severity=Severity.WARNING))
     for parent in g(parents, key):
@@ -251,5 +253,7 @@ FINDINGS = (
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),
+    ENDPOINT_FINDINGS,
+    STRANGERS,
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )

@@ -1,0 +1,42 @@
+"""Findings: Service ports that a route leads to and that have nobody to send anything to."""
+
+from __future__ import annotations
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.missing_endpoints import missing_endpoints
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+NO_ENDPOINTS = "NoEndpoints"
+REMEDY = (
+    "Write an EndpointSlice with the label kubernetes.io/service-name and a port of the same name as the Service's, "
+    "or correct the one that is there."
+)
+IN_CLUSTER = "Correct the Service's selector and port name, or wait until a Pod is ready."
+
+
+def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
+    """An error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
+    why = g(missing_endpoints, service_key, port, protocol.transport) if service_key.kind == "Service" else ""
+    service = read(g, service_key, Service)
+    if not why or service is None:
+        return ()
+    message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
+    number = next(n for n, each in enumerate(service.spec.ports) if (each.port, each.protocol) == (port, protocol.transport))
+    pods = settings(g).pods
+    severity = Severity.WARNING if pods else Severity.ERROR
+    return (Finding(service_key, NO_ENDPOINTS, message, IN_CLUSTER if pods else REMEDY, f"spec.ports[{number}]", severity),)
+
+
+def fate(protocol: Protocol) -> str:
+    """What becomes of traffic that there is no endpoint for."""
+    if protocol.http:
+        return "requests get 503"
+    return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"
+
+
+ENDPOINT_FINDINGS = Output("findings-endpoints", "hop", endpoint_findings)

@@ -1,0 +1,66 @@
+"""Findings: Gateways, ListenerSets and routes that this controller does not serve, because of what they refer to.
+
+In a cluster another controller may serve them, so that little is said. In a folder there is no other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.gateway import Gateway, GatewayClass
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding, Severity
+from lasthop.resolve.ours import not_ours, strange_parents
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+NO_CLASS = "NoGatewayClass"
+ROUTE = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
+LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
+
+
+def class_finding(g: Graph, key: Key) -> Finding | None:
+    """A Gateway whose class does not exist, or is another controller's."""
+    obj = read(g, key, Gateway)
+    if obj is None:
+        return None
+    name = obj.spec.gateway_class_name
+    of_class = read(g, Key("GatewayClass", "", name), GatewayClass)
+    if of_class is not None and of_class.spec.controller_name == CONTROLLER_NAME:
+        return None
+    message = f"it is not served: it {not_ours(g, key)}."
+    remedy = f"{'Create it, with' if of_class is None else 'Give the class'} spec.controllerName {CONTROLLER_NAME}."
+    return Finding(key, NO_CLASS, message, remedy, "spec.gatewayClassName")
+
+
+def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    found = None if settings(g).pods else g(class_finding, key)
+    return (found,) if found else ()
+
+
+def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
+    """Parents of a route that are not ours; `served`: some other is."""
+    strange = list(strange_parents(g, route))
+    if settings(g).pods or not strange:
+        if not served:
+            yield Finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)
+        return
+    for number, parent in strange:
+        message = f"it has no effect there: {parent} {not_ours(g, parent)}."
+        yield Finding(route, reasons.NO_MATCHING_PARENT, message, field=f"spec.parentRefs[{number}]")
+
+
+def unheld(g: Graph, listener_set: Key) -> Finding:
+    """A ListenerSet whose Gateway is not ours."""
+    if settings(g).pods:
+        return Finding(
+            listener_set, reasons.NO_MATCHING_PARENT, LISTENER_SET, field="spec.parentRef", severity=Severity.WARNING
+        )
+    message = f"it has no effect: it {not_ours(g, listener_set)}."
+    return Finding(listener_set, reasons.NO_MATCHING_PARENT, message, field="spec.parentRef")
+
+
+CLASSES = Output("findings-foreign-gateways", "Gateway", class_findings)

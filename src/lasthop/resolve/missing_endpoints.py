@@ -1,0 +1,60 @@
+"""Why a Service port has no endpoint to send anything to, which no status says: to the spec it is a valid backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.core import EndpointSlice, Service
+from lasthop.api.meta import Key
+from lasthop.resolve.backends import SERVICE_NAME, endpoints
+from lasthop.resolve.meant import meant
+from lasthop.resolve.settings import settings
+from lasthop.store.graph import Emitter, Graph
+from lasthop.store.store import read
+
+
+def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
+    """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
+    service = read(g, service_key, Service)
+    port = service.port(port_number, transport) if service else None
+    if port is None or g(endpoints, service_key, port_number, transport).endpoints:
+        return ""
+    slices = _slices(g, service_key)
+    if not slices:
+        return _unlabelled(g, service_key)
+    if settings(g).pods and not any(slice.endpoints for slice in slices):
+        return ""  # scaled to zero
+    names = sorted({each.name for slice in slices for each in slice.ports if each.protocol == transport and each.port})
+    if port.name not in names:
+        has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
+        wanted = f"port named {port.name!r}" if port.name else "port without a name, as the Service's has none"
+        return f"its EndpointSlices have no {transport} {wanted} ({has})"
+    known = [endpoint for slice in slices for endpoint in slice.endpoints]
+    if not known:
+        return "its EndpointSlices have no endpoints"
+    return f"none of its endpoints ({len(known)}) {'can be used' if any(e.usable for e in known) else 'is ready'}"
+
+
+def _slices(g: Graph, service: Key) -> list[EndpointSlice]:
+    found = (read(g, key, EndpointSlice) for (key,), _ in g.bucket("slice", service.namespace, service.name))
+    return [slice for slice in found if slice]
+
+
+def _unlabelled(g: Graph, service: Key) -> str:
+    said = f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"
+    if settings(g).pods:
+        return said  # there nobody writes them by hand
+    strays = {label: slice for (slice,), label in g.bucket("stray-slice", service.namespace)}
+    guess = meant(service.name, strays)
+    return f"{said}; that of {strays[guess]} is {guess}, of which there is no Service" if guess else said
+
+
+def _emit_strays(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str], str]]:
+    found = read(g, key, EndpointSlice)
+    name = found.metadata.labels.get(SERVICE_NAME) if found else ""
+    if name and not settings(g).pods and read(g, Key("Service", key.namespace, name), Service) is None:
+        yield ("stray-slice", key.namespace), name
+
+
+STRAYS = Emitter("stray-slices", "EndpointSlice", lambda g, key: tuple(_emit_strays(g, key)))
+"""EndpointSlices of Services that do not exist, where people write them by hand."""
