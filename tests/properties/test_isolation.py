@@ -12,19 +12,18 @@ import random
 from typing import Any
 
 import msgspec
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.kinds import KINDS, decode, document, key_of
+from lasthop.api.kinds import decode, document
 from lasthop.api.meta import BytesMap, Key, Object
 from lasthop.engine import Engine
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.tls import SystemStore
 from tests.snapshot import Snapshot, settle
-from tests.tenants import NEW, OLD, SHARED, TENANT, VICTIMS, of_others, world
+from tests.tenants import TENANT, of_others, world
 from tests.world import NOW, ca_pem, key_pair
 
 WORLD = world()

@@ -15,6 +15,7 @@ from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.endpoints import ENDPOINT_FINDINGS
+from lasthop.outputs.status.expiring import EXPIRING
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import UNSERVED
@@ -255,5 +256,6 @@ FINDINGS = (
     Output("findings-hops", "hop", hop_findings),
     ENDPOINT_FINDINGS,
     STRANGERS,
+    EXPIRING,
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )
