@@ -45,6 +45,9 @@ spec:
   - name: http
     protocol: HTTP
     port: {port}
+    allowedRoutes:
+      namespaces:
+        from: All
 """
 
 CONFIG_MAP = """\

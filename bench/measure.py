@@ -98,7 +98,7 @@ def measure(size: int, edits: int, home: Path, say: Callable[[str], None]) -> Re
         try:
             say("cold start")
             cold = start(gateway, folder, listen)
-            bench = _Bench(folder, gateway, listen, ports, ca.pem.decode(), other_ca.pem.decode())
+            bench = Bench(folder, gateway, listen, ports, ca.pem.decode(), other_ca.pem.decode())
             memory = resident(gateway.pid), resident(gateway.envoy)
             say("idle")
             round_trip, idle_cpu = bench.round_trip(), bench.idle()
@@ -159,7 +159,7 @@ def start(gateway: Gateway, folder: Folder, listen: int) -> Start:
     return Start(ready, first_200)
 
 
-class _Bench:
+class Bench:
     def __init__(self, folder: Folder, gateway: Gateway, listen: int, ports: tuple[int, int], ca: str, other_ca: str) -> None:
         self._folder, self._gateway, self._ports = folder, gateway, ports
         self._listen, self._ca, self._other_ca = listen, ca, other_ca

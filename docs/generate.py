@@ -64,7 +64,7 @@ def limits() -> Iterator[str]:
     yield from ("| `spec.limits` | default | at most | what it limits, and why |", "|---|---|---|---|")
     for name, field in FIELDS.items():
         yield f"| `{field.encode_name}` | {field.default:,} | {ceiling(name):,} | {reason(name)} |"
-    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message: the API server refuses a longer one. |"
+    yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; what does not fit is counted. |"
     yield ""
 
 

@@ -41,8 +41,9 @@ class Backend:
 
     There are four kinds: TLS (with a context), plaintext (without), both on one port (`plaintext_too`), and one that sends a
     `banner` before anybody has spoken. With TLS it may be choosy: `h2_only` closes a connection for which ALPN has not picked
-    h2; `client_or_400` answers 400 to clients without a certificate, as nginx does with `ssl_verify_client on`; `alert` is
-    the TLS alert with which each ClientHello is answered.
+    h2; `resets` refuses each HTTP/2 request as a gRPC server does what is no call; `client_or_400` answers 400 to clients
+    without a certificate, as nginx does with `ssl_verify_client on`; `alert` is the TLS alert with which each ClientHello is
+    answered. Over HTTP/1.1 it may take its time, `delay` seconds.
     """
 
     def __init__(
@@ -53,11 +54,14 @@ class Backend:
         plaintext_too: bool = False,
         banner: bytes = b"",
         h2_only: bool = False,
+        resets: bool = False,
         client_or_400: bool = False,
         alert: int | None = None,
+        delay: float = 0,
     ) -> None:
         self.name = name
-        self.h2_only, self.client_or_400, self.alert = h2_only, client_or_400, alert
+        self._delay, self._closing = delay, threading.Event()
+        self.h2_only, self.resets, self.client_or_400, self.alert = h2_only, resets, client_or_400, alert
         self.connections: list[Connection] = []
         self.plaintext_too = plaintext_too
         self.banner = banner
@@ -100,6 +104,7 @@ class Backend:
         return any(connection.plaintext for connection in self.connections)
 
     def close(self) -> None:
+        self._closing.set()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -174,12 +179,13 @@ class Backend:
                 while data := stream.recv(65536):
                     stream.sendall(data)
                 return
+            self._closing.wait(self._delay)
             body = self.name.encode()
             stream.sendall(b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body))
 
     def _http2(self, stream: socket.socket, seen: Connection) -> None:
         """As little of RFC 9113 as answers a request without a body."""
-        settings, headers, data, ping, goaway = 4, 1, 0, 6, 7
+        settings, headers, data, reset, ping, goaway = 4, 1, 0, 3, 6, 7
         end_stream, ack, end_headers = 1, 1, 4
         with stream.makefile("rb") as reading:
             reading.read(len(H2_PREFACE))
@@ -189,6 +195,9 @@ class Backend:
                 payload = reading.read(int.from_bytes(head[:3]))
                 if kind in (settings, ping) and not flags & ack:
                     stream.sendall(_frame(kind, ack, 0, payload if kind == ping else b""))
+                elif kind == headers and self.resets:
+                    internal_error = (2).to_bytes(4)
+                    stream.sendall(_frame(reset, 0, number, internal_error))
                 elif kind == headers:
                     seen.heads.append(f"HTTP/2 stream {number}")
                     status_200 = b"\x88"

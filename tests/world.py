@@ -26,13 +26,13 @@ CLASS = "lasthop"
 
 
 @functools.cache
-def ca_pem(name: str, days: int = 365) -> str:
-    """A CA certificate; negative days: it expired that long ago."""
-    return _certificate(name, days)[0]
+def ca_pem(name: str, days: int = 365, begins: int = -365) -> str:
+    """A CA certificate; negative days: it expired that long ago. `begins`: in days, too."""
+    return _certificate(name, days, begins)[0]
 
 
 @functools.cache
-def _certificate(name: str, days: int) -> tuple[str, str]:
+def _certificate(name: str, days: int, begins: int = -365) -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     end = NOW + timedelta(days=days)
@@ -42,7 +42,7 @@ def _certificate(name: str, days: int) -> tuple[str, str]:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(min(NOW, end) - timedelta(days=365))
+        .not_valid_before(min(NOW + timedelta(days=begins), end - timedelta(days=365)))
         .not_valid_after(end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -210,7 +210,7 @@ def keyed(*objects: Object) -> dict[Key, Object | None]:
 # --- random worlds: few names, so that objects meet ------------------------------------------------------------------
 
 NAMESPACES = st.sampled_from(["a", "b"])
-CAS = st.sampled_from(["good", "other", "expired", "garbage", "empty", "absent"])
+CAS = st.sampled_from(["good", "other", "expired", "early", "garbage", "empty", "absent"])
 HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
@@ -223,6 +223,8 @@ def ca_content(kind: str) -> str | None:
     match kind:
         case "expired":
             return ca_pem("expired", -10)
+        case "early":
+            return ca_pem("early", 400, 1)
         case "garbage":
             return "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
         case "empty":

@@ -18,10 +18,11 @@ from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEn
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
-from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, route_table, table_name
+from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
+from lasthop.outputs.status.downgrades import APPLIED, had_policy
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
@@ -34,7 +35,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import BackendTLS, Refused, SystemStore
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.allowed_listeners import LISTENER_SETS
-from lasthop.resolve.attachment import ATTACHMENTS, TABLES
+from lasthop.resolve.attachment import ATTACHMENTS, MISDIRECTED, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
@@ -46,7 +47,7 @@ from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, 
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
-from lasthop.store.graph import GONE, Crash, Graph, NodeId, Output, Stage
+from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage
 from lasthop.store.store import Store
 
 STATUS = tuple(
@@ -67,6 +68,8 @@ STAGES: tuple[Stage, ...] = (
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
+    # What is remembered.
+    APPLIED,
 )
 
 
@@ -100,6 +103,8 @@ class Engine:
         self._plaintext: set[Hop] = set()
         self._marks: dict[tuple[Key, int], Hop] = {}
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
+        self._hops: dict[tuple[Key, int], set[Hop]] = {}
+        """Those that policies may apply to, by Service and port."""
         self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
         self._crashes: dict[NodeId, Crash] = {}
 
@@ -177,6 +182,8 @@ class Engine:
             xds.put(gateway, SECRET, secret.path, resource)
         self._route_tables(xds, outputs.get(TABLE_NAMES.name, {}), outputs.get(HOSTS.name, {}))
         self._join_listeners(xds, outputs.get(LISTENERS.name, {}), outputs.get(STREAMS.name, {}))
+        for hop_key, policy in outputs.get(APPLIED.name, {}).items():
+            self._remember(Hop(*hop_key), policy)
         status = {
             key: None if value is GONE else value
             for output in STATUS
@@ -221,6 +228,19 @@ class Engine:
         # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
         xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
 
+    def _remember(self, hop: Hop, policy: Key | Gone | None) -> None:
+        """Keeps the last policy of each Service port that a route leads to."""
+        known = self._hops.setdefault((hop.service, hop.port), set())
+        if not isinstance(policy, Gone):
+            known.add(hop)
+            if policy is not None:
+                self.graph.set(had_policy(hop.service, hop.port), policy)
+            return
+        known.discard(hop)
+        if not known:
+            del self._hops[hop.service, hop.port]
+            self.graph.set(had_policy(hop.service, hop.port), None)
+
     def _load_assignment(self, xds: _Changes, hop: Hop, resource: Resource | None) -> None:
         name = resource.name if isinstance(resource, Resource) else ""
         old = self._endpoint_names.pop(hop, "")
@@ -237,10 +257,12 @@ class Engine:
             changed.add((gateway, table))
         for (gateway, table, hostname), host in hosts.items():
             known = self._hosts.setdefault(table_name(gateway, table), {})
-            if isinstance(host, EncodedHost):
-                known[hostname] = host
-            else:
+            if host is GONE:
                 known.pop(hostname, None)
+            elif isinstance(host, EncodedHost):
+                known[hostname] = host
+            elif hostname != MISDIRECTED:
+                known[hostname] = refused_host(hostname)
             changed.add((gateway, table))
         for gateway, table in changed:
             name = table_name(gateway, table)

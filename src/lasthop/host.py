@@ -129,7 +129,9 @@ class HostController(Controller):
         kind, _, path = entry.route.partition(" ")
         namespace, _, name = path.partition("/")
         status = self.book.get(Key(kind, namespace, name))
-        conditions = (c for parent in getattr(status, "parents", ()) for c in parent.conditions)
+        parents = list(getattr(status, "parents", ()))
+        here = [p for p in parents if f"{p.parent_ref.namespace or namespace}/{p.parent_ref.name}" == entry.gateway]
+        conditions = (c for parent in here or parents for c in parent.conditions)
         said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
         if asking and ".externalAuth: " not in (said or ""):
             return entry

@@ -13,8 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from lasthop.api.kinds import KINDS
+from lasthop.api.unserved import Unserved
 from lasthop.cli.main import main
 from lasthop.outputs.envoy.access_log import FIELDS
+from lasthop.sources.files import limits
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, anchors, blocks, links, put, table_under
@@ -88,6 +91,24 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
     explained = {row[0].strip("`").partition("?")[0] for row in table_under(REFERENCE, "## Admin address")}
     source = Path(app.__file__).read_text()
     assert explained == {part.partition('"')[0] for part in source.split('web.get("')[1:]} - {"/live"}
+
+
+def test_files_mode_names_every_kind_and_says_which_are_not_served() -> None:
+    text = (DOCS / "files-mode.md").read_text().partition("## What may stand in it")[2].partition("\n## ")[0]
+    served, _, unserved = text.partition("are admitted and not served")[0].rpartition("\n\n")
+    for kind in KINDS.values():
+        assert re.search(rf"\b{kind.kind}\b", unserved if kind.struct is Unserved else served), kind.kind
+        assert not re.search(rf"\b{kind.kind}\b", served if kind.struct is Unserved else unserved), kind.kind
+
+
+def test_files_mode_names_every_limit_and_no_other() -> None:
+    page = DOCS / "files-mode.md"
+    numbers = {
+        number for row in table_under(page, "## How much a file may hold") for number in re.findall(r"[\d,]*\d", row[1])
+    }
+    values = {f"{value:,}" for name, value in vars(limits).items() if name.startswith("MAX_")}
+    assert numbers == values
+    assert f"{limits.LARGE_FILE:,} bytes" in page.read_text()
 
 
 # --- links -----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,15 @@ No clock: the counts are the same on every machine.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
+from lasthop.outputs.envoy import encoded_routes
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
+from lasthop.outputs.envoy.route_index import leaves
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,
@@ -97,6 +100,64 @@ def test_a_route_edit_recomputes_the_same_and_sends_its_route_table_and_nothing_
     small, large = cost(SMALL, edit), cost(LARGE, edit)
     assert small[:2] == large[:2]
     assert small[2].keys() == large[2].keys() == {ROUTES}
+
+
+def shared_host(size: int) -> Engine:
+    """As many routes, all under one hostname."""
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(keyed(mk_class(), mk_gateway("a/gw"), mk_service("a/s")))
+    engine.apply(keyed(*(under_shared_host(number) for number in range(size))))
+    settle(engine, Snapshot())
+    return engine
+
+
+def under_shared_host(number: int, path: str = "") -> Object:
+    rule = {"matches": [{"path": {"value": path or f"/{number}"}}], "backendRefs": [{"name": "s", "port": 443}]}
+    return mk_route(f"a/r{number:04}", "a/gw", [], ["shared.example"], rules=[rule])
+
+
+@pytest.mark.parametrize(
+    "edited", [lambda: keyed(under_shared_host(7, "/new")), lambda: {Key("HTTPRoute", "a", "r0007"): None}]
+)
+def test_an_edit_of_one_of_many_routes_of_a_host_encodes_that_one_alone(edited: Edit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host that joins them reads one value for each; nothing else is worked out again."""
+    encoded: list[str] = []
+    real = encoded_routes.envoy_routes
+    monkeypatch.setattr(
+        encoded_routes, "envoy_routes", lambda route, listening: encoded.append(route.match.path) or real(route, listening)
+    )
+    small = cost(SMALL, edited, shared_host)
+    encoded.clear()
+    engine = shared_host(LARGE)
+    assert len(encoded) == LARGE
+    encoded.clear()
+    engine.graph.reads = engine.graph.recomputed = 0
+    engine.apply(edited())
+    engine.settle()
+    assert engine.graph.recomputed == small[1]
+    assert engine.graph.reads - small[0] <= 2 * (LARGE - SMALL)
+    assert encoded in (["/new"], [])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_index_of_paths_takes_no_more_steps_for_longer_paths(nested: bool) -> None:
+    """Each path is compared with the one before it in sorted order, and with as many before that as it does not begin with."""
+
+    class Path(str):
+        compared = 0
+
+        def startswith(self, *args: Any) -> bool:
+            Path.compared += 1
+            return super().startswith(*args)
+
+    def steps(length: int, count: int) -> int:
+        Path.compared = 0
+        paths = [Path("/x" * (n + 1) if nested else f"/{n:05}".ljust(length, "x")) for n in range(count)]
+        leaves(paths, most=8 * count)
+        return Path.compared
+
+    assert steps(10, 200) == steps(1_000, 200)
+    assert steps(10, 400) <= 2.1 * steps(10, 200)
 
 
 def test_a_route_that_comes_costs_the_same_in_a_world_ten_times_as_large() -> None:

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.encoded_routes import index_path
 from lasthop.outputs.envoy.route_index import leaves
 from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
-from lasthop.resolve.virtual_hosts import virtual_host
+from lasthop.resolve.routes import PROTOCOLS, routes
+from lasthop.resolve.virtual_hosts import in_order, rank
+from lasthop.store.graph import Graph
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
 from tests.world import keyed, mk, mk_class, mk_gateway
 
@@ -28,7 +31,14 @@ def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
     engine.apply(keyed(mk_class(), mk_gateway("shop/web", [listener]), *(_route(document) for document in documents)))
     engine.settle()
     assert engine.graph.crashes == {}
-    return engine.graph.value(virtual_host, GATEWAY, "80", hostname).routes
+    return engine.graph.value(listed_routes, hostname)
+
+
+def listed_routes(g: Graph, hostname: str) -> tuple[Route, ...]:
+    """As the virtual host is made of them, before they are encoded."""
+    members = [key for (key,), _ in g.bucket("vhost", GATEWAY, "80", hostname) if key.kind in PROTOCOLS]
+    ranked = ((rank(g, key, hostname), g(routes, key, GATEWAY)) for key in members)
+    return tuple(in_order((own, [(route.match.precedence, route) for route in found]) for own, found in ranked if own))
 
 
 def _route(document: Document) -> Any:
@@ -72,7 +82,8 @@ def scan(listed: list[Match], numbers: list[int], request: Request) -> int | Non
 
 def by_the_tree(listed: list[Match], request: Request) -> int | None:
     """What Envoy does with the tree: the longest key that `:path`, with its query, begins with; then the leaf's list."""
-    tree = leaves(listed)
+    tree = leaves([index_path(match) for match in listed])
+    assert tree is not None
     return scan(listed, tree[max((key for key in tree if request.target.startswith(key)), key=len)], request)
 
 
@@ -81,12 +92,12 @@ def by_the_tree(listed: list[Match], request: Request) -> int | None:
 def test_the_list_and_the_tree_choose_the_route_that_the_spec_chooses(
     documents: list[Document], hostname: str, asked: list[Request]
 ) -> None:
-    routes = resolved(documents, hostname)
-    listed = [route.match for route in routes]
+    found = resolved(documents, hostname)
+    listed = [route.match for route in found]
     for request in asked:
         by_the_list = scan(listed, list(range(len(listed))), request)
         expected = chosen(documents, request, LISTENERS[hostname])
-        assert (None if by_the_list is None else rule_name(routes[by_the_list])) == expected
+        assert (None if by_the_list is None else rule_name(found[by_the_list])) == expected
         assert by_the_tree(listed, request) == by_the_list
 
 
@@ -125,4 +136,5 @@ def test_the_tree_chooses_as_the_list_does_in_whatever_order_it_is(documents: li
 
 def test_a_thousand_paths_leave_a_few_routes_to_try() -> None:
     listed = [Match(f"/team-{number}/api", PathType.PREFIX) for number in range(1_000)] + [Match("/", PathType.PREFIX)]
-    assert max(len(numbers) for numbers in leaves(listed).values()) == 2
+    tree = leaves([index_path(match) for match in listed])
+    assert tree is not None and max(len(numbers) for numbers in tree.values()) == 2

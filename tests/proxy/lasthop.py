@@ -23,6 +23,7 @@ from tests.proxy.documents import Document
 
 EXECUTABLE = Path(sys.executable).parent / "lasthop"
 BACKEND_FAILURE = "The gateway could not make a verified connection to the backend.\n"
+NO_ANSWER = "The gateway got no answer from the backend.\n"
 
 
 class Answer(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
 from tests.backends import Backend, until
 from tests.proxy import documents as docs
-from tests.proxy.certs import CA, OTHER_CA, issued
-from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+from tests.proxy.certs import CA, OTHER_CA, issued, with_alpn
+from tests.proxy.lasthop import BACKEND_FAILURE, NO_ANSWER, Lasthop
 
 
 def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
@@ -83,3 +84,35 @@ def test_what_clients_send_is_cut_before_it_is_written(gateway: Lasthop) -> None
     assert said["request_id"] and len(json.dumps(said)) < 2_000
     (log,) = (gateway.root / "r").rglob("access.log")
     assert max(len(line) for line in log.read_bytes().splitlines()) < 4_000
+
+
+def demanding() -> ssl.SSLContext:
+    context = issued()
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=CA.pem)
+    return context
+
+
+def test_a_backend_that_does_not_answer_is_told_in_one_sentence_and_logged_in_words(
+    gateway: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    names = {
+        "log-mtls": serve(demanding()).port,
+        "log-reset": serve(with_alpn(issued(), "h2"), resets=True).port,
+        "log-late": serve(issued(), name="late", delay=30.0).port,
+    }
+    hops = [each for name, port in names.items() for each in docs.hop(name, port, docs.policy(name, "api.example", "log-ca"))]
+    (late,) = (each for each in hops if each["kind"] == "HTTPRoute" and each["metadata"]["name"] == "log-late")
+    late["spec"]["rules"][0]["timeouts"] = {"request": "100ms"}
+    nobody = [docs.service("log-nobody"), docs.route("log-nobody", docs.to("log-nobody"))]
+    gateway.load("log-silent.yaml", docs.config_map("log-ca", CA.pem), *hops, *nobody)
+    assert gateway.get("log-mtls") == (503, NO_ANSWER)
+    assert gateway.get("log-reset") == (503, NO_ANSWER)
+    assert gateway.get("log-late") == (504, NO_ANSWER)
+    assert gateway.get("log-nobody") == (503, BACKEND_FAILURE)
+    assert entry(gateway, "log-mtls")["why"].endswith(
+        "(with TLS 1.3 a backend that wants a client certificate does this); try: lasthop probe shop/log-mtls"
+    )
+    assert entry(gateway, "log-reset")["why"].startswith("backend reset the request before it answered")
+    assert entry(gateway, "log-late")["why"] == "backend did not answer in time"
+    assert entry(gateway, "log-nobody")["why"] == "backend has no ready endpoint"

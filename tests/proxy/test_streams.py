@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import socket
 import ssl
 import sys
@@ -26,7 +27,7 @@ DRAIN = 2
 """Seconds that these tests give connections of a chain that is gone. (Everybody else: 30.)"""
 SHORT = f"import lasthop.proxy.launch as it; it.DRAIN_SECONDS = {DRAIN}; from lasthop.cli.main import main; main()"
 OLDER, NEWER = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
-NAMES = dns("a.test", "b.test", "api.test")
+NAMES = dns("a.test", "b.test", "api.test", "mtls.test")
 
 
 class Streams:
@@ -57,6 +58,10 @@ class Streams:
 
     def backend(self, name: str, port: int, *policies: Document) -> None:
         self.lasthop.write(f"{name}-backend.yaml", docs.service(name), *docs.endpoints(name, port), *policies)
+
+    def lines(self) -> list[Document]:
+        """Of the access log."""
+        return [json.loads(line) for line in (self.lasthop.root / "out").read_text().splitlines()]
 
     def route(self, kind: str, name: str, *backends: Document, **settings: object) -> None:
         self.lasthop.write(f"{kind}-{name}.yaml", docs.stream_route(kind, name, *backends, **settings))  # type: ignore[arg-type]
@@ -123,6 +128,29 @@ def test_a_changed_policy_ends_its_connections_and_no_others(streams: Streams, s
         # And back again.
         streams.backend("one", one.port, docs.policy("one", "api.example", "ca"))
         until(lambda: asked(streams.tls, "a.test") == "one", 2)
+
+
+@pytest.mark.parametrize("kind", ["TLSRoute", "TCPRoute"])
+def test_a_backend_that_wants_a_client_certificate_is_logged(
+    streams: Streams, serve: Callable[..., Backend], kind: str
+) -> None:
+    """With TLS 1.3 the handshake succeeds, and then the backend closes."""
+    context = issued()
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=CA.pem)
+    name = f"mtls-{kind.lower()}"
+    streams.backend(name, serve(context).port, docs.policy(name, "api.example", "ca"))
+    if kind == "TLSRoute":
+        streams.route(kind, "mtls", docs.to(name), listener="ends", hosts=("mtls.test",))
+    else:
+        streams.route(kind, "tcp", docs.to(name), listener="tcp")
+    streams.lasthop.settle()
+    assert (asked(streams.tls, "mtls.test") if kind == "TLSRoute" else asked(streams.tcp)) == ""
+    lines = until(lambda: [line for line in streams.lines() if line.get("policy") == f"shop/{name}"], 5)
+    assert lines[0]["why"].endswith(
+        f"(with TLS 1.3 one that wants a client certificate does this); try: lasthop probe shop/{name}"
+    )
+    assert lines[0]["gateway"] == "shop/web"
 
 
 def test_a_new_policy_ends_plaintext_on_tcp(streams: Streams, serve: Callable[..., Backend]) -> None:

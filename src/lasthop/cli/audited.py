@@ -51,7 +51,7 @@ class Audited(msgspec.Struct, frozen=True):
 
     @property
     def certificates(self) -> list[CertificateReport]:
-        return [each for each in self.found.certificates if each.not_after - self.now <= self.expiring * DAY]
+        return [each for each in self.found.certificates if each.due(self.now, self.expiring)]
 
     @property
     def counts(self) -> dict[Manner, int]:
@@ -128,6 +128,11 @@ def days_left(end: float, now: float) -> str:
     return f"expired {count(days, 'day')} ago" if end <= now else f"{count(days, 'day')} left"
 
 
+def validity(found: CertificateReport, now: float) -> str:
+    """`not valid before 2027-01-01`, or the days that are left."""
+    return f"not valid before {_stamp(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
+
+
 def _stamp(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -169,10 +174,11 @@ def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]
 def _expiring(audited: Audited) -> Iterator[str]:
     found = audited.certificates
     title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
-    yield f"{title}: expired, or within {count(audited.expiring, 'day')}"
+    yield f"{title}: out of date, or within {count(audited.expiring, 'day')}"
     for each in found:
-        left = days_left(each.not_after, audited.now)
-        yield f"  {each.subject}  {click.style(left, fg='red' if each.not_after <= audited.now else 'yellow')}"
+        valid = each.not_before <= audited.now < each.not_after
+        left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
+        yield f"  {each.subject}  {left}"
         yield from _wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}")
         yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, (*each.users, _place(each))))))
 
@@ -238,6 +244,7 @@ def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
         "role": found.role,
         "holder": found.holder,
         "subject": found.subject,
+        "notBefore": _stamp(found.not_before),
         "notAfter": _stamp(found.not_after),
         "daysLeft": int((found.not_after - now) // DAY),
         "users": found.users,
@@ -269,7 +276,7 @@ def markdown(audited: Audited) -> str:
     if audited.certificates:
         lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
         lines += (
-            _row(c.subject, days_left(c.not_after, audited.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
+            _row(c.subject, validity(c, audited.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
             for c in audited.certificates
         )
     lines += (line for note in audited.notes for line in ("", note))

@@ -4,7 +4,7 @@ There are nine cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
-4. a backend is refused because its policy is invalid, or the Gateway's client certificate is;
+4. a backend is refused because its policy is invalid or misses its target, or the Gateway's client certificate is invalid;
 5. a Gateway is not programmed because it is not accepted;
 6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
 7. something is missing in a cluster because the user may not see it;
@@ -71,6 +71,7 @@ class _Known:
 
     def __init__(self, findings: list[Finding], broken: Mapping[Key, str]) -> None:
         self._of_object: dict[str, Finding] = {}
+        self._at_gateways: dict[str, list[Finding]] = {}
         self._of_file: dict[str, Finding] = {}
         self._local: dict[str, Finding] = {}
         self._mistargeted: dict[Key, Finding] = {}
@@ -84,6 +85,8 @@ class _Known:
                 continue
             if not _of_no_own(error):
                 (self._local if error.reason == LOCAL_FILE else self._of_object).setdefault(str(error.object), error)
+            if error.object.kind == "BackendTLSPolicy" and error.message.startswith("at Gateway "):
+                self._at_gateways.setdefault(str(error.object), []).append(error)
             if error.field.startswith("spec.targetRefs"):
                 self._mistargeted.setdefault(error.object, error)
             if error.reason == "NoGatewayClass":
@@ -93,9 +96,8 @@ class _Known:
         match finding.reason:
             case reason if reason in NOT_APPLIED:
                 return self._of_file.get(finding.file)
-            case reasons.INVALID_BACKEND_TLS:
-                own = (self._of_object.get(name) for name in _named(finding))
-                return next((error for error in own if error), None) or self._missing(finding)
+            case reasons.INVALID_BACKEND_TLS | reasons.PLAINTEXT_NOT_PERMITTED:
+                return self._of_gateway(finding) or self._of_named(finding) or self._missing(finding)
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None
                 return own_target or self._unserved or self._first_broken((*ROUTE_KINDS, "Gateway", "GatewayClass"))
@@ -113,6 +115,16 @@ class _Known:
                 return self._of_object.get(str(finding.object))
             case _:
                 return self._missing(finding)
+
+    def _of_named(self, finding: Finding) -> Finding | None:
+        return next((error for name in _named(finding) if (error := self._of_object.get(name))), None)
+
+    def _of_gateway(self, finding: Finding) -> Finding | None:
+        """What a policy is refused for at one Gateway, where others may refuse it too."""
+        names = list(_named(finding))
+        gateways = {name for name in names if name.startswith("Gateway ")}
+        found = (error for name in names for error in self._at_gateways.get(name, ()))
+        return next((error for error in found if gateways.intersection(_named(error))), None)
 
     def _missing(self, finding: Finding) -> Finding | None:
         """What it misses stands in a broken file, or in a local file that cannot be read."""

@@ -6,12 +6,12 @@ The wish is the gateway's own `BackendTLS`; nothing of the policy is read again 
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import socket
 from typing import Any, Final
 
 import msgspec
-from cryptography import x509
 
 from lasthop.cli import probe_handshake as shake
 from lasthop.cli.address import is_ip
@@ -20,7 +20,8 @@ from lasthop.cli.handshake import Handshake, NoHandshake, handshake
 from lasthop.cli.probe_trust import trust
 from lasthop.cli.probe_values import SHOWN, Check, State, Wish
 from lasthop.outputs.envoy.tls import dns_regex
-from lasthop.plan.tls import BackendTLS, SanType
+from lasthop.pki import parse
+from lasthop.plan.tls import BackendTLS, San, SanType
 from lasthop.resolve.policies.options import CIPHER_SUITES
 
 KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
@@ -65,19 +66,24 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
     except NoHandshake as error:
         return Tried(place, (unreachable(error),))
     connect = Check("connect", State.PASS, "accepts connections")
-    chain = _read(first.chain)
-    if not chain:
+    if not first.chain:
         return Tried(place, (connect, _no_tls(address, wish, first, timeout)))
+    own = parse.certificate(first.chain[0])
+    if isinstance(own, parse.Unreadable):
+        remedy = "Have the backend's certificate issued anew, by a CA that follows RFC 5280."
+        return Tried(place, (connect, Check("chain", State.FAIL, f"its certificate {own.message}", remedy)))
+    held = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
+    chain = _read(first.chain)
     leaf = chain[0]
     # What the chain's trouble has hidden: version, ALPN and what the backend thinks of the client.
     rest = wish.attempt(address, timeout, chain=False) if first.unverified else first
     checks = (
         connect,
-        _tls(rest, leaf, first.chain[0], wish.tls),
+        _tls(rest, leaf, held, wish.tls),
         Check("sni", State.PASS, f"{wish.tls.sni} is asked for"),
         _alpn(address, wish, rest, timeout),
         *trust(address, wish, first, chain, now, timeout),
-        _names(leaf, wish.tls),
+        _names(leaf, held, wish.tls),
         _pins(leaf, wish.tls),
         _client(rest, wish),
     )
@@ -92,30 +98,25 @@ def unreachable(error: NoHandshake) -> Check:
 
 
 def _read(chain: tuple[bytes, ...]) -> list[Shown]:
-    try:
-        return [shown(der) for der in chain]
-    except ValueError:
-        return []
+    """Those that can be read: whether the others matter is for the handshake to say."""
+    found = []
+    for der in chain:
+        with contextlib.suppress(ValueError):
+            found.append(shown(der))
+    return found
 
 
-def _tls(rest: shake.Attempt, leaf: Shown, der: bytes, tls: BackendTLS) -> Check:
+def _tls(rest: shake.Attempt, leaf: Shown, held: parse.Extensions, tls: BackendTLS) -> Check:
     if not leaf.key.startswith(KEYS):
         remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
         return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy takes no signatures of that kind", remedy)
-    use = "keyEncipherment" if rest.cipher.startswith(RSA_KEY_EXCHANGE) else "digitalSignature"
-    if not _may(der, use):
+    use, permitted = "digitalSignature", held.digital_signature
+    if rest.cipher.startswith(RSA_KEY_EXCHANGE):
+        use, permitted = "keyEncipherment", held.key_encipherment
+    if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {rest.cipher or 'TLS'} needs"
         return Check("tls", State.FAIL, found, f"Have the certificate issued with the key usage {use}.")
     return Check("tls", State.PASS, f"{rest.version or 'a handshake'}; {_versions(tls)} is spoken")
-
-
-def _may(der: bytes, use: str) -> bool:
-    """Whether a certificate's key usage has this bit, or there is none."""
-    try:
-        usage = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.KeyUsage).value
-    except (x509.ExtensionNotFound, ValueError):
-        return True
-    return usage.key_encipherment if use == "keyEncipherment" else usage.digital_signature
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -189,14 +190,14 @@ def _picks_h2(address: tuple[str, int], wish: Wish, timeout: float) -> bool:
 # --- names, pins, client certificate ---------------------------------------------------------------------------------
 
 
-def _names(leaf: Shown, tls: BackendTLS) -> Check:
+def _names(leaf: Shown, own: parse.Extensions, tls: BackendTLS) -> Check:
     held = ", ".join(leaf.names[:SHOWN]) or f"no subjectAltName ({leaf.subject} does not count)"
     more = f" and {len(leaf.names) - SHOWN} more" if len(leaf.names) > SHOWN else ""
     if not tls.names:
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
         return Check("names", State.SKIP, f"{why}; it holds {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
-    if any(_matches(name.type, name.value, each) for name in tls.names for each in leaf.names):
+    if any(_matches(name, own) for name in tls.names):
         return Check("names", State.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
@@ -205,12 +206,11 @@ def _names(leaf: Shown, tls: BackendTLS) -> Check:
     return Check("names", State.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
 
 
-def _matches(kind: SanType, wanted: str, held: str) -> bool:
+def _matches(wanted: San, own: parse.Extensions) -> bool:
     """By the very expression that Envoy is given (RFC 9525)."""
-    type, _, value = held.partition(" ")
-    if type != kind:
-        return False
-    return value == wanted if kind is SanType.URI else re.fullmatch(dns_regex(wanted), value) is not None
+    if wanted.type is SanType.URI:
+        return wanted.value in own.uris
+    return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
 
 
 def _pins(leaf: Shown, tls: BackendTLS) -> Check:

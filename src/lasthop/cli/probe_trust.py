@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from lasthop.cli import probe_handshake as shake
 from lasthop.cli.chain import Shown, validity
 from lasthop.cli.probe_values import SHOWN, Check, State, Wish
+from lasthop.pki import parse
 from lasthop.plan.tls import Anchors, BackendTLS, Mode
 from lasthop.resolve.certificates import parse_bundle
-from lasthop.resolve.waivers import minute
+from lasthop.resolve.trust import minute
 
 PATH_TOO_LONG, WRONG_PURPOSE = 25, 26
 """X509_V_ERR_PATH_LENGTH_EXCEEDED, X509_V_ERR_INVALID_PURPOSE."""
@@ -57,32 +56,19 @@ def _without_anchors_path_length(
 ) -> shake.Attempt:
     """Envoy's library asks of intermediates only how long a path they allow, OpenSSL of the anchor too. So the certificates
     that an anchor has issued are made anchors in its place, and the same handshake is made again."""
-    anchors = _certificates(wish.tls)
-    below: list[x509.Certificate] = []
-    for der in first.chain[1:]:
-        shown = x509.load_der_x509_certificate(der)
-        if shown not in anchors and any(_issued(shown, anchor, now) for anchor in anchors):
-            below.append(shown)
+    anchors = [each for each in _trusted(wish.tls) if each.not_before <= now <= each.not_after]
+    shown = [each for each in map(parse.certificate, first.chain[1:]) if not isinstance(each, parse.Unreadable)]
+    below = [each for each in shown if each not in anchors and any(parse.issued_by(each, anchor) for anchor in anchors)]
     if not below:
         return first
-    pem = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in below)
-    return wish._replace(tls=msgspec.structs.replace(wish.tls, trust=Anchors(pem))).attempt(address, timeout)
+    trust = Anchors(b"".join(each.pem for each in below))
+    return wish._replace(tls=msgspec.structs.replace(wish.tls, trust=trust)).attempt(address, timeout)
 
 
-def _certificates(tls: BackendTLS) -> list[x509.Certificate]:
+def _trusted(tls: BackendTLS) -> tuple[parse.Certificate, ...]:
     pem = tls.trust.pem if isinstance(tls.trust, Anchors) else Path(tls.trust.path).read_bytes() if tls.trust else b""
-    return x509.load_pem_x509_certificates(pem)
-
-
-def _issued(certificate: x509.Certificate, by: x509.Certificate, now: float) -> bool:
-    """By a certificate that is valid today."""
-    if not by.not_valid_before_utc.timestamp() <= now <= by.not_valid_after_utc.timestamp():
-        return False
-    try:
-        certificate.verify_directly_issued_by(by)
-    except Exception:  # whatever is odd about it, it is not proven
-        return False
-    return True
+    found = parse.certificates(pem)
+    return () if isinstance(found, parse.Unreadable) else found
 
 
 def _anchors(tls: BackendTLS) -> str:

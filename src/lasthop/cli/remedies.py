@@ -19,6 +19,7 @@ REMEDIES: Final = {
     reasons.INVALID_CA_CERTIFICATE_REF: "Put the CA's PEM certificate under the key ca.crt, or drop the reference.",
     reasons.NO_VALID_CA_CERTIFICATE: "Put the PEM certificate of the backend's CA under the key ca.crt of a ConfigMap.",
     reasons.EXPIRED_CERTIFICATE: "Replace the certificate by a current one.",
+    reasons.NOT_YET_VALID_CERTIFICATE: "Use a certificate that is valid now, or wait for its first day.",
     reasons.TARGET_NOT_FOUND: "Correct the targetRef: its name, or its sectionName, which is the name of a port.",
     reasons.CONFLICTED: "Remove one of the policies, or give each a port of its own by sectionName.",
     reasons.HOSTNAME_CONFLICT: "Give each listener of a port its own hostname.",

@@ -125,7 +125,10 @@ def _follow(finding: Finding, cause: Finding) -> str:
     if finding.object is None:
         return f"none of this file is applied. {finding.remedy}".strip()
     where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
-    effects = {"InvalidBackendTLS": "is refused", "BackendNotFound": "is refused", "NotReached": "has no effect"}
+    effects = {
+        **dict.fromkeys(("InvalidBackendTLS", "PlaintextNotPermitted", "BackendNotFound"), "is refused"),
+        "NotReached": "has no effect",
+    }
     effect = "cannot be judged" if cause.reason == FORBIDDEN else effects.get(finding.reason, "is invalid")
     return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
 

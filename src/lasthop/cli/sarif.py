@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from lasthop.cli.audited import Audited, days_left, label, said
+from lasthop.cli.audited import Audited, label, said, validity
 from lasthop.cli.report import in_workspace
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
@@ -92,9 +92,9 @@ def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
 
 
 def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    level = "error" if found.not_after <= now else "warning"
+    level = "warning" if found.not_before <= now < found.not_after else "error"
     where = f"{found.role} {found.subject} in {found.holder}"
-    return _result(EXPIRING, level, f"{where}: {days_left(found.not_after, now)}", where, found)
+    return _result(EXPIRING, level, f"{where}: {validity(found, now)}", where, found)
 
 
 def _result(rule: str, level: str, message: str, where: str, at: HopReport | CertificateReport) -> dict[str, Any]:

@@ -61,7 +61,7 @@ spec:
   - name: http
     protocol: HTTP
     port: {starter.port}
----
+{_profile(starter)}---
 # What goes where: every request on that Gateway to port {starter.service_port} of the Service `backend`.
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -75,6 +75,25 @@ spec:
     - path: {{type: PathPrefix, value: /}}
     backendRefs:
     - {{name: backend, port: {starter.service_port}}}
+"""
+
+
+def _profile(starter: Starter) -> str:
+    """With a policy in the folder, plaintext can only be a mistake: a policy that was deleted, or a mistyped target."""
+    if not starter.hostname:
+        return ""
+    return """\
+  infrastructure:
+    parametersRef: {group: lasthop.dev, kind: GatewayProfile, name: gateway}
+---
+# What the operator of the Gateway allows. Deny: a backend that no BackendTLSPolicy names gets nothing, instead of plaintext.
+apiVersion: lasthop.dev/v1alpha1
+kind: GatewayProfile
+metadata:
+  name: gateway
+spec:
+  backendTLS:
+    plaintextBackends: Deny
 """
 
 

@@ -62,10 +62,14 @@ class Extensions(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...] = ()
     """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
+    dns_names: tuple[str, ...] = ()
+    """As they are written, however long, for comparison; so are the `uris`."""
     uris: tuple[str, ...] = ()
     ca: bool = False
     digital_signature: bool = True
     """Whether the key may sign handshakes; it may where nothing is said."""
+    key_encipherment: bool = True
+    """Whether a secret may be encrypted for it, likewise."""
     must_staple: bool = False
     """Clients refuse it without an OCSP response (RFC 7633)."""
 
@@ -101,6 +105,17 @@ def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
             return Unreadable(f"{parsed.message} (PEM block {number} of {len(blocks)})")
         found[parsed] = None
     return tuple(found)
+
+
+def issued_by(certificate: Certificate, issuer: Certificate) -> bool:
+    """Whether the issuer's key has signed it, in the issuer's name."""
+
+    def verified() -> bool:
+        x509.load_der_x509_certificate(certificate.der).verify_directly_issued_by(x509.load_der_x509_certificate(issuer.der))
+        return True
+
+    found = _guarded(lambda: _read("is not issued by it", verified))
+    return found is True
 
 
 def private_key(pem: bytes) -> PrivateKey | Unreadable:
@@ -191,11 +206,13 @@ def _extensions(found: x509.Extensions) -> Extensions:
     basic, features = said.get(x509.BasicConstraints), said.get(x509.TLSFeature)
     sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
     return Extensions(
-        tuple(map(_name, sans)),
-        tuple(san.value for san in sans if isinstance(san, x509.UniformResourceIdentifier)),
-        isinstance(basic, x509.BasicConstraints) and basic.ca,
-        usage.digital_signature if isinstance(usage, x509.KeyUsage) else True,
-        isinstance(features, x509.TLSFeature) and x509.TLSFeatureType.status_request in features,
+        names=tuple(map(_name, sans)),
+        dns_names=tuple(san.value for san in sans if isinstance(san, x509.DNSName)),
+        uris=tuple(san.value for san in sans if isinstance(san, x509.UniformResourceIdentifier)),
+        ca=isinstance(basic, x509.BasicConstraints) and basic.ca,
+        digital_signature=usage.digital_signature if isinstance(usage, x509.KeyUsage) else True,
+        key_encipherment=usage.key_encipherment if isinstance(usage, x509.KeyUsage) else True,
+        must_staple=isinstance(features, x509.TLSFeature) and x509.TLSFeatureType.status_request in features,
     )
 
 

@@ -17,8 +17,9 @@ REGEX_CEILING: Final = 5_000
 in the worst case 0.3 s for a header of 50 kB at size 1,000. Our own patterns (names in certificates, rewritten prefixes) stay
 below 1,100."""
 
-MESSAGE_LENGTH: Final = 32_768
-"""Characters in the message of a condition. The API server refuses a status with a longer one, so no profile can raise it."""
+MESSAGE_LENGTH: Final = 4_096
+"""Characters in the message of a condition. The API server refuses a status with one of more than 32,768, and an object of
+more than about 1.5 MiB; a Gateway has up to 64 listeners with several conditions each. So no profile can raise it."""
 
 
 def _within(lowest: int, highest: int, why: str) -> Meta:

@@ -52,10 +52,16 @@ REF_NOT_PERMITTED: Final = "RefNotPermitted"
 INVALID_BACKEND_TLS: Final = "InvalidBackendTLS"
 """Ours: upstream demands ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
 
+INTERNAL_ERROR: Final = "InternalError"
+REFUSED_BY_PROXY: Final = "RefusedByProxy"
+"""Ours, these two: what could not be translated for Envoy, and what Envoy did not take. Both answer 500."""
+
 INVALID_CA_CERTIFICATE_REF: Final = "InvalidCACertificateRef"
 NO_VALID_CA_CERTIFICATE: Final = "NoValidCACertificate"
 EXPIRED_CERTIFICATE: Final = "ExpiredCertificate"
 """Ours; the spec suggests the name."""
+NOT_YET_VALID_CERTIFICATE: Final = "NotYetValidCertificate"
+"""Ours."""
 
 WAIVER_NOT_PERMITTED: Final = "WaiverNotPermitted"
 WAIVER_EXPIRED: Final = "WaiverExpired"
@@ -67,9 +73,6 @@ VERIFICATION_DEGRADED: Final = "VerificationDegraded"
 INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
 """Ours, these two: while a waiver is in effect."""
 
-
-INTERNAL_ERROR: Final = "InternalError"
-"""Ours: a query raised, so what it would have made is withheld."""
 INTERNAL_ERROR_MESSAGE: Final = "Lasthop failed to work this out, so it is closed; the log says why. Please report it"
 
 

@@ -173,12 +173,6 @@ class Route(msgspec.Struct, frozen=True):
     auth: ExternalAuth | None = None
 
 
-class VirtualHost(msgspec.Struct, frozen=True):
-    hostname: str
-    """Empty: any."""
-    routes: tuple[Route, ...]
-
-
 class Stream(msgspec.Struct, frozen=True):
     """Where connections go that ask a listener for one name, or datagrams."""
 

@@ -32,6 +32,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """The BackendTLSPolicy of the cluster, `namespace/name`; or `XBackend namespace/name`."""
     wants: str | None = None
     """The names that policy accepts, with commas between."""
+    shows: str | None = None
+    """The Secret with the client certificate that is shown to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
     why: str | None = None

@@ -30,6 +30,9 @@ def why(entry: Entry) -> str | None:
         return printable(said(entry))
     if entry.details == UNANSWERED:
         return printable(_unanswered(entry))
+    # A connection, which has no status and ended without a flag.
+    if entry.status is None and flags == ["-"]:
+        return printable(_ended_at_once(entry))
     # What is answered in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
@@ -83,7 +86,7 @@ _VERIFY: Final = r"certificate_verification_error_at_depth_(\d+):_"
 
 _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
     # The names are the certificate's own text, so they come first and are matched to the last bracket.
-    (r"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)\]", _wrong_name),
+    (r"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)(?:\]|\.\.\.$)", _wrong_name),
     (_VERIFY + "unable_to_get_(?:local_)?issuer_certificate", _unknown_ca),
     (_VERIFY + "self_signed_certificate_in_certificate_chain", _unknown_ca),
     (_VERIFY + "self_signed_certificate", _self_signed),
@@ -100,7 +103,7 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
     ("CERTIFICATE_REQUIRED", _said("backend wants a client certificate, and the Gateway has none")),
     (
         "ALERT_(?:UNKNOWN_CA|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_|ACCESS_DENIED|DECRYPT_ERROR)",
-        _said("backend refuses the Gateway's client certificate"),
+        lambda entry, found: f"backend refuses {_shown(entry)}",
     ),
     ("ALERT_PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL", _said("no common TLS version with the backend")),
     (
@@ -108,7 +111,10 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
         _said("no common TLS cipher, curve or version with the backend"),
     ),
     # TLS 1.2 has no alert of its own for it.
-    ("ALERT_HANDSHAKE_FAILURE", _said("backend wants a client certificate, or has no TLS cipher or curve in common with us")),
+    (
+        "ALERT_HANDSHAKE_FAILURE",
+        lambda entry, found: f"backend {_wish(entry)}, or has no TLS cipher or curve in common with us",
+    ),
     ("UNRECOGNIZED_NAME", lambda entry, found: f"backend does not serve the hostname that {_policy(entry)} sends as SNI"),
     ("NO_APPLICATION_PROTOCOL", _said("no common protocol with the backend (ALPN: HTTP/2 or HTTP/1.1)")),
     ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend broke off the TLS handshake (alert: {_plain(found[1])})"),
@@ -129,13 +135,43 @@ def _connection_failure(entry: Entry) -> str:
 
 
 def _connection_end(entry: Entry) -> str:
-    hint = " (with TLS 1.3 a backend that wants a client certificate does this)" if entry.policy else ""
-    return f"backend closed the connection before it answered{hint}"
+    said = "backend closed the connection before it answered"
+    return f"{said} (with TLS 1.3 a backend that {_wish(entry)} does this); {_try(entry)}" if entry.policy else said
+
+
+def _ended_at_once(entry: Entry) -> str:
+    return (
+        "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
+        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this); {_try(entry)}"
+    )
+
+
+def _shown(entry: Entry) -> str:
+    return f"the client certificate of {entry.shows}" if entry.shows else "the Gateway's client certificate"
+
+
+def _wish(entry: Entry) -> str:
+    """What a backend that is not content with the client would want."""
+    return f"refuses {_shown(entry)}" if entry.shows else "wants a client certificate"
+
+
+def _try(entry: Entry) -> str:
+    kind, _, path = (entry.policy or "").rpartition(" ")
+    return f"try: lasthop probe {kind.lower() + '/' if kind else ''}{path}"
+
+
+def _reset(entry: Entry) -> str:
+    return (
+        "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
+        "gRPC server does it to requests that are no gRPC calls)"
+    )
 
 
 def _no_cluster(entry: Entry) -> str:
-    whose = f"{_policy(entry)} is invalid" if entry.policy else "its BackendTLSPolicy or its backendRef is invalid"
-    return f"no backend that may be used: {whose}, see `lasthop status`"
+    return (
+        "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+        "invalid; see `lasthop status`"
+    )
 
 
 def _unanswered(entry: Entry) -> str:
@@ -149,10 +185,14 @@ def _unanswered(entry: Entry) -> str:
 _FLAGS: Final[dict[str, Callable[[Entry], str]]] = {
     "UF": _connection_failure,
     "UC": _connection_end,
+    "UR": _reset,
+    "LR": lambda entry: "the gateway gave up the request to the backend before it was answered",
     "NC": _no_cluster,
     "UH": lambda entry: "backend has no ready endpoint",
     "UO": lambda entry: "too many connections or requests to this backend (circuit breaker)",
     "UT": lambda entry: "backend did not answer in time",
+    "SI": lambda entry: "no data in either direction for too long (idle timeout)",
+    "OM": lambda entry: "the proxy is overloaded and refuses requests",
     "UPE": lambda entry: "backend's answer is not valid HTTP",
     "NR": lambda entry: "no route matches this host and path",
 }

@@ -56,6 +56,7 @@ class KeyPair(msgspec.Struct, frozen=True):
     """A usable tls.crt and tls.key, without the key itself."""
 
     subject: str
+    not_before: float
     not_after: float
 
 
@@ -85,4 +86,4 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     leaf = certificates[0]
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
-    return KeyPair(leaf.common_name, leaf.not_after)
+    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after)

@@ -18,6 +18,7 @@ from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.policies import options
+from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Crash, Graph
 
 ROUTE_KINDS = {
@@ -186,8 +187,9 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     kinds = _kinds(listener)
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
+    dates = "; ".join(filter(None, (pair_dates(g, secret) for secret in certificates)))
     accepted = _accepted(listener)
-    resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS)
+    resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS, dates)
     served = accepted.status and not (_terminates(listener) and not certificates)
     return Listener(
         owner=key,

@@ -3,6 +3,7 @@ actions."""
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Sequence
 from typing import Final, cast
@@ -179,13 +180,31 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     return tuple(found)
 
 
+def refusing_routes(g: Graph, route: Key) -> tuple[Route, ...]:
+    """The same matches, all refusing: for a route of which nothing more could be worked out."""
+    obj = read_route(g, route)
+    if obj is None or isinstance(obj, StreamRoute):
+        return ()
+    found: list[Route] = []
+    for rule in request_rules(obj):
+        for match in _written(rule):
+            # What raises here as well cannot be compared with any request.
+            with contextlib.suppress(Exception):
+                found.append(Route(_planned(match), Refuse(), str(route)))
+    return tuple(found)
+
+
 def _matches(rule: RequestRouteRule, unmatchable: frozenset[int]) -> list[Match]:
+    return [_planned(match) for number, match in enumerate(_written(rule)) if number not in unmatchable]
+
+
+def _written(rule: RequestRouteRule) -> tuple[HTTPRouteMatch | GRPCRouteMatch, ...]:
     """An empty list means what a missing one does: anything."""
-    if isinstance(rule, GRPCRouteRule):
-        calls = rule.matches or (GRPCRouteMatch(),)
-        return [_grpc_match(match) for number, match in enumerate(calls) if number not in unmatchable]
-    matches = rule.matches or (HTTPRouteMatch(),)
-    return [_match(match) for number, match in enumerate(matches) if number not in unmatchable]
+    return rule.matches or ((GRPCRouteMatch(),) if isinstance(rule, GRPCRouteRule) else (HTTPRouteMatch(),))
+
+
+def _planned(match: HTTPRouteMatch | GRPCRouteMatch) -> Match:
+    return _grpc_match(match) if isinstance(match, GRPCRouteMatch) else _match(match)
 
 
 def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> Route:

@@ -12,7 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, parse_bundle
+from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, key_pair, parse_bundle
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -22,6 +22,9 @@ CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "C
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
 """No object: the system store, where it must stand in a list. Means the same as `wellKnownCACertificates: System`."""
+
+OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VALID_CERTIFICATE})
+"""What a waiver of Expiry waives."""
 
 
 class BadRef(msgspec.Struct, frozen=True):
@@ -79,22 +82,48 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     found = g(bundle, namespace, ref)
     if isinstance(found, BadRef):
         return RefState(found)
-    expired, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
-    return RefState(BadRef(reasons.EXPIRED_CERTIFICATE, expired) if expired else None, warnings)
+    problem, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
+    return RefState(problem, warnings)
 
 
-def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[str, tuple[str, ...]]:
-    """That all of them have expired, or nothing; and what to say of some."""
-    expired = [a for a in anchors if not g.before(a.not_after)]
-    if len(expired) == len(anchors):
-        last = max(expired, key=lambda a: a.not_after)
-        return f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}", ()
-    warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in expired]
+def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[BadRef | None, tuple[str, ...]]:
+    """Why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every certificate in a
+    chain, its anchor included."""
+    late = [a for a in anchors if not g.before(a.not_after)]
+    early = [a for a in anchors if a not in late and g.before(a.not_before)]
+    if len(late) == len(anchors):
+        last = max(late, key=lambda a: a.not_after)
+        message = f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}"
+        return BadRef(reasons.EXPIRED_CERTIFICATE, message), ()
+    if len(late) + len(early) == len(anchors):
+        first = min(early, key=lambda a: a.not_before)
+        begin = minute(first.not_before)
+        message = f"no certificate of {place} is valid now, the next ({first.subject}) is not valid before {begin}"
+        return BadRef(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
+    warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
+    warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
     for anchor in anchors:
-        if anchor not in expired and not g.before(anchor.not_after - SOON.total_seconds()):
+        if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
             warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")
-    return "", tuple(warnings)
+    return None, tuple(warnings)
+
+
+def pair_dates(g: Graph, secret: Key) -> str:
+    """What whoever is shown the certificate of a usable key pair will have against its dates, now or soon; or nothing."""
+    pair = g(key_pair, secret)
+    if isinstance(pair, str):
+        return ""
+    whose = f"certificate {pair.subject} of Secret {secret.path}"
+    if not g.before(pair.not_after):
+        return f"{whose} expired on {day(pair.not_after)}; renew it"
+    if g.before(pair.not_before):
+        return f"{whose} is not valid before {minute(pair.not_before)}; use one that is valid now"
+    return "" if g.before(pair.not_after - SOON.total_seconds()) else f"{whose} expires on {day(pair.not_after)}; renew it"
 
 
 def day(timestamp: float) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d")
+
+
+def minute(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,24 +1,40 @@
-"""Virtual hosts: all routes that are served under one hostname, in the spec's order of precedence."""
+"""Virtual hosts: in which order the routes that are served under one hostname are tried."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
 from lasthop.api.meta import Key
-from lasthop.plan.routing import VirtualHost
 from lasthop.resolve.attachment import route_hostname
 from lasthop.resolve.hostnames import specificity
-from lasthop.resolve.routes import PROTOCOLS, read_route, routes
+from lasthop.resolve.routes import read_route
 from lasthop.store.graph import Graph
 
+T = TypeVar("T")
 
-def virtual_host(g: Graph, gateway: Key, table: str, hostname: str) -> VirtualHost:
-    """Order: the route's own hostname, then the match, then the older route, then {namespace}/{name}, then its own order."""
-    ranked = []
-    for (member,), _ in g.bucket("vhost", gateway, table, hostname):
-        obj = read_route(g, member) if member.kind in PROTOCOLS else None
-        if obj is None:
-            continue
-        own = specificity(g(route_hostname, member, hostname))
-        for number, route in enumerate(g(routes, member, gateway)):
-            ranked.append((own, route.match.precedence, obj.age, number, route))
-    ranked.sort(key=lambda entry: entry[:4])
-    return VirtualHost(hostname, tuple(route for *_, route in ranked))
+
+class Rank(NamedTuple):
+    """What precedence looks at besides matches."""
+
+    hostname: tuple[int, int]
+    """How specific the hostname is that the route itself names."""
+    age: tuple[str, str]
+    """Its creation, then {namespace}/{name}."""
+
+
+def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
+    obj = read_route(g, route)
+    return Rank(specificity(g(route_hostname, route, hostname)), obj.age) if obj else None
+
+
+def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:
+    """Of route objects with the precedence of their matches, the matches in the spec's order: the route's own hostname, then
+    the match, then the older route, then {namespace}/{name}, then its own order."""
+    ranked = [
+        (rank.hostname, precedence, rank.age, number, found)
+        for rank, matches in routes
+        for number, (precedence, found) in enumerate(matches)
+    ]
+    ranked.sort(key=lambda each: each[:4])
+    return [found for *_, found in ranked]

@@ -9,7 +9,7 @@ from lasthop.api.meta import Key
 from lasthop.api.verification import VerificationWaiver
 from lasthop.plan import reasons
 from lasthop.plan.tls import Mode, Waiver
-from lasthop.resolve.trust import BadRef
+from lasthop.resolve.trust import BadRef, minute
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -47,16 +47,12 @@ def _one_line(text: str) -> str:
 
 
 def moment(text: str) -> float | None:
-    """An RFC 3339 time; None if it is none."""
+    """An RFC 3339 time; None if it is none, or one that UTC has no year for."""
     try:
         found = datetime.fromisoformat(text.upper())
-    except ValueError:
+        return found.astimezone(UTC).timestamp() if found.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return found.timestamp() if found.tzinfo else None
-
-
-def minute(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def said(found: Waiver) -> str:

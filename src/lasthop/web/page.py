@@ -84,11 +84,11 @@ async def _values(view: View) -> dict[str, Any]:
     }
 
 
-def _expiring(held: list[CertificateReport]) -> list[tuple[int, CertificateReport]]:
-    """Certificates that are to be renewed, each with the days that are left."""
+def _expiring(held: list[CertificateReport]) -> list[tuple[int, bool, CertificateReport]]:
+    """Certificates that are to be renewed, each with the days that are left and whether it is not valid yet."""
     now = time.time()
     found = ((math.floor((each.not_after - now) / DAY), each) for each in held)
-    return [(days, each) for days, each in found if days < SOON]
+    return [(days, now < each.not_before, each) for days, each in found if each.due(now, SOON)]
 
 
 def _digest(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_localhost_is_loopback_and_still_a_name_to_verify(tmp_path: Path, ca: Pa
     said = _init(tmp_path / "demo", "--backend", "localhost:8443", "--ca", ca)
     assert "sent to 127.0.0.1:8443" in said
     assert "the certificate must be for localhost" in said
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("name: backend, sectionName", "name: backed, sectionName"),
+        ("sectionName: https", "sectionName: htps"),
+    ],
+)
+def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, written: str, instead: str) -> None:
+    _init(tmp_path / "demo", "--backend", "localhost:8443", "--ca", ca)
+    policy = tmp_path / "demo" / "policy.yaml"
+    policy.write_text(policy.read_text().replace(written, instead))
+    found = json.loads(lasthop("check", tmp_path / "demo", "-o", "json").stdout)
+    assert "TargetNotFound" in [finding["reason"] for finding in found["findings"]]
+    hops = json.loads(lasthop("audit", tmp_path / "demo", "-o", "json").stdout)["hops"]
+    assert [hop["manner"] for hop in hops] == ["failing closed"]
 
 
 @pytest.mark.parametrize(

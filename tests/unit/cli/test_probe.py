@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from lasthop.cli.main import main
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.odd_certificates import odd_ders, valid
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.unit.cli.folders import lasthop
@@ -277,6 +278,16 @@ def test_a_hostile_subject_does_not_reach_the_terminal(tmp_path: Path, serve: Ca
     result = CliRunner().invoke(main, ["probe", "api", "--dir", str(folder)], color=True)
     assert "\x1b[2J" not in result.output
     assert "a\\x1b[2Jb\\n" in result.output
+
+
+@pytest.mark.parametrize("odd", ["version-7", "subject-malformed"])
+def test_a_certificate_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, serve: Callable[..., Backend], odd: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pem = tmp_path / "odd.pem"
+    pem.write_text(ssl.DER_cert_to_PEM_cert(odd_ders()[odd]) + valid().key_pem)
+    context.load_cert_chain(pem)
+    result = lasthop("probe", "api", "--dir", write(tmp_path / "objects", *docs.hop("api", serve(context).port, POLICY)))
+    assert (result.exit_code, "✗ chain" in result.stdout, "its certificate" in result.stdout) == (1, True, True)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from lasthop.outputs.envoy.route_filters import EXTERNAL_AUTH
 from tests.snapshot import Snapshot, settle
 from tests.summary_routes import ext_authz
 from tests.world import (
+    NOW,
     ca_pem,
     keyed,
     mk_class,
@@ -44,7 +45,7 @@ def guarded(*filters: dict[str, Any], **more: Any) -> Object:
 
 
 def settled(*objects: Object) -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(), Snapshot()
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     engine.apply(keyed(*BASE, *objects))
     settle(engine, snapshot)
     return engine, snapshot

@@ -21,7 +21,7 @@ def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
         valid().certificate.not_valid_before_utc.timestamp(),
         valid().certificate.not_valid_after_utc.timestamp(),
     )
-    assert found.extensions == Extensions(names=("DNS odd.example",))
+    assert found.extensions == Extensions(names=("DNS odd.example",), dns_names=("odd.example",))
     key = parse.private_key(valid().key_pem.encode())
     assert not isinstance(key, Unreadable)
     assert (key.key, key.spki) == (found.key, found.spki)

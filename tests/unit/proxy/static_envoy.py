@@ -31,6 +31,7 @@ FIELDS = {
     "tls_failure": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
     "policy": "%METADATA(CLUSTER:lasthop:policy)%",
     "wants": "%METADATA(CLUSTER:lasthop:wants)%",
+    "shows": "%METADATA(CLUSTER:lasthop:shows)%",
     "duration_ms": "%DURATION%",
 }
 
@@ -45,8 +46,9 @@ def tls_cluster(name: str, port: int | None, *, ca: str, wants: str, common: dic
         **(common or {}),
     }
     context["validation_context"] = validation | context.get("validation_context", {})
+    shows = {"shows": "Secret shop/own"} if "tls_certificates" in context else {}
     return cluster(name, port) | {
-        "metadata": {"filter_metadata": {"lasthop": {"policy": "shop/api", "wants": wants}}},
+        "metadata": {"filter_metadata": {"lasthop": {"policy": "shop/api", "wants": wants, **shows}}},
         "transport_socket": {
             "name": "tls",
             "typed_config": {

@@ -168,13 +168,21 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         wanting_a_client_certificate(minimum_version=V1_3),
         answer,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
+        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this); "
+        "try: lasthop probe shop/api",
     ),
     "wrong-client-certificate-1.2": (
         wanting_a_client_certificate(maximum_version=V1_2),
         answer,
         CLIENT_CERTIFICATE,
-        "backend refuses the Gateway's client certificate",
+        "backend refuses the client certificate of Secret shop/own",
+    ),
+    "wrong-client-certificate-1.3": (
+        wanting_a_client_certificate(minimum_version=V1_3),
+        answer,
+        CLIENT_CERTIFICATE,
+        "backend closed the connection before it answered (with TLS 1.3 a backend that refuses the client certificate of "
+        "Secret shop/own does this); try: lasthop probe shop/api",
     ),
     "unknown-server-name": (
         alerting(ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME),
@@ -202,7 +210,8 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         tls(maximum_version=V1_2),
         hang_up,
         {},
-        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this)",
+        "backend closed the connection before it answered (with TLS 1.3 a backend that wants a client certificate does this); "
+        "try: lasthop probe shop/api",
     ),
 }
 
@@ -239,12 +248,14 @@ def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy
         (
             "not-there",
             500,
-            "no backend that may be used: its BackendTLSPolicy or its backendRef is invalid, see `lasthop status`",
+            "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+            "invalid; see `lasthop status`",
         ),
         (
             "refused",
             500,
-            "no backend that may be used: its BackendTLSPolicy or its backendRef is invalid, see `lasthop status`",
+            "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
+            "invalid; see `lasthop status`",
         ),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_document_without_kind_says_so() -> None:
         ("apiVersion", "required field is missing"),
         ("kind", "required field is missing"),
     ]
-    assert refused("just text") == [("", '"just text" is not an object')]
+    assert refused("just text") == [("", "a document must be a mapping, not a string")]
 
 
 def test_an_unknown_field_names_the_one_that_was_meant() -> None:

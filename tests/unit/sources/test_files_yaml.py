@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.sources.files.yaml import MAX_ALIASED, field_lines, parse
+from lasthop.sources.files.limits import MAX_ALIASED_VALUES
+from lasthop.sources.files.yaml import field_lines, parse
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_deep_nesting_is_an_error_and_no_crash() -> None:
 def test_a_billion_laughs_are_cut_short() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
-    assert str(MAX_ALIASED) in parse("\n".join(lines).encode()).mistakes[0].message
+    assert str(MAX_ALIASED_VALUES) in parse("\n".join(lines).encode()).mistakes[0].message
 
 
 def test_json_is_read_with_its_own_errors() -> None:
@@ -106,7 +107,7 @@ def test_json_is_read_with_its_own_errors() -> None:
 
 def test_every_field_has_a_line() -> None:
     text = "# é\na: 1\n---\n\n  spec:\n    list:\n    - x: 1\n      y: 2\n--- {b: 1}\n"
-    first, second, third = (field_lines(text, span) for span in parse(text.encode()).spans)
+    first, second, third = (field_lines(text.encode(), span) for span in parse(text.encode()).spans)
     assert first[("a",)] == 2
     assert second[("spec",)] == 5
     assert second[("spec", "list", 0)] == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
 from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Crash, Graph
+
+DAY: Final = 86400.0
 
 
 class Role(StrEnum):
@@ -39,13 +42,18 @@ class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=T
     """The policies, XBackends, Gateways and ListenerSets that name the holder."""
     file: str = ""
     line: int = 0
+    not_before: float = 0.0
+
+    def due(self, now: float, days: float) -> bool:
+        """Whether it is out of date, or will be within so many days."""
+        return self.not_after - now <= days * DAY or now < self.not_before
 
 
 Used = tuple[CertificateReport, str]
 
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
-    """Those of a Gateway, a policy or an XBackend. What cannot be worked out is a finding of its own."""
+    """Those of a Gateway, a policy or an XBackend. Where they cannot be worked out, that is a finding of its own."""
     found = g.attempt(_of_gateway if key.kind == "Gateway" else _of_policy, key)
     return () if isinstance(found, Crash) else found
 
@@ -82,7 +90,7 @@ def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[Cer
 
 
 def _reports(role: Role, holder: Key, anchors: tuple[Anchor, ...]) -> Iterator[CertificateReport]:
-    return (CertificateReport(anchor.not_after, role, str(holder), anchor.subject) for anchor in anchors)
+    return (CertificateReport(a.not_after, role, str(holder), a.subject, not_before=a.not_before) for a in anchors)
 
 
 def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
@@ -97,7 +105,7 @@ def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
 def _of_pairs(g: Graph, shown: list[tuple[Role, Key, Key]]) -> tuple[Used, ...]:
     pairs = ((role, secret, owner, g(key_pair, secret)) for role, secret, owner in shown)
     return tuple(
-        (CertificateReport(pair.not_after, role, str(secret), pair.subject), str(owner))
+        (CertificateReport(pair.not_after, role, str(secret), pair.subject, not_before=pair.not_before), str(owner))
         for role, secret, owner, pair in pairs
         if isinstance(pair, KeyPair)
     )

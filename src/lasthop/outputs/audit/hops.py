@@ -78,7 +78,7 @@ Reported = tuple[HopReport, tuple[str, ...]]
 
 
 def hop_report(g: Graph, hop: Hop) -> Reported:
-    """One hop. A defect of ours that one hop brings to light must not hide the others."""
+    """One hop; one that cannot be worked out does not hide the others."""
     found = g.attempt(_report, *hop)
     return _crashed(g, hop) if isinstance(found, Crash) else found
 

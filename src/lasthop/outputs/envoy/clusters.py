@@ -143,6 +143,8 @@ def _metadata(tls: BackendTLS) -> Any:
     fields = metadata.filter_metadata[METADATA].fields
     fields["policy"].string_value = tls.by
     fields["wants"].string_value = ", ".join(str(name) for name in tls.names)
+    if tls.client_certificate:
+        fields["shows"].string_value = str(tls.client_certificate)
     return metadata
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from envoy.config.core.v3 import address_pb2, config_source_pb2
@@ -36,6 +37,22 @@ def socket_address(address: str, port: int, transport: str = "TCP") -> address_p
     return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port, protocol=protocol))
 
 
+def field(number: int, body: bytes) -> bytes:
+    """A length-delimited field (a message, a string, bytes), for messages that are joined from encoded parts."""
+    return _tag(number) + varint(len(body)) + body
+
+
+def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
+    """The same as chunks that are still to be joined: large messages are copied once, not once for each level of nesting."""
+    return [_tag(number) + varint(sum(map(len, chunks))), *chunks]
+
+
+@functools.cache
+def _tag(number: int) -> bytes:
+    return varint(number << 3 | 2)
+
+
+@functools.lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """A number as protobuf writes it, for messages that are joined from encoded parts."""
     out = bytearray()

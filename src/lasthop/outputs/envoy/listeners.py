@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2, substitution_format_string_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
@@ -17,7 +16,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, status_is
+from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, status_is
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
@@ -35,6 +34,8 @@ from lasthop.store.graph import Crash, Graph, Output
 HCM: Final = "envoy.filters.network.http_connection_manager"
 BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
 """All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
+NO_ANSWER: Final = "The gateway got no answer from the backend."
+"""The same of a backend that was connected to."""
 NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
 UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
@@ -96,6 +97,8 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         message.listener_filters.append(
             listener_components_pb2.ListenerFilter(name="envoy.filters.listener.tls_inspector", typed_config=inspector)
         )
+    if transport == "TCP" and not all(listener.http for listener in listeners):
+        message.access_log.append(ended_log(owner.key.path))
     body = encode(message)
     parts = {part: content_hash(encode(chain)) for part, chain in chains.items() if chain.filters}
     return Resource(LISTENER, name, body, content_hash(body), parts)
@@ -176,8 +179,10 @@ def _connection_manager(key: Key, table: str) -> Any:
 
 def _local_replies() -> Any:
     """The first that fits. A gRPC client gets UNAVAILABLE wherever others get 500, whatever kind of route it came by."""
-    # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid.
-    failed = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF", "NC"]))
+    # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid; UH: no endpoint.
+    failed = flagged("UF", "NC", "UH")
+    # The connection ended (UC) or the request was reset (UR, LR); too late (UT, SI), not HTTP (UPE), too many at once (UO).
+    unanswered = flagged("UC", "UR", "LR", "UT", "SI", "UPE", "UO")
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
@@ -185,7 +190,9 @@ def _local_replies() -> Any:
         mappers=[
             _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, status_is("EQ", INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
+            _reply(all_of(GRPC_CALL, unanswered), NO_ANSWER),
             _reply(failed, f"{BACKEND_FAILURE}\n"),
+            _reply(unanswered, f"{NO_ANSWER}\n"),
         ],
         body_format=text,
     )

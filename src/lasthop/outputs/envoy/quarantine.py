@@ -20,4 +20,10 @@ def quarantined(g: Graph, resource: Resource) -> bool:
 
 
 def part_quarantined(g: Graph, type_url: str, part: str, digest: str) -> bool:
-    return g.input(quarantine_input(type_url, part, digest)) is not None
+    return complaint(g, type_url, part, digest) is not None
+
+
+def complaint(g: Graph, type_url: str, part: str, digest: str) -> str | None:
+    """What Envoy said of a part that is withheld; empty while the part is only one of several suspects."""
+    said: str | None = g.input(quarantine_input(type_url, part, digest))
+    return said

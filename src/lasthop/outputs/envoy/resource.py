@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.meta import Key
+
 CLUSTER: Final = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 ENDPOINTS: Final = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 LISTENER: Final = "type.googleapis.com/envoy.config.listener.v3.Listener"
@@ -29,12 +31,14 @@ class Resource(msgspec.Struct, frozen=True):
     body: bytes
     version: str
     parts: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """What a NACK can be narrowed to: part id -> content hash (a cluster has one part, itself; a route table one for each
-    virtual host; a listener one for each filter chain)."""
+    """What a NACK can be narrowed to: part id -> content hash (a cluster or Secret has one part, itself; a route table one for
+    each route object under each hostname; a listener one for each filter chain)."""
     expires: float | None = None
     """Unix time at which Envoy itself must forget the resource, even if the controller is dead."""
     heavy: bool = False
     """Costs Envoy milliseconds to take in (a system-size bundle), so fewer of them go into one response."""
+    owners: Mapping[str, Key] = msgspec.field(default_factory=dict)
+    """Part id -> the object that is at fault if Envoy refuses the part; the Gateway where there is none."""
 
     def __repr__(self) -> str:
         return f"Resource({self.type_url.rsplit('.', 1)[-1]} {self.name}@{self.version[:8]}, {len(self.body)} B)"

@@ -9,20 +9,22 @@ prefix of P is no shorter than V, so V is a prefix of K, and the route is in K's
 
 Requests that ask for an upgrade have a tree of their own, so that all others need not try, and bring into the caches, routes
 that are not for them.
+
+The tree is put together from encoded routes, so what an edit costs here is a walk over the sorted paths and a copy of bytes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.type.matcher.v3 import http_inputs_pb2
 from xds.core.v3 import extension_pb2
 from xds.type.matcher.v3 import matcher_pb2, regex_pb2
 
-from lasthop.outputs.envoy.encode import packed
-from lasthop.outputs.envoy.route_messages import UPGRADE, Messages
-from lasthop.plan.routing import Match, PathType
+from lasthop.outputs.envoy.encode import enclosed, encode, field, packed
+from lasthop.outputs.envoy.route_messages import UPGRADE
 
 FROM: Final = 32
 """Fewer routes are not worth a tree."""
@@ -31,37 +33,56 @@ MOST: Final = 8
 
 ANY_VALUE: Final = regex_pb2.RegexMatcher(regex=".*", google_re2=regex_pb2.RegexMatcher.GoogleRE2())
 
-Routes = list[tuple[Match, Messages]]
+# xds/type/matcher/v3/matcher.proto, xds/core/v3/extension.proto, google/protobuf/any.proto. Map entries go in the order of
+# their keys, so that equal trees have equal bytes.
+_LIST, _TREE, _ON_NO_MATCH = 1, 2, 3
+_LISTED, _LISTED_PREDICATE, _LISTED_ON_MATCH = 1, 1, 2
+_PREFIX_MAP, _MAP_ENTRIES, _ENTRY_KEY, _ENTRY_VALUE = 3, 1, 1, 2
+_ON_MATCH_MATCHER, _ON_MATCH_ACTION = 1, 2
+_EXTENSION_CONFIG, _ANY_VALUE = 2, 2
+_LIST_ROUTES = 1
 
 
-def indexed(routes: Routes) -> Any | None:
-    """The routes as a matcher; None where the plain list is better."""
-    if len(routes) < FROM:
+class Indexed(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def upgrade(self) -> Sequence[bytes]: ...
+    @property
+    def other(self) -> Sequence[bytes]: ...
+
+
+def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
+    """The routes as an encoded Matcher, in chunks; None where the plain list is better."""
+    if len(entries) < FROM:
         return None
-    tree = leaves([match for match, _ in routes])
-    if sum(len(leaf) for leaf in tree.values()) > MOST * len(routes):
+    tree = leaves([entry.path for entry in entries], most=MOST * len(entries))
+    if tree is None:
         return None
-    other = _matcher(tree, [messages.other for _, messages in routes])
-    if not any(messages.differ for _, messages in routes):
+    other = _matcher(tree, [entry.other for entry in entries])
+    if all(entry.upgrade == entry.other for entry in entries):
         return other
-    matcher = matcher_pb2.Matcher()
-    upgrades = matcher.matcher_list.matchers.add()
-    upgrades.predicate.single_predicate.input.CopyFrom(_header(UPGRADE))
-    upgrades.predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
-    upgrades.on_match.matcher.CopyFrom(_matcher(tree, [messages.upgrade for _, messages in routes]))
-    matcher.on_no_match.matcher.CopyFrom(other)
-    return matcher
+    upgrades = _upgrades(_matcher(tree, [entry.upgrade for entry in entries]))
+    return [*upgrades, *enclosed(_ON_NO_MATCH, enclosed(_ON_MATCH_MATCHER, other))]
 
 
-def _matcher(tree: dict[str, list[int]], messages: list[list[Any]]) -> Any:
-    matcher = matcher_pb2.Matcher()
-    matcher.matcher_tree.input.CopyFrom(_header(":path"))
-    for path, numbers in tree.items():
-        if path:
-            matcher.matcher_tree.prefix_match_map.map[path].action.CopyFrom(_leaf(messages, numbers))
-    if tree[""]:
-        matcher.on_no_match.action.CopyFrom(_leaf(messages, tree[""]))
-    return matcher
+def _upgrades(matcher: list[bytes]) -> list[bytes]:
+    """Matcher.matcher_list: one that asks for the header, and leads to the tree."""
+    predicate = matcher_pb2.Matcher.MatcherList.Predicate()
+    predicate.single_predicate.input.CopyFrom(_header(UPGRADE))
+    predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
+    on_match = enclosed(_LISTED_ON_MATCH, enclosed(_ON_MATCH_MATCHER, matcher))
+    return enclosed(_LIST, enclosed(_LISTED, [field(_LISTED_PREDICATE, encode(predicate)), *on_match]))
+
+
+def _matcher(tree: dict[str, list[int]], routes: Sequence[Sequence[bytes]]) -> list[bytes]:
+    keys = sorted((path.encode(), path) for path in tree if path)
+    entries = [
+        field(_MAP_ENTRIES, field(_ENTRY_KEY, key) + field(_ENTRY_VALUE, _leaf(routes, tree[path]))) for key, path in keys
+    ]
+    by = encode(matcher_pb2.Matcher.MatcherTree(input=_header(":path")))
+    found = enclosed(_TREE, [by, *enclosed(_PREFIX_MAP, entries)])
+    return [*found, field(_ON_NO_MATCH, _leaf(routes, tree[""]))] if tree[""] else found
 
 
 def _header(name: str) -> Any:
@@ -69,20 +90,48 @@ def _header(name: str) -> Any:
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=value)
 
 
-def leaves(matches: list[Match]) -> dict[str, list[int]]:
-    """For each key the numbers of the routes to try, in order. The empty key: what to try where no other fits."""
-    by_value: dict[str, list[int]] = {}
-    for number, match in enumerate(matches):
-        by_value.setdefault("" if match.path_type is PathType.REGEX else match.path, []).append(number)
-    tree = {}
-    for key in ("", *(value for value in by_value if value)):
-        prefixes = (key[:length] for length in range(len(key) + 1))
-        tree[key] = sorted(number for prefix in prefixes for number in by_value.get(prefix, ()))
+def leaves(paths: Sequence[str], most: int | None = None) -> dict[str, list[int]] | None:
+    """For each key the numbers of the routes to try, in order; an empty path is that of a route for any. The empty key: what
+    to try where no other fits. None if the leaves would hold more than `most` together.
+
+    In sorted order the prefixes of a path come before it, one inside the other, so a stack holds them.
+    """
+    by_path: dict[str, list[int]] = {"": []}
+    for number, path in enumerate(paths):
+        by_path.setdefault(path, []).append(number)
+    if most is not None and sum(size for _, size in _sizes(by_path)) > most:
+        return None
+    tree: dict[str, list[int]] = {}
+    stack: list[str] = []
+    for path in sorted(by_path):
+        while stack and not path.startswith(stack[-1]):
+            stack.pop()
+        tree[path] = sorted((*tree[stack[-1]], *by_path[path])) if stack else by_path[path]
+        stack.append(path)
     return tree
 
 
-def _leaf(messages: list[list[Any]], numbers: list[int]) -> Any:
-    listed = [message for number in numbers for message in messages[number]]
-    # One alone needs no list around it, which would be one more thing to bring into the caches.
-    action = listed[0] if len(listed) == 1 else rc.RouteList(routes=listed)
-    return extension_pb2.TypedExtensionConfig(name="routes", typed_config=packed(action))
+def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
+    """Of the leaves, without making them."""
+    stack: list[tuple[str, int]] = []
+    for path in sorted(by_path):
+        while stack and not path.startswith(stack[-1][0]):
+            stack.pop()
+        stack.append((path, len(by_path[path]) + (stack[-1][1] if stack else 0)))
+        yield stack[-1]
+
+
+def _leaf(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> bytes:
+    """An OnMatch. One route alone needs no list around it, which would be one more thing to bring into the caches."""
+    listed = [body for number in numbers for body in routes[number]]
+    if len(listed) == 1:
+        packed_type, body = _ROUTE, listed[0]
+    else:
+        packed_type, body = _ROUTE_LIST, b"".join(field(_LIST_ROUTES, each) for each in listed)
+    return field(_ON_MATCH_ACTION, _NAME + field(_EXTENSION_CONFIG, packed_type + field(_ANY_VALUE, body)))
+
+
+_NAME: Final = encode(extension_pb2.TypedExtensionConfig(name="routes"))
+_ROUTE: Final = encode(packed(rc.Route()))
+_ROUTE_LIST: Final = encode(packed(rc.RouteList()))
+"""What stands before the packed bytes: an Any with a type and no value."""

@@ -60,22 +60,18 @@ def refusal(status: int = INTERNAL_ERROR) -> Any:
     return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
 
 
+def refusing(match: Match, origin: str) -> Any:
+    """What matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
+    direct = rc.DirectResponseAction(status=INTERNAL_ERROR)
+    return rc.Route(name=origin, match=route_match(match), direct_response=direct)
+
+
 class Messages(NamedTuple):
     """A route as Envoy has it, for requests that ask for an upgrade and for all others: WebSocket needs HTTP/1.1, so the
     former go by a hop of their own. One and the same list where that makes no difference."""
 
     upgrade: list[Any]
     other: list[Any]
-
-    @property
-    def differ(self) -> bool:
-        return self.upgrade is not self.other
-
-    def listed(self) -> list[Any]:
-        """For a list that is tried from the top."""
-        if not self.differ:
-            return self.other
-        return [*(_upgrading(message) for message in self.upgrade), *self.other]
 
 
 def envoy_routes(route: Route, listening: Listening) -> Messages:
@@ -96,13 +92,6 @@ def envoy_routes(route: Route, listening: Listening) -> Messages:
                 _forwards(_route(route), forward, Protocol.H1_UPGRADE, route),
                 _forwards(_route(route), forward, Protocol.AUTO, route),
             )
-
-
-def _upgrading(message: Any) -> Any:
-    found = rc.Route()
-    found.CopyFrom(message)
-    found.match.headers.append(rc.HeaderMatcher(name=UPGRADE, present_match=True))
-    return found
 
 
 def _route(route: Route) -> Any:

@@ -1,40 +1,43 @@
-"""Route tables: virtual hosts, each encoded by itself, and the join of their bytes.
+"""Route tables: virtual hosts as joins of their routes' bytes, and the join of virtual hosts.
 
-An edit re-encodes one virtual host; only the last join of cached bytes looks at all of them.
+An edit encodes one route (`encoded_routes.py`) and joins one virtual host; only the last join looks at all hosts of a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode, varint
-from lasthop.outputs.envoy.quarantine import part_quarantined
+from lasthop.outputs.envoy.encode import enclosed, encode
+from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
-from lasthop.outputs.envoy.route_messages import Listening, envoy_routes, refusal
-from lasthop.plan.listener import Listener
-from lasthop.plan.routing import VirtualHost
+from lasthop.outputs.envoy.route_messages import refusal
 from lasthop.resolve.attachment import MISDIRECTED, misdirected
-from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.virtual_hosts import virtual_host
+from lasthop.resolve.routes import PROTOCOLS
+from lasthop.resolve.virtual_hosts import in_order
 from lasthop.store.graph import Graph, Output
 
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
-_VIRTUAL_HOSTS_FIELD: Final = b"\x12"
-"""Tag of RouteConfiguration.virtual_hosts: field 2, length-delimited."""
+_VIRTUAL_HOSTS: Final = 2
+"""RouteConfiguration.virtual_hosts."""
+_MATCHER: Final = 21
+"""VirtualHost.matcher."""
 
 
 class EncodedHost(msgspec.Struct, frozen=True):
     name: str
     body: bytes
     digest: str
-    """Empty for the stand-in of a refused host: there is nothing in it that could be blamed."""
+    """Of the body."""
+    parts: Mapping[str, str] = {}
+    """Of its routes: what Envoy can be asked to do without (see `Resource.parts`). None in a stand-in."""
+    owners: Mapping[str, Key] = {}
     misdirected: frozenset[str] = frozenset()
     """Instead of a body: names that are to be asked for on another connection."""
 
@@ -44,33 +47,34 @@ def table_name(gateway: Key, table: str) -> str:
 
 
 def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHost:
-    """One virtual host as bytes; one that Envoy has refused answers 500 instead."""
+    """One virtual host as bytes."""
     if hostname == MISDIRECTED:
-        return EncodedHost(hostname, b"", "", misdirected(g, gateway, table))
-    host = g(virtual_host, gateway, table, hostname)
+        return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
+    members = (route for (route,), _ in g.bucket("vhost", gateway, table, hostname) if route.kind in PROTOCOLS)
+    served = [(route, found) for route in members if (found := g(served_route, route, gateway, table, hostname))]
+    ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
+    body = b"".join([_head(hostname), *_routes(in_order(ranked))])
+    blamed = [(route, found) for route, found in served if found.encoded.entries]
+    parts = {found.part: found.encoded.digest for _, found in blamed}
+    return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})
+
+
+def refused_host(hostname: str) -> EncodedHost:
+    """Stands in for a host that cannot be built: its name, which would fall to a wildcard otherwise, answers 500."""
     name = hostname or "*"
-    body = encode(_virtual_host(name, host, _listening(g(table_listener, gateway, table))))
-    digest = content_hash(body)
-    if part_quarantined(g, ROUTES, f"{table_name(gateway, table)}#{name}", digest):
-        body, digest = encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()])), ""
-    return EncodedHost(name, body, digest)
+    body = encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()]))
+    return EncodedHost(name, body, content_hash(body))
 
 
-def _listening(listener: Listener | None) -> Listening:
-    if listener is None:
-        return Listening("http", 80)
-    return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
+def _head(hostname: str) -> bytes:
+    name = hostname or "*"
+    return encode(route_components_pb2.VirtualHost(name=name, domains=[name]))
 
 
-def _virtual_host(name: str, host: VirtualHost, listening: Listening) -> Any:
-    message = route_components_pb2.VirtualHost(name=name, domains=[name])
-    routes = [(route.match, envoy_routes(route, listening)) for route in host.routes]
-    tree = indexed(routes)
-    if tree is None:
-        message.routes.extend(found for _, messages in routes for found in messages.listed())
-    else:
-        message.matcher.CopyFrom(tree)
-    return message
+def _routes(entries: list[Entry]) -> list[bytes]:
+    """The fields of a VirtualHost."""
+    tree = indexed(entries)
+    return enclosed(_MATCHER, tree) if tree is not None else [entry.listed() for entry in entries]
 
 
 def _misdirected(names: Collection[str]) -> bytes:
@@ -85,12 +89,19 @@ TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gat
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
-    """The RouteConfiguration as the join of its hosts' bytes: the same bytes as if it had been built as one message."""
-    head = route_pb2.RouteConfiguration(name=name)
-    tail = route_pb2.RouteConfiguration(ignore_port_in_host_matching=True)
+    """The RouteConfiguration as the join of its hosts' bytes. Its version is made of the hosts' hashes, which are known: a
+    table may have megabytes."""
+    head = encode(route_pb2.RouteConfiguration(name=name))
+    tail = encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=True))
     ordered = [hosts[key] for key in sorted(hosts)]
     # The names are worked out here, because a domain that stood in two hosts, if only for a moment, would be refused.
-    bodies = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else h.body for h in ordered]
-    parts = [_VIRTUAL_HOSTS_FIELD + varint(len(body)) + body for body in bodies if body]
-    body = b"".join([encode(head), *parts, encode(tail)])
-    return Resource(ROUTES, name, body, content_hash(body), {f"{name}#{h.name}": h.digest for h in ordered if h.digest})
+    others = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else b"" for h in ordered]
+    bodies = [other or h.body for other, h in zip(others, ordered, strict=True)]
+    body = b"".join([head, *(chunk for each in bodies if each for chunk in enclosed(_VIRTUAL_HOSTS, [each])), tail])
+    version = content_hash(b"".join([head, *others, *(h.digest.encode() for h in ordered), tail]))
+    parts: dict[str, str] = {}
+    owners: dict[str, Key] = {}
+    for host in ordered:
+        parts.update(host.parts)
+        owners.update(host.owners)
+    return Resource(ROUTES, name, body, version, parts, owners=owners)

@@ -22,7 +22,7 @@ from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
-from lasthop.resolve.trust import bundle, day
+from lasthop.resolve.trust import bundle, day, pair_dates
 from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph, input_node
 from lasthop.store.store import read
@@ -112,6 +112,8 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
         pair = g(key_pair, key)
         if isinstance(pair, KeyPair):
             yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
+            if said := pair_dates(g, key):
+                yield warning(said)
         else:
             yield bad(pair)
 

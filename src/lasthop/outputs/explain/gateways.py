@@ -22,7 +22,7 @@ from lasthop.resolve.listener_sets import listener_set
 from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import auth_targets, targets
-from lasthop.resolve.trust import day
+from lasthop.resolve.trust import day, pair_dates
 from lasthop.store.graph import Graph, input_node
 from lasthop.store.store import read
 
@@ -91,7 +91,8 @@ def _bad_news(condition: Condition) -> bool:
 def _certificate(g: Graph, secret: Key) -> Fact:
     pair = g(key_pair, secret)
     shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
-    return plain(f"certificate from {secret}{shown}", object=secret)
+    said = pair_dates(g, secret)
+    return plain(f"certificate from {secret}{shown}", *([warning(said)] if said else ()), object=secret)
 
 
 def _clients(listener: Listener) -> Iterator[Fact]:

@@ -20,7 +20,7 @@ from lasthop.resolve.policies.backend_tls import hop_tls
 from lasthop.resolve.policies.standing import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import BadRef, bundle, day, ref_state, system_store
+from lasthop.resolve.trust import BadRef, bundle, day, pair_dates, ref_state, system_store
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph, NodeId, input_node
 from lasthop.store.store import read
@@ -149,7 +149,8 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
     pair = g(key_pair, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
     whose = "the certificate" if tls.policy.kind == XBACKEND else "the Gateway's own certificate"
-    yield plain(f"shows {whose} from {secret}{until}", object=secret)
+    said = pair_dates(g, secret)
+    yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 
 
 def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:

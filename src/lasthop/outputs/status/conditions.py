@@ -8,12 +8,15 @@ import msgspec
 
 from lasthop.api.meta import Object
 from lasthop.api.status import ConditionStatus
+from lasthop.plan.messages import limited
 from lasthop.plan.reasons import Condition
 
 
 def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatus, ...]:
-    """Conditions about `obj`; their time is set when they are merged with what was there before."""
-    return tuple(ConditionStatus(c.type, str(c.status), c.reason, c.message, obj.metadata.generation) for c in conditions)
+    """Conditions about `obj`, none longer than an API server takes; their time is set when they are merged with what was there
+    before."""
+    generation = obj.metadata.generation
+    return tuple(ConditionStatus(c.type, str(c.status), c.reason, limited(c.message), generation) for c in conditions)
 
 
 def timed(new: tuple[ConditionStatus, ...], old: tuple[ConditionStatus, ...], now: str) -> tuple[ConditionStatus, ...]:

@@ -14,6 +14,8 @@ from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS, STREAM_KINDS
 from lasthop.api.status import ConditionStatus, GatewayStatus, ListenerSetStatus
 from lasthop.api.unserved import Unserved
+from lasthop.outputs.envoy.encoded_routes import unserved
+from lasthop.outputs.status.downgrades import downgrade_findings
 from lasthop.outputs.status.endpoints import ENDPOINT_FINDINGS
 from lasthop.outputs.status.expiring import EXPIRING
 from lasthop.outputs.status.gateways import class_status, gateway_status
@@ -36,13 +38,13 @@ from lasthop.resolve.policies.standing import conditions, shadowed, target_troub
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
-from lasthop.resolve.routes import read_route, unkept_sessions, verdict
+from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions, verdict
 from lasthop.resolve.streams import owner
-from lasthop.resolve.trust import BadRef
+from lasthop.resolve.trust import BadRef, minute, pair_dates
 from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
-from lasthop.resolve.waivers import minute, waiver
-from lasthop.resolve.xbackends import PLAINTEXT, flaw
+from lasthop.resolve.waivers import waiver
+from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -82,11 +84,20 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
         yield from (f for f in found if f.reason not in (reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE))
+        yield from _of_dates(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}].tls")
+    yield from _of_dates(key, status.conditions, "", "spec.tls.backend.clientCertificateRef")
     for condition in status.conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             field = "spec.tls.frontend"
             yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
     yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
+
+
+def _of_dates(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:
+    """What a certificate that can be used will soon, or should, no longer be used for."""
+    for condition in conditions:
+        if condition.type == reasons.RESOLVED_REFS and condition.status == "True" and condition.message:
+            yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)
 
 
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
@@ -109,6 +120,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
         judged = g(verdict, key, parent.gateway, parent.protocols[0])
         found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
+        found += [Finding(key, p.reason, p.message) for p in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 
@@ -187,6 +200,9 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, told.reason, told.message, field=judged.field)
     for warning in judged.warnings if judged else ():
         yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+    shown = g(shown_certificate, key)
+    if isinstance(shown, Key) and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
     session = obj.spec.session_persistence
     for problem in session_problems(session, "spec.sessionPersistence") if session else ():
         yield Finding(key, problem.reason, problem.message, field=problem.field)
@@ -254,6 +270,7 @@ FINDINGS = (
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", "hop", hop_findings),
+    Output("findings-downgrades", "Service", downgrade_findings),
     ENDPOINT_FINDINGS,
     STRANGERS,
     EXPIRING,

@@ -20,6 +20,7 @@ from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.policies.degraded import waived_ports
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
+from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
@@ -85,7 +86,7 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
     own = g(client_certificate, key)
     if own is None:
         return ()
-    return (own,) if isinstance(own, Condition) else (true(reasons.RESOLVED_REFS),)
+    return (own,) if isinstance(own, Condition) else (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
 
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference
 from lasthop.api.status import ParentStatus, RouteStatus
+from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.routes import RouteVerdict, read_route, verdict
+from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route, verdict
 from lasthop.store.graph import Graph, Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
@@ -31,9 +34,17 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
             owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
         said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
-        conditions = _conditions(key.kind, parent, g(verdict, key, parent.gateway, parent.protocols[0]), said)
+        judged = g(verdict, key, parent.gateway, parent.protocols[0])
+        if key.kind in PROTOCOLS:
+            judged = _as_served(judged, *unserved(g, key, parent.gateway, parent.hosts))
+        conditions = _conditions(key.kind, parent, judged, said)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
+
+
+def _as_served(judged: RouteVerdict, problems: tuple[RouteProblem, ...], whole: bool) -> RouteVerdict:
+    """With what nobody could tell from the route's text."""
+    return replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
 
 
 def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:

@@ -16,9 +16,10 @@ from lasthop.plan.profile import BackendRules
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies import options
+from lasthop.resolve.policies.targets import misaimed
 from lasthop.resolve.policies.validation import demand, wanted_tls
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.waivers import minute
+from lasthop.resolve.trust import minute
 from lasthop.store.graph import Graph
 
 DAY: Final = 86400.0
@@ -76,5 +77,6 @@ def plaintext_refusal(g: Graph, hop: Hop) -> Refused | None:
     elif hop.service.kind == XBACKEND:
         message = f"{hop.service} has tls.mode None, and {who}; use ServerOnly or ClientAndServer"
     else:
-        message = f"no BackendTLSPolicy names {where}, and {who}; create a policy for it"
+        aims = "".join(f" ({policy} names Service {name}, which does not exist)" for policy, name in misaimed(g, hop.service))
+        message = f"no BackendTLSPolicy names {where}{aims}, and {who}; create a policy for it"
     return Refused(reasons.PLAINTEXT_NOT_PERMITTED, message)

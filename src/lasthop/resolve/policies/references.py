@@ -24,12 +24,13 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.tls import Mode, Waiver
 from lasthop.resolve.pins import PinnedTrust, pinned
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, SYSTEM, BadRef, dates, ref_state, system_store
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, BadRef, dates, ref_state, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
 CA: Final = "CA"
 WELL_KNOWN: Final = SYSTEM.kind
+WELL_KNOWN_FIELD: Final = "wellKnownCACertificates"
 PIN_SET: Final = "PinSet"
 WAIVER: Final = "VerificationWaiver"
 ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
@@ -127,19 +128,20 @@ def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, fiel
     for entry in held.cas:
         state = g(ref_state, namespace, entry.ref)
         warnings += state.warnings
-        # With Expiry waived an expired anchor is as good as any.
-        if state.problem and not (held.mode is Mode.WAIVED_EXPIRY and state.problem.reason == reasons.EXPIRED_CERTIFICATE):
+        # With Expiry waived an anchor that is out of date is as good as any.
+        if state.problem and not (held.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             faults.append(entry.fault(state.problem, fatal=False))
         else:
             usable.append(entry.ref)
     anchors = bool(usable) or not held.cas
     if held.pinned and held.pinned.leaves and not (held.pinned.cas or held.pinned.system):
-        expired, soon = dates(g, held.pinned.anchors, f"PinSet {held.pin_sets[0].ref.name}", "certificate")
+        out_of_date, soon = dates(g, held.pinned.anchors, f"PinSet {held.pin_sets[0].ref.name}", "certificate")
         warnings += soon
-        if expired and held.mode is not Mode.WAIVED_EXPIRY:
-            faults.append(held.pin_sets[0].fault(BadRef(reasons.EXPIRED_CERTIFICATE, expired), fatal=False))
+        if out_of_date and held.mode is not Mode.WAIVED_EXPIRY:
+            faults.append(held.pin_sets[0].fault(out_of_date, fatal=False))
             anchors = False
-    problems = [*_combination(held), *_system(g, held), *_unchecked(held, validation)]
+    source = [*_source(validation)]
+    problems = source or [*_combination(held), *_system(g, held), *_unchecked(held, validation)]
     accepted, resolved = _conditions(held, faults, problems, anchors)
     return Judged(
         accepted,
@@ -152,10 +154,10 @@ def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, fiel
 
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_Held, list[_Fault]]:
-    well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates or SYSTEM.name)
-    refs = validation.ca_certificate_refs
-    entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(refs))
-    entries = entries or (_Entry(well_known, "wellKnownCACertificates"),)
+    entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs))
+    if validation.well_known_ca_certificates:
+        well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
+        entries += (_Entry(well_known, WELL_KNOWN_FIELD),)
     faults: list[_Fault] = []
     pins: list[PinnedTrust] = []
     waivers: list[Waiver] = []
@@ -191,6 +193,16 @@ def _unknown(entry: _Entry) -> BadRef:
     use = KNOWN_CA_KINDS if entry.inside else f"{KNOWN_CA_KINDS}, or a lasthop.dev PinSet"
     message = f"kind {entry.ref.kind} of group {entry.ref.group!r} is not supported; use a {use}"
     return BadRef(reasons.INVALID_KIND, message)
+
+
+def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
+    """What admission refuses is refused here too: an API server may hold objects that are older than its CRD. An empty list
+    or an empty string says as little as no field at all (GEP-1897)."""
+    refs, well_known = validation.ca_certificate_refs, validation.well_known_ca_certificates
+    if refs and well_known:
+        yield f"caCertificateRefs and {WELL_KNOWN_FIELD} exclude each other; remove one of them"
+    if not refs and not well_known:
+        yield f"nothing says which CAs to trust; give caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
 
 
 def _combination(held: _Held) -> Iterator[str]:

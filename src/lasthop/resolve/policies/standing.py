@@ -171,7 +171,8 @@ def unreached(g: Graph, policy: Key) -> str:
     services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
     hops = [Hop(*member) for service in services for member, _ in g.bucket("reach", service)]
     if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
-        return "only TLS Passthrough leads to its targets, which is the client's own TLS; the policy has no effect"
+        said = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
+        return f"{said}; remove it, or let the listener terminate TLS"
     return "no Gateway reaches its targets through a route, so the policy has no effect yet"
 
 

@@ -17,11 +17,12 @@ from lasthop.api.meta import Key, Object
 from lasthop.sources.files.attachments import Attachment, attachments
 from lasthop.sources.files.builtin import CHECKS
 from lasthop.sources.files.cel import violations
+from lasthop.sources.files.limits import MAX_OBJECT
 from lasthop.sources.files.metadata import completed
-from lasthop.sources.files.problem import Problem, shown
+from lasthop.sources.files.problem import Problem, Problems, shown
 from lasthop.sources.files.schema import schema_of
 from lasthop.sources.files.structural import structured
-from lasthop.sources.files.validation import schema_problems
+from lasthop.sources.files.validation import TOO_LARGE, schema_problems, type_name
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -34,20 +35,27 @@ class Admitted(msgspec.Struct, frozen=True):
 
 def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
     """The document as an API server would store it, and what is wrong with it; if nothing is, it is good for `admitted`."""
-    kind, problems = kind_of(document)
+    kind, unknown = kind_of(document)
     if kind is None:
-        return {}, problems
+        return {}, unknown
+    size = len(msgspec.json.encode(document))
+    if size > MAX_OBJECT:
+        message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
+        return {}, [Problem(message, (), "Split it into several objects.", "TooLarge")]
+    problems = Problems()
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
     content = structured(schema.root, content, (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
-    problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
+    # An API server, too, does not run rules over more than the schema lets pass: their cost is bounded by its limits.
+    if not problems.full and not any(problem.reason == TOO_LARGE for problem in refused):
+        problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
     if not refused and metadata and (check := CHECKS.get(kind.kind)):
         check(key, stored, problems)
-    return stored, problems
+    return stored, problems.found()
 
 
 def admitted(stored: dict[str, Any]) -> Admitted:
@@ -65,7 +73,11 @@ def admitted(stored: dict[str, Any]) -> Admitted:
 def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
     """The kind a document says it is, or why it cannot be told."""
     if not isinstance(document, dict):
-        return None, [Problem(f"{shown(document)} is not an object", remedy="Write apiVersion, kind, metadata and spec.")]
+        return None, [
+            Problem(
+                f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
+            )
+        ]
     problems = [
         Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
         for name in ("apiVersion", "kind")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.admission import Admitted
 from lasthop.sources.files.content import Content, Entry
-from lasthop.sources.files.folder import Stamp
+from lasthop.sources.files.folder import stamp_of
 from lasthop.sources.files.local_files import LocalFile, read_local, resolved, with_files
 from lasthop.sources.files.problem import field
 
@@ -41,7 +40,7 @@ class Attached:
     def read(self, path: str) -> LocalFile:
         """What it says now, without believing it yet."""
         known = self._files.get(path)
-        if known is not None and not known.error and _stamp(path) == known.stamp:
+        if known is not None and not known.error and stamp_of(path) == known.stamp:
             return known
         return read_local(path, known.content if known else self._remembered(path))
 
@@ -99,10 +98,3 @@ class Attached:
 
 def _paths(uses: Iterable[dict[Key, tuple[str, ...]]]) -> set[str]:
     return {path for keys in uses for paths in keys.values() for path in paths}
-
-
-def _stamp(path: str) -> Stamp | None:
-    try:
-        return Stamp.of(os.stat(path))
-    except OSError:
-        return None

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.sources.files.names import is_data_key
-from lasthop.sources.files.problem import Problem, shown
+from lasthop.sources.files.problem import Problem, Problems, shown
 
 PREFIX: Final = "lasthop.dev/file."
 
@@ -35,7 +35,7 @@ def attachments(metadata: dict[str, Any]) -> tuple[Attachment, ...]:
     )
 
 
-def check(document: dict[str, Any], problems: list[Problem]) -> set[str]:
+def check(document: dict[str, Any], problems: Problems) -> set[str]:
     """The keys that files will supply."""
     found = attachments(document["metadata"])
     for each in found:

@@ -14,16 +14,14 @@ from typing import Any, Final
 
 from lasthop.api.meta import Key
 from lasthop.sources.files import attachments
+from lasthop.sources.files.limits import MAX_DATA
 from lasthop.sources.files.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
-from lasthop.sources.files.problem import Path, Problem, shown
+from lasthop.sources.files.problem import Path, Problem, Problems, shown
 
-MAX_DATA: Final = 1024 * 1024
-"""Of a ConfigMap or Secret, as in the API server."""
-
-Check = Callable[[Key, dict[str, Any], list[Problem]], None]
+Check = Callable[[Key, dict[str, Any], Problems], None]
 
 
-def service(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
+def service(key: Key, document: dict[str, Any], problems: Problems) -> None:
     spec = document["spec"]
     ports = spec.get("ports", [])
     if spec["type"] == "ExternalName":
@@ -41,7 +39,7 @@ def service(key: Key, document: dict[str, Any], problems: list[Problem]) -> None
     _unique_names(ports, ("spec", "ports"), problems)
 
 
-def endpoint_slice(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
+def endpoint_slice(key: Key, document: dict[str, Any], problems: Problems) -> None:
     kind = document["addressType"]
     for i, endpoint in enumerate(document.get("endpoints", [])):
         for j, address in enumerate(endpoint["addresses"]):
@@ -51,7 +49,7 @@ def endpoint_slice(key: Key, document: dict[str, Any], problems: list[Problem]) 
     _unique_names(document.get("ports", []), ("ports",), problems)
 
 
-def config_map(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
+def config_map(key: Key, document: dict[str, Any], problems: Problems) -> None:
     data, binary = document.get("data", {}), document.get("binaryData", {})
     for name in binary.keys() & data.keys():
         problems.append(Problem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason="Duplicate"))
@@ -59,7 +57,7 @@ def config_map(key: Key, document: dict[str, Any], problems: list[Problem]) -> N
     attachments.check(document, problems)
 
 
-def secret(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
+def secret(key: Key, document: dict[str, Any], problems: Problems) -> None:
     data = {name: value.replace("\r", "").replace("\n", "") for name, value in document.get("data", {}).items()}
     for name, value in document.pop("stringData", {}).items():
         data[name] = base64.b64encode(value.encode()).decode()
@@ -73,7 +71,7 @@ def secret(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
                 problems.append(Problem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, "Required"))
 
 
-def cluster_trust_bundle(key: Key, document: dict[str, Any], problems: list[Problem]) -> None:
+def cluster_trust_bundle(key: Key, document: dict[str, Any], problems: Problems) -> None:
     path = ("metadata", "name")
     if signer := document["spec"].get("signerName"):
         prefix = signer.replace("/", ":") + ":"
@@ -93,7 +91,7 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def _unique_names(ports: list[dict[str, Any]], path: Path, problems: list[Problem]) -> None:
+def _unique_names(ports: list[dict[str, Any]], path: Path, problems: Problems) -> None:
     seen: dict[str, int] = {}
     for i, port in enumerate(ports):
         name = port.get("name")
@@ -124,7 +122,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _decoded(data: dict[str, str], path: Path, problems: list[Problem]) -> dict[str, bytes]:
+def _decoded(data: dict[str, str], path: Path, problems: Problems) -> dict[str, bytes]:
     result = {}
     for name, value in data.items():
         try:
@@ -135,7 +133,7 @@ def _decoded(data: dict[str, str], path: Path, problems: list[Problem]) -> dict[
     return result
 
 
-def _keys_and_size(data: dict[str, Any], path: Path, problems: list[Problem]) -> None:
+def _keys_and_size(data: dict[str, Any], path: Path, problems: Problems) -> None:
     for name in data:
         if not is_data_key(name):
             problems.append(Problem(f"{shown(name)} is not a valid key", (*path, name), "Use letters, digits, '-', '_', '.'."))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,9 +14,10 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.admission import Admitted, admit, admitted, kind_of
+from lasthop.sources.files.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.sources.files.problem import Path, Problem, field
 from lasthop.sources.files.salvage import salvage
-from lasthop.sources.files.yaml import Parsed, Span, decode, field_lines, parse
+from lasthop.sources.files.yaml import Mistake, Parsed, Span, field_lines, parse
 
 
 class Entry(NamedTuple):
@@ -40,14 +43,12 @@ class Content(msgspec.Struct, frozen=True):
 
     def line(self, entry: Entry, field_path: str = "") -> int:
         """Reads the document again: places are asked for seldom, and to keep them all would cost more than the objects."""
-        best, depth = entry.span.line, -1
-        for path, line in field_lines(decode(self.text), entry.span).items():
-            if path[: len(entry.base)] != entry.base or len(path) <= depth:
-                continue
-            inside = field(path[len(entry.base) :])
-            if field_path == inside or not inside or field_path.startswith((f"{inside}.", f"{inside}[")):
-                best, depth = line, len(path)
-        return best
+        lines = _named_lines(self.text, entry.span)
+        base = field(entry.base)
+        inside = f".{field_path}" if base and field_path and field_path[0] != "[" else field_path
+        while inside and f"{base}{inside}" not in lines:
+            inside = inside[: max(inside.rfind("."), inside.rfind("["), 0)]
+        return lines.get(f"{base}{inside}", entry.span.line)
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -76,12 +77,17 @@ def digest(text: bytes) -> bytes:
 def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...]]:
     """`file` is the name to show; its ending says whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
-    found = list(_objects(parsed))
+    found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
+    if len(found) > MAX_OBJECTS:
+        mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
+        parsed = parsed._replace(mistakes=[mistake], complete=False)
     problems: list[tuple[Span, Path, Any, Problem]] = []
     stored: list[Stored] = []
     entries: list[Entry] = []
     first: dict[Key, Entry] = {}
-    for span, base, value in found:
+    for span, base, value in found[:MAX_OBJECTS]:
+        if len(problems) > MAX_FINDINGS:
+            break
         kept, wrong = admit(value)
         if not wrong:
             try:
@@ -97,14 +103,16 @@ def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...
     if not problems and not parsed.mistakes:
         return Content(digest(text), text, tuple(entries)), tuple(stored)
 
-    findings = [Finding(None, "InvalidYAML", message, file=file, line=line) for line, message in parsed.mistakes]
-    decoded = decode(text) if problems else ""
-    for span, base, value, problem in problems:
-        line = _nearest(field_lines(decoded, span), base + problem.path, span.line)
+    findings = [_of_text(file, mistake) for mistake in parsed.mistakes]
+    for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
+        line = _nearest(field_lines(text, span), base + problem.path, span.line)
         # The remedy is read right after the message.
         message = f"{problem.message}." if problem.remedy and problem.message[-1] not in ".?!" else problem.message
-        where = field(problem.path)
-        findings.append(Finding(key_in(value), problem.reason, message, problem.remedy, where, file=file, line=line))
+        where = _cut(field(problem.path))
+        findings.append(Finding(key_in(value), problem.reason, _cut(message), problem.remedy, where, file=file, line=line))
+    if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
+        said = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
+        findings.append(Finding(None, "TooLarge", said, file=file, line=findings[-1].line))
     policies, opaque = _salvaged(file, found, findings)
     return Broken(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
 
@@ -114,13 +122,24 @@ def restore(text: bytes, stored: Iterable[Stored]) -> Content:
     return Content(digest(text), text, tuple(Entry(admitted(s.value), s.span, s.base) for s in stored))
 
 
+def _of_text(file: str, mistake: Mistake) -> Finding:
+    if mistake.limit:
+        remedy = "Split it into several files."
+        return Finding(None, "TooLarge", f"{mistake.message}.", remedy, file=file, line=mistake.line)
+    return Finding(None, "InvalidYAML", _cut(mistake.message), file=file, line=mistake.line)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
+
+
 def key_in(value: Any) -> Key | None:
     """The key a document seems to have, for messages."""
     kind, _ = kind_of(value)
     if kind is None or not isinstance(metadata := value.get("metadata"), dict):
         return None
     name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
-    if not isinstance(name, str) or not isinstance(namespace, str):
+    if not isinstance(name, str) or not isinstance(namespace, str) or len(name) > 253 or len(namespace) > 253:
         return None
     return Key(kind.kind, namespace if kind.namespaced else "", name)
 
@@ -136,6 +155,11 @@ def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
         implied = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": str(kind)[: -len("List")]}
         for i, item in enumerate(items):
             yield span, ("items", i), {**implied, **item} if isinstance(item, dict) else item
+
+
+@lru_cache(maxsize=1)
+def _named_lines(text: bytes, span: Span) -> dict[str, int]:
+    return {field(path): line for path, line in field_lines(text, span).items()}
 
 
 def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:

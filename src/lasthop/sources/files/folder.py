@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.limits import MAX_FILE
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
-MAX_FILE: Final = 64 * 1024 * 1024
 
 
 class Stamp(NamedTuple):
@@ -45,6 +45,10 @@ class Scan(NamedTuple):
 
 class Unreadable(Exception):
     """A file that is there and cannot be read. The message says why."""
+
+
+class TooLarge(Unreadable):
+    pass
 
 
 def counts(name: str) -> bool:
@@ -104,6 +108,13 @@ def scan(root: Path) -> Scan:
     return Scan(dict(sorted(files.items())), closed, repeated, tuple(linked))
 
 
+def stamp_of(path: Path | str) -> Stamp | None:
+    try:
+        return Stamp.of(os.stat(path))
+    except OSError:
+        return None
+
+
 def read(path: Path, limit: int = MAX_FILE) -> tuple[bytes, Stamp]:
     """Raises `FileNotFoundError` if it is gone, `Unreadable` for every other trouble. Never waits on a pipe."""
     try:
@@ -120,7 +131,7 @@ def read(path: Path, limit: int = MAX_FILE) -> tuple[bytes, Stamp]:
     except OSError as error:
         raise Unreadable(reason(error)) from error
     if len(text) > limit:
-        raise Unreadable(f"it is larger than {limit} bytes")
+        raise TooLarge(f"it is larger than {limit} bytes")
     return text, Stamp.of(status)
 
 

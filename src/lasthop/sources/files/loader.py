@@ -25,8 +25,9 @@ from lasthop.sources.files import report
 from lasthop.sources.files.attached import Attached
 from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
 from lasthop.sources.files.errors import FilesError
-from lasthop.sources.files.folder import Stamp, scan
+from lasthop.sources.files.folder import Stamp, scan, stamp_of
 from lasthop.sources.files.in_force import InForce
+from lasthop.sources.files.limits import LARGE_FILE
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, loses, read_file, unreadable
 from lasthop.sources.files.state import Saved, State
 from lasthop.sources.source import Batch
@@ -63,15 +64,32 @@ class Loader:
 
     # -- looking
 
-    def look(self, files: Iterable[str] | None = None, local: Iterable[str] = ()) -> Readings:
+    def look(
+        self,
+        files: Iterable[str] | None = None,
+        local: Iterable[str] = (),
+        *,
+        before: Readings | None = None,
+        leave_large: bool = False,
+    ) -> Readings:
         """At these files (paths below the folder) and local files, or at everything that is not as it was.
+
+        A file that has not changed since the look `before` is not examined again. With `leave_large` the large ones are only
+        named.
 
         Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
         """
+        large: set[str] = set()
+
+        def read(paths: Iterable[str]) -> dict[str, Reading]:
+            if leave_large:
+                large.update(path for path in paths if self._is_large(path))
+            return {path: self._read(path, before) for path in paths if path not in large}
+
         if files is not None:
-            read = Readings({path: self._read(path) for path in files}, {path: self._attached.read(path) for path in local})
+            found_here = Readings(read(files), {path: self._attached.read(path) for path in local}, large=frozenset(large))
             if self.root.is_dir():
-                return read
+                return found_here
             # While the whole folder is being removed its files go one by one; none of them was meant by itself.
         try:
             found = scan(self.root)
@@ -79,17 +97,21 @@ class Loader:
             if self._published is None:
                 raise
             return Readings({}, {}, lost=str(error))
-        readings: dict[str, Reading] = {}
-        for path, stamp in found.files.items():
-            known = self._files.get(path)
-            if known is None or stamp is None or known.stamp != stamp:
-                readings[path] = self._read(path)
+        readings = read([path for path, stamp in found.files.items() if not self._has_stamp(path, stamp)])
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
                 readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
             else:
                 readings[path] = Reading(None)
-        return Readings(readings, self._attached.changed(), found.closed, found.repeated, found.linked)
+        return Readings(readings, self._attached.changed(), found.closed, found.repeated, found.linked, frozenset(large))
+
+    def _has_stamp(self, path: str, stamp: Stamp | None) -> bool:
+        known = self._files.get(path)
+        return known is not None and stamp is not None and known.stamp == stamp
+
+    def _is_large(self, path: str) -> bool:
+        stamp = stamp_of(self.root / path)
+        return stamp is not None and stamp.size > LARGE_FILE
 
     def unsettled(self, readings: Readings) -> bool:
         """Whether something in it looks like a write that is not finished: better look again before believing it."""
@@ -102,7 +124,10 @@ class Loader:
                 return True
         return any(self._attached.worse(path, now) for path, now in readings.local.items())
 
-    def _read(self, path: str) -> Reading:
+    def _read(self, path: str, before: Readings | None = None) -> Reading:
+        last = before.files.get(path) if before else None
+        if last and last.stamp and last.stamp == stamp_of(self.root / path):
+            return last
         reading = read_file(self.root / path, self._shown(path), lambda text: self._known(path, text))
         if is_blank(reading.result) and (good := self._last_good(path)) and good.entries:
             return Reading(emptied(self._shown(path)), reading.stamp)

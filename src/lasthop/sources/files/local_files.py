@@ -14,8 +14,8 @@ from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import BytesMap, Object, StringMap
 from lasthop.sources.files.admission import Admitted
 from lasthop.sources.files.attachments import Attachment
-from lasthop.sources.files.builtin import MAX_DATA
 from lasthop.sources.files.folder import Stamp, Unreadable, read
+from lasthop.sources.files.limits import MAX_DATA
 
 
 class LocalFile(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from lasthop.api.kinds import Kind
 from lasthop.api.meta import Key
+from lasthop.sources.files.limits import MAX_ANNOTATIONS
 from lasthop.sources.files.names import (
     DNS_LABEL,
     DNS_SUBDOMAIN,
@@ -25,12 +26,11 @@ from lasthop.sources.files.names import (
     is_label_value,
     is_qualified_name,
 )
-from lasthop.sources.files.problem import Path, Problem, shown
+from lasthop.sources.files.problem import Path, Problem, Problems, shown
 from lasthop.sources.files.structural import unknown_field
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
-MAX_ANNOTATIONS: Final = 256 * 1024
 
 _READ: Final = ("name", "namespace", "labels", "annotations", "creationTimestamp")
 _IGNORED: Final = (
@@ -53,7 +53,7 @@ def uid_of(key: Key) -> str:
     return str(uuid.uuid5(_UIDS, f"{key.kind}/{key.namespace}/{key.name}"))
 
 
-def completed(kind: Kind, metadata: Any, problems: list[Problem]) -> tuple[Key, dict[str, Any]]:
+def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, dict[str, Any]]:
     """The object's key and its metadata as an API server would keep it. What is wrong is added to `problems`."""
     if not isinstance(metadata, dict):
         missing = metadata is None
@@ -62,7 +62,7 @@ def completed(kind: Kind, metadata: Any, problems: list[Problem]) -> tuple[Key, 
         )
         return Key(kind.kind, "", ""), {}
     for name in metadata:
-        if name not in _READ and name not in _IGNORED:
+        if name not in _READ and name not in _IGNORED and not problems.full:
             problems.append(unknown_field(name, _READ, ("metadata",)))
     key = Key(kind.kind, _namespace(kind, metadata, problems), _name(kind, metadata, problems))
     result: dict[str, Any] = {
@@ -79,7 +79,7 @@ def completed(kind: Kind, metadata: Any, problems: list[Problem]) -> tuple[Key, 
     return key, result
 
 
-def _name(kind: Kind, metadata: dict[str, Any], problems: list[Problem]) -> str:
+def _name(kind: Kind, metadata: dict[str, Any], problems: Problems) -> str:
     name = metadata.get("name")
     path = ("metadata", "name")
     if name is None:
@@ -97,7 +97,7 @@ def _name(kind: Kind, metadata: dict[str, Any], problems: list[Problem]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _namespace(kind: Kind, metadata: dict[str, Any], problems: list[Problem]) -> str:
+def _namespace(kind: Kind, metadata: dict[str, Any], problems: Problems) -> str:
     namespace = metadata.get("namespace")
     path = ("metadata", "namespace")
     if not kind.namespaced:
@@ -114,7 +114,7 @@ def _namespace(kind: Kind, metadata: dict[str, Any], problems: list[Problem]) ->
     return namespace
 
 
-def _labels(labels: Any, problems: list[Problem]) -> dict[str, str]:
+def _labels(labels: Any, problems: Problems) -> dict[str, str]:
     path = ("metadata", "labels")
     result = _strings(labels, path, problems)
     for key, value in result.items():
@@ -123,7 +123,7 @@ def _labels(labels: Any, problems: list[Problem]) -> dict[str, str]:
     return result
 
 
-def _annotations(annotations: Any, problems: list[Problem]) -> dict[str, str]:
+def _annotations(annotations: Any, problems: Problems) -> dict[str, str]:
     path = ("metadata", "annotations")
     result = _strings(annotations, path, problems)
     if sum(len(k.encode()) + len(v.encode()) for k, v in result.items()) > MAX_ANNOTATIONS:
@@ -131,7 +131,7 @@ def _annotations(annotations: Any, problems: list[Problem]) -> dict[str, str]:
     return result
 
 
-def _strings(values: Any, path: Path, problems: list[Problem]) -> dict[str, str]:
+def _strings(values: Any, path: Path, problems: Problems) -> dict[str, str]:
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -149,7 +149,7 @@ def _strings(values: Any, path: Path, problems: list[Problem]) -> dict[str, str]
     return result
 
 
-def _created(written: Any, problems: list[Problem]) -> str:
+def _created(written: Any, problems: Problems) -> str:
     if written is None:
         return BEGINNING
     if moment := rfc3339(written):

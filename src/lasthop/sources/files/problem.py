@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
+
+from lasthop.sources.files.limits import MAX_PROBLEMS
 
 Path = tuple[str | int, ...]
 """Where in a document: ("spec", "rules", 0, "name")."""
@@ -17,6 +20,31 @@ class Problem(msgspec.Struct, frozen=True):
     path: Path = ()
     remedy: str = ""
     reason: str = "Invalid"
+
+
+class Problems:
+    """What is wrong with one document, up to a limit: what looks for more may stop when it is `full`."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+        self.full = False
+
+    def append(self, problem: Problem) -> None:
+        if len(self._found) < MAX_PROBLEMS:
+            self._found.append(problem)
+        else:
+            self.full = True
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.append(problem)
+            if self.full:
+                return
+
+    def found(self) -> list[Problem]:
+        if not self.full:
+            return self._found
+        return [*self._found, Problem(f"has more than {MAX_PROBLEMS} problems; the others are not listed", reason="TooLarge")]
 
 
 def field(path: Path) -> str:

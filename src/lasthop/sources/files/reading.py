@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.content import Broken, Content, Stored, digest, examine
-from lasthop.sources.files.folder import Stamp, Unreadable, read
+from lasthop.sources.files.folder import Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_files import LocalFile
 
 
@@ -31,6 +31,8 @@ class Readings(NamedTuple):
     """Sub-folders that cannot be listed, and why. None if this was not a look at everything, as with the next two."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
+    large: frozenset[str] = frozenset()
+    """Files that were left out: to read them takes so long that others should not wait for it."""
     lost: str = ""
     """Why the folder as a whole cannot be read."""
 
@@ -47,6 +49,8 @@ def read_file(path: Path, shown: str, known: Callable[[bytes], Content | Broken 
         text, stamp = read(path)
     except FileNotFoundError:
         return Reading(None)
+    except TooLarge as error:
+        return Reading(too_large(shown, str(error)), stamp_of(path))
     except Unreadable as error:
         return Reading(unreadable(shown, str(error)))
     if (result := known(text)) is not None:
@@ -58,6 +62,11 @@ def read_file(path: Path, shown: str, known: Callable[[bytes], Content | Broken 
 def unreadable(shown: str, why: str) -> Broken:
     remedy = "Make it readable for the user that runs Lasthop, or remove it."
     return Broken(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
+
+
+def too_large(shown: str, why: str) -> Broken:
+    finding = Finding(None, "TooLarge", f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
+    return Broken(b"", (finding,), opaque=True)
 
 
 def emptied(shown: str) -> Broken:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.sources.files.limits import MAX_TARGETS
 from lasthop.sources.files.metadata import BEGINNING, rfc3339, uid_of
+from lasthop.sources.files.names import is_dns_label, is_dns_subdomain
 
 _POLICY = "BackendTLSPolicy"
 _SERVICE_SPELLINGS = frozenset(("service", "services", "svc", ""))
@@ -36,14 +38,14 @@ def salvage(document: Any, place: str, message: str) -> Salvaged:
         # A List is taken apart before it comes here; one that could not be may hold anything.
         return Salvaged(opaque=kind.endswith("List"))
     refs = list(_references(spec))
-    targets = tuple(target for ref in refs if (target := _target(ref)) is not None)
+    targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     namespace = metadata.get("namespace") or "default"
-    if not targets or not isinstance(namespace, str):
+    if not targets or not isinstance(namespace, str) or not is_dns_label(namespace):
         return Salvaged(opaque=True)
     written = metadata.get("name")
-    name = written if isinstance(written, str) and written else place
+    name = written if isinstance(written, str) and is_dns_subdomain(written) else place
     meta = ObjectMeta(
         name=name,
         namespace=namespace,
@@ -57,6 +59,8 @@ def salvage(document: Any, place: str, message: str) -> Salvaged:
 def _meant_as_policy(kind: str) -> bool:
     if kind in KINDS:
         return kind == _POLICY
+    if len(kind) > 2 * len(_POLICY):
+        return False  # it could not be so similar, and to compare would take long
     return SequenceMatcher(None, kind.casefold(), _POLICY.casefold()).ratio() > 0.7
 
 

@@ -38,6 +38,7 @@ class Node(msgspec.Struct, frozen=True):
     items: Node | None = None
     additional: Node | None = None
     is_object: bool = False
+    max_items: int | None = None
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -81,6 +82,7 @@ def _node(raw: dict[str, Any]) -> Node:
         items=items,
         additional=additional,
         is_object=raw.get("type") == "object",
+        max_items=raw.get("maxItems"),
         list_type=raw.get("x-kubernetes-list-type", "atomic"),
         list_keys=tuple(raw.get("x-kubernetes-list-map-keys", ())),
         rules=rules,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.api.meta import Key
-from lasthop.sources.files.folder import counts
+from lasthop.sources.files.folder import counts, stamp_of
+from lasthop.sources.files.limits import LARGE_FILE
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_files import folders_to_watch
+from lasthop.sources.files.reading import Readings
 from lasthop.sources.files.state import State
 from lasthop.sources.files.watcher import Events, Watcher
 from lasthop.sources.source import Batch
@@ -44,6 +47,9 @@ class FilesSource:
         """
         self._loader = Loader(directory, State(state) if state is not None else None)
         self._followed: frozenset[str] = frozenset()
+        self._large: dict[str, asyncio.Task[Readings]] = {}
+        """Large files that are being read, one after the other, while the edits of others take effect."""
+        self._one_large = asyncio.Lock()
 
     def load(self) -> Batch:
         """Everything that is there now, for commands that look once. Writes nothing.
@@ -67,8 +73,14 @@ class FilesSource:
         try:
             look = EVERYWHERE  # once more now that it is watched: what happened since the first look went unnoticed
             while True:
-                if (batch := await self._update(look)) is not None:
+                readings = await self._settled(look)
+                for path in readings.large - self._large.keys():
+                    self._large[path] = asyncio.ensure_future(self._read_large(path))
+                if (batch := await asyncio.to_thread(loader.apply, readings)) is not None:
                     yield batch
+                for readings in self._large_ones_read():
+                    if (batch := await asyncio.to_thread(loader.apply, readings)) is not None:
+                        yield batch
                 await asyncio.to_thread(loader.save)
                 if watcher.follow_root() or await self._watch_outside(watcher, look):
                     look = EVERYWHERE
@@ -76,25 +88,43 @@ class FilesSource:
                     look = await self._next_look(watcher)
         finally:
             watcher.close()
+            for task in self._large.values():
+                task.cancel()
             loader.save()
 
-    async def _update(self, look: Look) -> Batch | None:
-        readings = await asyncio.to_thread(self._loader.look, look.files, look.local)
+    async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
+        """What the files say, once nobody seems to be writing them."""
+        read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
+        readings = await asyncio.to_thread(read)
         for _ in range(GRACES):
             if not self._loader.unsettled(readings):
                 break
             await asyncio.sleep(GRACE)
-            before, readings = readings, await asyncio.to_thread(self._loader.look, look.files, look.local)
+            before, readings = readings, await asyncio.to_thread(read, before=readings)
             if readings.same_as(before):
                 break
-        return await asyncio.to_thread(self._loader.apply, readings)
+        return readings
+
+    async def _read_large(self, path: str) -> Readings:
+        async with self._one_large:
+            return await self._settled(Look(frozenset([path])), leave_large=False)
+
+    def _large_ones_read(self) -> Iterator[Readings]:
+        for path in [path for path, task in self._large.items() if task.done()]:
+            readings = self._large.pop(path).result()
+            reading, now = readings.files.get(path), stamp_of(self._loader.root / path)
+            if reading and now != reading.stamp and (reading.stamp or reading.result is None):
+                self._large[path] = asyncio.ensure_future(self._read_large(path))
+                if not reading.stamp or not now or now.size <= LARGE_FILE:
+                    continue  # what is there now may be in force already
+            yield readings
 
     async def _next_look(self, watcher: Watcher) -> Look:
         clock = asyncio.get_running_loop().time
         rescan = clock() + (RESCAN_LOST if self._loader.lost else RESCAN)
         while (left := rescan - clock()) > 0:
-            look = where_to_look(await watcher.events(left), self._loader)
-            if look.files is None or look.files or look.local:
+            look = where_to_look(await watcher.events(left, self._large.values()), self._loader)
+            if look.files is None or look.files or look.local or any(task.done() for task in self._large.values()):
                 return look
         return EVERYWHERE
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -46,6 +47,8 @@ class Saved(NamedTuple):
 class State:
     def __init__(self, directory: Path) -> None:
         path = directory / "files.sqlite"
+        self._lock = threading.Lock()
+        """A large file is read in one thread while another applies and saves the others."""
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.chmod(directory, 0o700)
@@ -62,22 +65,22 @@ class State:
         self._database.close()
 
     def paths(self) -> Iterable[str]:
-        return [path for (path,) in self._database.execute("select path from last_good")]
+        return [path for (path,) in self._rows("select path from last_good")]
 
     def last_good(self, path: str) -> Saved | None:
         query = "select digest, text, written, rules, stored from last_good where path = ?"
-        for digest, text, written, rules, stored in self._database.execute(query, (path,)):
+        for digest, text, written, rules, stored in self._rows(query, path):
             return Saved(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
         return None
 
     def local_file(self, path: str) -> bytes | None:
-        for (content,) in self._database.execute("select content from local_file where path = ?", (path,)):
+        for (content,) in self._rows("select content from local_file where path = ?", path):
             return bytes(content)
         return None
 
     def save(self, contents: Mapping[str, Saved | None], local: Mapping[str, bytes | None]) -> None:
         """One transaction. None forgets. Raises `sqlite3.Error`."""
-        with self._database as database:
+        with self._lock, self._database as database:
             database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
             database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
             database.executemany(
@@ -92,10 +95,13 @@ class State:
                 "insert or replace into local_file values (?, ?)", [(p, v) for p, v in local.items() if v is not None]
             )
 
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        with self._lock:
+            return self._database.execute(query, values).fetchall()
+
 
 def _open(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    # Worker threads take turns with it, never two at once.
     database = sqlite3.connect(path, check_same_thread=False)
     database.execute("pragma journal_mode = wal")
     database.execute("pragma synchronous = normal")

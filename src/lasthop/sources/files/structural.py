@@ -7,19 +7,25 @@ from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
 
-from lasthop.sources.files.problem import Path, Problem, shown
+from lasthop.sources.files.problem import Path, Problem, Problems, shown
 from lasthop.sources.files.schema import Node
 
 
-def structured(node: Node, value: Any, path: Path, problems: list[Problem]) -> Any:
+def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
     """The value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
 
     Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
     comes back as it is; the validator says so.
     """
+    if problems.full:
+        return value
     if isinstance(value, dict) and node.is_object:
         return _object(node, value, path, problems)
     if isinstance(value, list) and node.items is not None:
+        if node.max_items is not None and len(value) > node.max_items:
+            # Defaults multiply a list that is too long, so it is cut before they do.
+            problems.append(Problem(f"has more than {node.max_items} items", path, reason="TooLarge"))
+            value = value[: node.max_items]
         result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
         if node.list_type != "atomic":
             problems.extend(_repeated(node, result, path))
@@ -27,10 +33,12 @@ def structured(node: Node, value: Any, path: Path, problems: list[Problem]) -> A
     return value
 
 
-def _object(node: Node, value: dict[str, Any], path: Path, problems: list[Problem]) -> dict[str, Any]:
+def _object(node: Node, value: dict[str, Any], path: Path, problems: Problems) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, item in value.items():
         below = node.properties.get(name) or node.additional
+        if problems.full:
+            break
         if below is None:
             problems.append(unknown_field(name, node.properties, path))
         elif item is not None:
@@ -45,7 +53,7 @@ def _object(node: Node, value: dict[str, Any], path: Path, problems: list[Proble
 
 def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
     names = sorted(known)
-    return Problem(f'unknown field "{name}"', (*path, name), did_you_mean(name, names), "UnknownField")
+    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), "UnknownField")
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:

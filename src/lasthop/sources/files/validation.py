@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
 
+from lasthop.sources.files.limits import MAX_PROBLEMS
 from lasthop.sources.files.problem import Problem, shown
 from lasthop.sources.files.structural import did_you_mean
 
+TOO_LARGE: Final = "TooLarge"
 _KINDS: Final = {
     "object": "a mapping",
     "array": "a list",
@@ -20,10 +23,10 @@ _KINDS: Final = {
 
 
 def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[Problem]:
-    """Everything the schema has against the document. The values of a secret document are never quoted."""
+    """What the schema has against the document, as far as it is listed. The values of a secret document are never quoted."""
     if validator.is_valid(document):
         return
-    for error in validator.iter_errors(document):
+    for error in islice(validator.iter_errors(document), MAX_PROBLEMS + 1):
         yield _problem(error, "the value" if secret else shown(error.instance))
 
 
@@ -37,7 +40,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "type":
             wanted = " or ".join(_KINDS.get(t, t) for t in detail["types"])
             quote = "Put it in quotes." if "string" in detail["types"] and isinstance(error.instance, int | float) else ""
-            return Problem(f"must be {wanted}, not {_kind_of(error.instance)}", path, quote)
+            return Problem(f"must be {wanted}, not {type_name(error.instance)}", path, quote)
         case "enum":
             options = [str(option) for option in detail["options"]]
             close = did_you_mean(str(error.instance), options) if len(options) > 1 else ""
@@ -51,7 +54,7 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minLength":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} characters", path)
         case "maxLength":
-            return Problem(f"has more than {limit} characters", path)
+            return Problem(f"has more than {limit} characters", path, reason=TOO_LARGE)
         case "minItems":
             return Problem("must not be empty" if limit == 1 else f"must have at least {limit} items", path)
         case "maxItems":
@@ -59,12 +62,12 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
         case "minProperties":
             return Problem(f"must have at least {limit} fields", path)
         case "maxProperties":
-            return Problem(f"has more than {limit} entries", path)
+            return Problem(f"has more than {limit} entries", path, reason=TOO_LARGE)
         case _:
             return Problem(f"{value} does not fit the schema ({error.kind.name})", path)
 
 
-def _kind_of(value: object) -> str:
+def type_name(value: object) -> str:
     match value:
         case None:
             return "empty"

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from watchfiles._rust_notify import RustNotify  # documented as the "Rust backend", though its name says otherwise
 
@@ -67,10 +67,10 @@ class Watcher:
         self._outside: _Watch | None = None
         self._folders: frozenset[str] = frozenset()
 
-    async def events(self, seconds: float) -> Events:
-        """What happened since last time; nothing if the time is over first."""
-        watches = [watch for watch in (self._inside, self._outside) if watch is not None]
-        await asyncio.wait({watch.next for watch in watches}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    async def events(self, seconds: float, other: Iterable[asyncio.Future[Any]] = ()) -> Events:
+        """What happened since last time; nothing if the time is over, or something other is done, first."""
+        watches = [watch.next for watch in (self._inside, self._outside) if watch is not None]
+        await asyncio.wait({*watches, *other}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         inside = self._inside.take() if self._inside.next.done() else frozenset()
         outside = self._outside is not None and self._outside.next.done() and bool(self._outside.take())
         return Events(inside, outside)

@@ -11,6 +11,7 @@ The usual reading keeps no positions. When something is wrong, `field_lines` rea
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -30,12 +31,9 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
+from lasthop.sources.files.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_VALUES
 from lasthop.sources.files.problem import Path
 from lasthop.sources.files.scalars import integer, plain, real
-
-MAX_DEPTH: Final = 100
-MAX_ALIASED: Final = 100_000
-"""Values that aliases may add to a file. Honest files stay below a few hundred; a "billion laughs" file does not."""
 
 _TAGS: Final = "tag:yaml.org,2002:"
 
@@ -45,6 +43,8 @@ class Mistake(NamedTuple):
 
     line: int
     message: str
+    limit: bool = False
+    """It is larger than a file may be."""
 
 
 class Span(NamedTuple):
@@ -66,9 +66,9 @@ class Parsed(NamedTuple):
 
 
 class _SyntaxError(Exception):
-    def __init__(self, line: int, message: str) -> None:
+    def __init__(self, line: int, message: str, *, limit: bool = False) -> None:
         super().__init__(message)
-        self.mistake = Mistake(line, message)
+        self.mistake = Mistake(line, message, limit)
 
 
 def parse(text: bytes, *, as_json: bool = False) -> Parsed:
@@ -79,17 +79,18 @@ def parse(text: bytes, *, as_json: bool = False) -> Parsed:
     return _parse_json(decoded) if as_json else _parse_yaml(_Reader(decoded))
 
 
-def field_lines(text: str, span: Span) -> dict[Path, int]:
-    """The line of every field in one document of a text that `parse` could read."""
-    return _field_lines(text[span.start : span.end], span.line)
-
-
 @lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands
-def _field_lines(document: str, first: int) -> dict[Path, int]:
+def field_lines(text: bytes, span: Span) -> dict[Path, int]:
+    """The line of every field in one document of a text that `parse` could read."""
     # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
-    reader = _Reader(document.replace("\t", " "), record=True)
+    reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), record=True)
     _parse_yaml(reader)
-    return {path: line + first - 1 for path, line in reader.lines.items()}
+    return {path: line + span.line - 1 for path, line in reader.lines.items()}
+
+
+@lru_cache(maxsize=1)  # the next question is often about another document of the same file
+def _decoded(text: bytes) -> str:
+    return decode(text)
 
 
 def decode(text: bytes) -> str:
@@ -105,10 +106,9 @@ def _parse_json(text: str) -> Parsed:
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
-        if len(result) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = sorted({name for name in names if names.count(name) > 1})
-            mistakes.append(Mistake(1, f"key {twice[0]!r} is written twice in one object"))
+        if len(result) != len(pairs) and len(mistakes) < MAX_FINDINGS:
+            twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+            mistakes.append(Mistake(1, f"key {twice!r} is written twice in one object"))
         return result
 
     def refuse(constant: str) -> Any:
@@ -116,16 +116,44 @@ def _parse_json(text: str) -> Parsed:
 
     if not text.strip():
         return Parsed([], [], [], complete=True)
+    # Never less than there are, and known before anything is built: the parser does not let other threads run meanwhile.
+    if sum(map(text.count, "[{,")) > MAX_VALUES:
+        return Parsed([], [], [_too_many(1)], complete=False)
     try:
         value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=real, parse_constant=refuse)
-        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text can hold
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text can hold
+        if text.count("[") + text.count("{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
+            return Parsed([], [], [_too_deep(1)], complete=False)
     except json.JSONDecodeError as error:
         return Parsed([], [], [Mistake(error.lineno, f"not JSON: {error.msg}")], complete=False)
     except RecursionError:
-        return Parsed([], [], [Mistake(1, "too deeply nested")], complete=False)
+        return Parsed([], [], [_too_deep(1)], complete=False)
     except ValueError as error:
         return Parsed([], [], [Mistake(1, str(error))], complete=False)
     return Parsed([value], [Span(0, len(text), 1)], mistakes, complete=True)
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        level = [
+            below
+            for each in level
+            for below in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+            if isinstance(below, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep(line: int) -> Mistake:
+    return Mistake(line, f"nested more than {MAX_DEPTH} levels deep", limit=True)
+
+
+def _too_many(line: int) -> Mistake:
+    return Mistake(line, f"the file holds more than {MAX_VALUES} values", limit=True)
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
@@ -157,9 +185,12 @@ class _Reader:
         self.text = text
         # Never None: the stream's end is an event too, and the last one asked for.
         self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event  # type: ignore[assignment]
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        """By name: the value, how many values are in it, and how many characters these have."""
         self._count = 0
+        self._size = 0
         self._aliased = 0
+        self._aliased_size = 0
         self._record = record
         self.documents: list[Any] = []
         self.spans: list[Span] = []
@@ -172,6 +203,7 @@ class _Reader:
                 continue
             assert isinstance(event, DocumentStartEvent)
             self._anchors = {}
+            self._counted(event)
             value = self._value(self._next(), 0, ())
             end = self._next()
             if value is not None:
@@ -179,37 +211,47 @@ class _Reader:
                 self.spans.append(_span(event, end))
 
     def _value(self, event: Event, depth: int, path: Path) -> Any:
-        self._count += 1
+        self._counted(event)
         if self._record:
             self.lines.setdefault(path, _line(event))
         if isinstance(event, ScalarEvent):
             value = self._scalar(event)
+            self._size += len(event.value)
             if event.anchor:
-                self._anchors[event.anchor] = (value, 1)
+                self._anchors[event.anchor] = (value, 1, len(event.value))
             return value
         if isinstance(event, AliasEvent):
             return self._alias(event)
         if depth == MAX_DEPTH:
-            raise _SyntaxError(_line(event), f"nested more than {MAX_DEPTH} levels deep")
-        before = self._count
+            raise _SyntaxError(*_too_deep(_line(event))[:2], limit=True)
+        before, size_before = self._count, self._size
         if isinstance(event, MappingStartEvent):
             value = self._mapping(depth + 1, path)
         else:
             assert isinstance(event, SequenceStartEvent)
             value = self._sequence(depth + 1, path)
         if event.anchor:
-            self._anchors[event.anchor] = (value, self._count - before + 1)
+            self._anchors[event.anchor] = (value, self._count - before + 1, self._size - size_before)
         return value
+
+    def _counted(self, event: Event) -> None:
+        self._count += 1
+        if self._count - self._aliased > MAX_VALUES:
+            raise _SyntaxError(*_too_many(_line(event))[:2], limit=True)
 
     def _alias(self, event: AliasEvent) -> Any:
         # An anchor counts from its value's end on, so a value can never hold itself.
         if event.anchor not in self._anchors:
             raise _SyntaxError(_line(event), f"alias *{event.anchor} names no anchor before it")
-        value, size = self._anchors[event.anchor]
-        self._count += size
-        self._aliased += size
-        if self._aliased > MAX_ALIASED:
-            raise _SyntaxError(_line(event), f"aliases expand to more than {MAX_ALIASED} values")
+        value, count, size = self._anchors[event.anchor]
+        self._count += count
+        self._size += size
+        self._aliased += count
+        self._aliased_size += size
+        if self._aliased > MAX_ALIASED_VALUES:
+            raise _SyntaxError(_line(event), f"aliases expand to more than {MAX_ALIASED_VALUES} values", limit=True)
+        if self._aliased_size > MAX_ALIASED:
+            raise _SyntaxError(_line(event), f"aliases expand to more than {MAX_ALIASED} characters", limit=True)
         return value
 
     def _sequence(self, depth: int, path: Path) -> list[Any]:
@@ -228,7 +270,8 @@ class _Reader:
                 merged = {**self._merge(event, depth, path), **merged}
                 continue
             key = self._key(event)
-            if key in result:
+            self._size += len(key)
+            if key in result and len(self.mistakes) < MAX_FINDINGS:
                 self.mistakes.append(Mistake(_line(event), f"key {key!r} is written twice in one mapping"))
             if self._record:
                 below = (*path, key)

@@ -18,6 +18,7 @@ import msgspec
 
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
+from lasthop.plan.messages import NOTE, NOTE_BYTES, limited
 from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.errors import ApiError
 from lasthop.sources.kubernetes.pace import TokenBucket
@@ -28,7 +29,6 @@ RATE: Final = 1.0
 BURST: Final = 50
 REMEMBERED: Final = 4096
 QUEUED: Final = 256
-NOTE: Final = 1024
 GROUP: Final = "events.k8s.io"
 
 
@@ -75,7 +75,7 @@ class EventRecorder:
 
     def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False, action: str = "Reconcile") -> None:
         """Says it unless it has been said lately. Never waits, never fails."""
-        what = _What(key, reason[:128], note.encode()[:NOTE].decode(errors="ignore"))
+        what = _What(key, reason[:128], limited(note, NOTE).encode()[:NOTE_BYTES].decode(errors="ignore"))
         told, now = self._told.get(what), self._clock()
         if told is not None:
             told.count += 1

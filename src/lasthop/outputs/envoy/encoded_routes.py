@@ -1,0 +1,198 @@
+"""One HTTPRoute or GRPCRoute as Envoy's bytes, worked out by itself and kept: a virtual host is a join of these.
+
+What cannot be built, or what Envoy refuses, gives way step by step, and only for the route object that it is in:
+
+    AS_WRITTEN ──> REFUSING ──> PATHS_ONLY ──> NOTHING
+    the route      500 where    500 at its     what Envoy cannot even be asked to match, no request
+                   it matches   literal paths  can be told by
+
+So its requests get a 500 (UNAVAILABLE for gRPC) and never the answer of somebody else's route for the same hostname.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+from envoy.config.route.v3 import route_components_pb2 as rc
+from msgspec.structs import replace
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.encode import encode, field
+from lasthop.outputs.envoy.quarantine import complaint
+from lasthop.outputs.envoy.resource import ROUTES, content_hash
+from lasthop.outputs.envoy.route_messages import UPGRADE, Listening, Messages, envoy_routes, refusing
+from lasthop.plan import reasons
+from lasthop.plan.listener import Listener
+from lasthop.plan.routing import Match, PathType, Route, RouteProblem
+from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.routes import refusing_routes, routes
+from lasthop.resolve.virtual_hosts import Rank, rank
+from lasthop.store.graph import Graph
+
+SHOWN: Final = 200
+"""Characters of a path or an error that a message shows."""
+_ROUTES: Final = 3
+"""VirtualHost.routes."""
+_ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)])))
+"""Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
+
+
+class Level(IntEnum):
+    """How much of a route is served, most first."""
+
+    AS_WRITTEN = 0
+    REFUSING = 1
+    PATHS_ONLY = 2
+    NOTHING = 3
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One match of a route object."""
+
+    path: str
+    """Where it stands in the index of paths (see `index_path`)."""
+    precedence: tuple[int, ...]
+    upgrade: tuple[bytes, ...]
+    """Route messages for requests that ask for an upgrade; equal to `other` where that makes no difference."""
+    other: tuple[bytes, ...]
+
+    def listed(self) -> bytes:
+        """For a list that is tried from the top: the fields of a VirtualHost."""
+        upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
+        return b"".join(field(_ROUTES, each) for each in (*upgrading, *self.other))
+
+
+class EncodedRoute(msgspec.Struct, frozen=True):
+    entries: tuple[Entry, ...]
+    """In the route's own order."""
+    digest: str
+    """Of all bytes; empty where there are none."""
+    failure: RouteProblem | None = None
+    """Why some of it could not be built and answers 500 instead."""
+    whole: bool = False
+    """Whether that is true of all of it."""
+
+
+def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
+    """The route's matches at that level, each encoded by itself: what cannot be becomes the level below it.
+
+    It depends neither on hostnames nor on other routes, so an edit of one route encodes one route, once.
+    """
+    try:
+        plan, error = g(routes, route, gateway), None
+    except Exception as unresolved:
+        plan, error = refusing_routes(g, route), unresolved
+    found = [_entry(each, Listening(scheme, port), level) for each in plan]
+    entries = tuple(entry for entry, _ in found if entry)
+    body = b"".join(part for entry in entries for part in (*entry.upgrade, *entry.other))
+    digest = content_hash(body) if entries else ""
+    failed = [each for each, (_, wrong) in zip(plan, found, strict=True) if wrong]
+    if error is None and not failed:
+        return EncodedRoute(entries, digest)
+    what = (
+        "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
+    )
+    why = error or next(wrong for _, wrong in found if wrong)
+    message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]}); please report this"
+    problem = RouteProblem(reasons.INTERNAL_ERROR, message)
+    return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
+
+
+def _entry(route: Route, listening: Listening, level: Level) -> tuple[Entry | None, Exception | None]:
+    """With what went wrong, if anything did."""
+    attempts: tuple[Callable[[], Entry | None], ...] = (
+        lambda: _as_written(route, listening),
+        lambda: _refusing(route.match, route.origin),
+        lambda: _paths_only(route),
+    )
+    wrong: Exception | None = None
+    for attempt in attempts[level:]:
+        try:
+            return attempt(), wrong
+        except Exception as error:
+            wrong = wrong or error
+    return None, wrong
+
+
+def _as_written(route: Route, listening: Listening) -> Entry:
+    messages: Messages = envoy_routes(route, listening)
+    other = tuple(map(encode, messages.other))
+    upgrade = other if messages.upgrade is messages.other else tuple(map(encode, messages.upgrade))
+    return Entry(index_path(route.match), route.match.precedence, upgrade, other)
+
+
+def _refusing(match: Match, origin: str) -> Entry:
+    body = (encode(refusing(match, origin)),)
+    return Entry(index_path(match), match.precedence, body, body)
+
+
+def _paths_only(route: Route) -> Entry | None:
+    """Without headers, query and method it matches more than was written, and ranks as one who had written just that."""
+    match = replace(route.match, headers=(), query=(), method="")
+    return None if match.path_type is PathType.REGEX else _refusing(match, route.origin)
+
+
+def index_path(match: Match) -> str:
+    """Its literal path; empty for a regular expression, which may match any."""
+    return "" if match.path_type is PathType.REGEX else match.path
+
+
+# --- under a hostname ------------------------------------------------------------------------------------------------
+
+
+class ServedRoute(msgspec.Struct, frozen=True):
+    """A route object under one hostname of one table."""
+
+    encoded: EncodedRoute
+    level: Level
+    rank: Rank
+    part: str
+    complaint: str = ""
+    """What Envoy said of it, once that is certain."""
+
+
+def listening_at(listener: Listener | None) -> Listening:
+    if listener is None:
+        return Listening("http", 80)
+    return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
+
+
+def part_name(gateway: Key, table: str, hostname: str, route: Key) -> str:
+    return f"{gateway.path}/{table}#{hostname or '*'}#{route}"
+
+
+def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
+    """The first level of it that Envoy has not refused."""
+    ranked = rank(g, route, hostname)
+    if ranked is None:
+        return None
+    part = part_name(gateway, table, hostname, route)
+    listening = listening_at(g(table_listener, gateway, table))
+    said = ""
+    for level in Level:
+        encoded = g(encoded_route, route, gateway, *listening, level)
+        refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
+        if refused is None:
+            return ServedRoute(encoded, level, ranked, part, said)
+        said = said or refused
+    raise AssertionError("nothing cannot be refused")
+
+
+def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[RouteProblem, ...], bool]:
+    """What of a route stands for itself as a 500, and whether that is all of it: what Envoy refused, and what could not be
+    built."""
+    served = [found for host in hosts if (found := g(served_route, route, gateway, *host))]
+    problems = tuple(dict.fromkeys(problem for each in served for problem in _problems(each)))
+    return problems, bool(problems) and all(each.complaint or each.encoded.whole for each in served)
+
+
+def _problems(served: ServedRoute) -> Iterator[RouteProblem]:
+    if served.encoded.failure:
+        yield served.encoded.failure
+    if served.complaint:
+        host = served.part.split("#")[1]
+        message = f"Envoy refused the route under the hostname {host}, so it answers 500 there: {served.complaint}"
+        yield RouteProblem(reasons.REFUSED_BY_PROXY, message)

@@ -1,0 +1,77 @@
+"""Service ports that had a BackendTLSPolicy and have none any more, so that they are plaintext.
+
+That is what the spec demands, and it is rarely what somebody wants: a policy was deleted, or its target mistyped. So the last
+policy of each port that routes lead to is remembered. This is the one thing that the graph knows of its own past: it is kept
+by the engine as an input, `had_policy`, and decides nothing but the finding. It is acknowledged by writing what is meant: an
+`appProtocol` that is a plaintext protocol; and it ends with the last route to the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
+from lasthop.plan.finding import Finding
+from lasthop.plan.tls import BackendTLS, Plaintext, Refused
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.app_protocols import says_plaintext
+from lasthop.resolve.policies.backend_tls import hop_tls, spoken
+from lasthop.resolve.policies.targets import is_service, port_winner
+from lasthop.store.graph import Graph, Output
+from lasthop.store.store import read
+
+NO_LONGER_VERIFIED = "NoLongerVerified"
+
+
+def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
+    """The input that holds the policy which applied to a port last."""
+    return ("had-policy", service, port)
+
+
+def _applied(g: Graph, *member: Any) -> Key | None:
+    """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
+    tls = spoken(g, Hop(*member))
+    policy = tls.policy if isinstance(tls, BackendTLS | Refused) else None
+    return policy if policy and policy.kind == "BackendTLSPolicy" else None
+
+
+APPLIED = Output("applied-policies", "hop", _applied)
+
+
+def downgrade_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_downgrades(g, key)))
+
+
+def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
+    service = read(g, key, Service)
+    for port in service.spec.ports if service else ():
+        if port.protocol != "TCP" or says_plaintext(port.app_protocol) or g(port_winner, key, port.name):
+            continue
+        last: Key | None = g.input(had_policy(key, port.port))
+        if last is None:
+            continue
+        for route in _plaintext_routes(g, key, port.port):
+            message = f"backend {key.path}:{port.port} is plaintext now, because {_reason(g, last, key)}."
+            remedy = "Restore the policy; or if plaintext is meant, say so with appProtocol: http at the Service's port."
+            yield Finding(route, NO_LONGER_VERIFIED, message, remedy)
+
+
+def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
+    hops = [Hop(*member) for member, _ in g.bucket("reach", service)]
+    found = [hop for hop in hops if hop.port == port and hop.protocol.policed]
+    plain = [hop for hop in found if isinstance(g(hop_tls, hop.gateway, service, port), Plaintext)]
+    return sorted({route for hop in plain for (route, *_), _ in g.bucket("hop", *hop)})
+
+
+def _reason(g: Graph, policy: Key, service: Key) -> str:
+    obj = read(g, policy, BackendTLSPolicy)
+    if obj is None:
+        return f"{policy} is gone"
+    for target in obj.spec.target_refs:
+        named = Key("Service", policy.namespace, target.name)
+        if is_service(target) and named != service and read(g, named, Service) is None:
+            return f"{policy} names {named}, which does not exist"
+    return f"{policy} does not name it any more"

@@ -1,0 +1,29 @@
+"""Cuts messages that are too long for whoever takes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.plan.limits import MESSAGE_LENGTH
+
+NOTE: Final = 1000
+"""Characters of an Event's note, so that the mark of a cut fits into its bytes."""
+NOTE_BYTES: Final = 1024
+SEPARATOR: Final = "; "
+"""Between the parts of a message that says several things."""
+
+
+def limited(message: str, limit: int = MESSAGE_LENGTH) -> str:
+    """Returns the message, cut after its last whole part that fits and with the number of those left out. One that is too
+    long in itself is cut where it is."""
+    if len(message) <= limit:
+        return message
+    room = limit - len(_more(message.count(SEPARATOR)))
+    end = message.rfind(SEPARATOR, 0, room)
+    if end < 0:
+        return f"{message[: limit - 2]} …"
+    return f"{message[:end]}{_more(message.count(SEPARATOR, end))}"
+
+
+def _more(count: int) -> str:
+    return f"{SEPARATOR}… and {count} more"
