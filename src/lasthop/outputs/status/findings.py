@@ -17,7 +17,6 @@ from lasthop.api.unserved import Unserved
 from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.downgrades import downgrade_findings
 from lasthop.outputs.status.endpoints import ENDPOINT_FINDINGS
-from lasthop.outputs.status.expiring import EXPIRING
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import UNSERVED
@@ -273,6 +272,5 @@ FINDINGS = (
     Output("findings-downgrades", "Service", downgrade_findings),
     ENDPOINT_FINDINGS,
     STRANGERS,
-    EXPIRING,
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
 )
