@@ -21,6 +21,7 @@ from lasthop.sources.files import limits
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, anchors, blocks, links, put, table_under
+from tests.unit.cli.folders import BASE
 
 REFERENCE = DOCS / "reference.md"
 HOW_TO = DOCS / "how-to.md"
@@ -155,7 +156,10 @@ def test_example_passes_check(block: Block, tmp_path: Path, monkeypatch: pytest.
     system.write_text(CA.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(system))
     (folder := tmp_path / "folder").mkdir()
-    put(folder, base_of(block, tmp_path), block.documents)
+    base = base_of(block, tmp_path)
+    if not any(document["kind"] == "Gateway" for document in (*base, *block.documents)):
+        base += list(yaml.safe_load_all(BASE))[:2]
+    put(folder, base, block.documents)
     code, output = lasthop("check", folder)
     assert code == 0
     if "kind: VerificationWaiver" in block.text:

@@ -34,6 +34,11 @@ class _UnixConnection(http.client.HTTPConnection):
             raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
 
 
+def namespaces(admin_socket: Path) -> list[str]:
+    """Those that a running gateway knows."""
+    return [document["metadata"]["name"] for document in ask(admin_socket, "/api/objects", kind="Namespace")]
+
+
 def ask(admin_socket: Path, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
     connection = _UnixConnection(admin_socket, timeout)
     try:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from lasthop.cli.hidden import Hidden
     from lasthop.outputs.audit.hops import HopReport
 
-CAUSES: Final = ("waived", "plaintext", "failing-closed", "pinned-only", "passthrough", "udp", "expiring")
+CAUSES: Final = (
+    "waived",
+    "waived-without-end",
+    "plaintext",
+    "failing-closed",
+    "pinned-only",
+    "passthrough",
+    "udp",
+    "expiring",
+)
 """What a pipeline can fail on: the manners of hops, and certificates."""
 FOUND: Final = 3
 """The exit code for that; 1 is that it could not be looked at, as ever, and 2 that the command was typed wrongly."""
@@ -89,7 +98,8 @@ def command(
     Of the objects in DIR, whether or not a gateway runs on them; without DIR of the gateway that runs on this machine; else,
     or with --context, --kubeconfig or -A, of a cluster, with your rights.
 
-    Exits with 0; with --fail-on, with 3 if there is any of it, and with 1 if not everything could be looked at.
+    Exits with 0; with --fail-on, with 3 if there is any of it, and with 1 if not everything could be looked at, or if nothing
+    in DIR or of the running gateway is served. It says what is asked for; whether backends comply, lasthop probe tries.
 
     \b
     Examples:
@@ -102,12 +112,12 @@ def command(
     from lasthop.cli import audited, sarif
 
     if folder and not reach.cluster:
-        found = _of_folder(folder, expiring)
+        found = _of_folder(folder, expiring, reach.namespace)
     elif socket := choice.choose(folder, reach):
-        found = _of_gateway(socket, expiring)
+        found = _of_gateway(socket, expiring, reach.namespace)
     else:
         found = _of_cluster(reach, expiring)
-    if not folder and reach.namespace:
+    if reach.namespace:
         found = found.of_namespace(reach.namespace)
     render = {"text": audited.text, "json": audited.as_json, "markdown": audited.markdown, "sarif": sarif.sarif}[output]
     shown = found.sorted(sort)
@@ -117,33 +127,41 @@ def command(
         note(f"Failing because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)
     if wanted and found.incomplete:
-        raise click.ClickException("not everything could be looked at, so there may be more than is shown")
+        raise click.ClickException(
+            f"not everything could be looked at, so there may be more than is shown: {found.incomplete[0]}"
+        )
 
 
-def _of_folder(path: Path, expiring: int) -> Audited:
+def _of_folder(path: Path, expiring: int, namespace: str | None) -> Audited:
     from lasthop.cli.audited import Audited
     from lasthop.cli.folder import Folder
     from lasthop.outputs.audit.audit import audit
     from lasthop.plan.finding import Severity
 
     folder = Folder(path)
+    choice.demand_namespace(namespace, folder.namespaces, str(path))
     found = audit(folder.engine.hops(), folder.engine.certificates(), folder.locate)
     broken = any(finding.severity is Severity.ERROR for finding in folder.source_findings)
-    incomplete = (f"some of {path} is not applied; see: lasthop check {path}",) if broken else ()
+    incomplete: tuple[str, ...] = (f"some of {path} is not applied; see: lasthop check {path}",) if broken else ()
+    incomplete += () if found.hops else (f"no route of {path} leads to a backend; see: lasthop check {path}",)
     for line in incomplete:
         note(line)
     return Audited(found, str(path), time.time(), expiring, incomplete)
 
 
-def _of_gateway(socket: Path, expiring: int) -> Audited:
+def _of_gateway(socket: Path, expiring: int, namespace: str | None) -> Audited:
     import msgspec
 
-    from lasthop.cli.admin import ask
+    from lasthop.cli.admin import ask, namespaces
     from lasthop.cli.audited import Audited
     from lasthop.outputs.audit.audit import Audit
 
+    choice.demand_namespace(namespace, namespaces(socket), "the running gateway")
     found = msgspec.convert(ask(socket, "/api/audit"), Audit)
-    return Audited(found, "the running gateway", time.time(), expiring)
+    incomplete = tuple(ask(socket, "/api/readiness")["problems"])
+    for line in incomplete:
+        note(line)
+    return Audited(found, "the running gateway", time.time(), expiring, incomplete)
 
 
 def _of_cluster(reach: choice.Reach, expiring: int) -> Audited:

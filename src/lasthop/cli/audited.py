@@ -61,11 +61,14 @@ class Audited(msgspec.Struct, frozen=True):
     @property
     def causes(self) -> set[str]:
         """What a pipeline could fail on, as `--fail-on` has it."""
-        return {manner.replace(" ", "-") for manner in self.counts} | ({"expiring"} if self.certificates else set())
+        found = {manner.replace(" ", "-") for manner in self.counts}
+        found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
+        return found | ({"expiring"} if self.certificates else set())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        lasting = any(hop.policy and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
+        """A stream may outlive what it began under: worth a note where that is less than a verified hop."""
+        lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
     def sorted(self, by: str) -> Audited:

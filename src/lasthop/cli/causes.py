@@ -25,7 +25,6 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.cli.closest import closest
-from lasthop.outputs.status.strangers import NO_CLASS
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE
@@ -90,7 +89,7 @@ class _Known:
                 self._at_gateways.setdefault(str(error.object), []).append(error)
             if error.field.startswith("spec.targetRefs"):
                 self._mistargeted.setdefault(error.object, error)
-            if error.reason == NO_CLASS:
+            if error.reason == "NoGatewayClass":
                 self._unserved = self._unserved or error
 
     def cause(self, finding: Finding) -> Finding | None:

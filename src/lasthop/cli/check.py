@@ -46,12 +46,12 @@ def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
     from lasthop.cli import report
 
     if folder and not reach.cluster:
-        found = _of_folder(folder)
+        found = _of_folder(folder, reach.namespace)
     elif socket := choice.choose(folder, reach):
-        found = _of_gateway(socket)
+        found = _of_gateway(socket, reach.namespace)
     else:
         found = _of_cluster(reach)
-    if not folder and reach.namespace:
+    if reach.namespace:
         found = found.of_namespace(reach.namespace)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
@@ -59,13 +59,14 @@ def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _of_folder(path: Path) -> Report:
+def _of_folder(path: Path, namespace: str | None) -> Report:
     from lasthop.cli.causes import broken_objects, mistakes
     from lasthop.cli.folder import Folder, nothing_served
     from lasthop.cli.guesses import guessed
     from lasthop.cli.report import Report, count, placed
 
     folder = Folder(path)
+    choice.demand_namespace(namespace, folder.namespaces, str(path))
     resolved = [guessed(finding, folder.engine) for finding in folder.engine.findings()]
     findings = [*folder.source_findings, *(placed(finding, folder.locate, str(path)) for finding in resolved)]
     findings += nothing_served(folder.engine, str(path))
@@ -73,15 +74,16 @@ def _of_folder(path: Path) -> Report:
     return Report(tuple(listed), count(len(folder.files), "file"), folder.objects, files=len(folder.files))
 
 
-def _of_gateway(socket: Path) -> Report:
+def _of_gateway(socket: Path, namespace: str | None) -> Report:
     import msgspec
 
     from lasthop.api.meta import Key
-    from lasthop.cli.admin import ask
+    from lasthop.cli.admin import ask, namespaces
     from lasthop.cli.causes import broken_objects, mistakes
     from lasthop.cli.report import Report
     from lasthop.plan.finding import Finding
 
+    choice.demand_namespace(namespace, namespaces(socket), "the running gateway")
     findings = []
     for each in ask(socket, "/api/findings"):
         kind, _, path = (each["object"] or "").partition(" ")

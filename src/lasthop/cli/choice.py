@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from lasthop.cli import places
+from lasthop.cli.closest import closest
 from lasthop.cli.terminal import note
 
 _ALLOWED = "lasthop.allow_files"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+CLUSTER = "the cluster"
 
 
 class Reach(NamedTuple):
@@ -95,7 +98,8 @@ def choose(folder: Path | None, reach: Reach) -> Path | None:
             raise click.ClickException(
                 "several gateways run on this machine; say which folder with --dir DIR, or name a cluster with --context"
             )
-        note(f"Reading the gateway that runs on this machine ({found[0]})")
+        others = ", not the cluster of $KUBECONFIG; name that with --context" if os.environ.get("KUBECONFIG") else ""
+        note(f"Reading the gateway that runs on this machine ({found[0]}){others}")
         return found[0]
     if not configured():
         raise click.ClickException(
@@ -103,6 +107,19 @@ def choose(folder: Path | None, reach: Reach) -> Path | None:
             "or name a cluster with --kubeconfig or --context"
         )
     return None
+
+
+def demand_namespace(namespace: str | None, known: Iterable[str], where: str) -> None:
+    """Raises if a namespace was asked for that is not there: to find nothing wrong in it would be no answer."""
+    names = sorted(set(known) - {""})
+    if not namespace or namespace in names:
+        return
+    close = closest(namespace, names)
+    there = (
+        f"did you mean {close}?" if close else f"there is {', '.join(names[:8]) or 'none'}{', ...' if len(names) > 8 else ''}"
+    )
+    elsewhere = "" if where == CLUSTER else "; a cluster is named with --context"
+    raise click.ClickException(f"there is no namespace {namespace} in {where}; {there}{elsewhere}")
 
 
 def configured() -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from lasthop.api.kinds import GATEWAY_API, KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
-from lasthop.cli.choice import Reach
+from lasthop.cli.choice import CLUSTER, Reach, demand_namespace
 from lasthop.cli.folder import let_gateways_run
 from lasthop.cli.hidden import Hidden
 from lasthop.cli.missing_targets import Services, with_problem
@@ -103,6 +103,8 @@ def objects(reach: Reach) -> tuple[ClusterObjects, str]:
         found = ClusterObjects(served(await look(client, KINDS.values(), own, beyond=True)))
         for line in found.hidden.said():
             note(line)
+        if seen := [key.name for key in found.engine.store.keys("Namespace")]:
+            demand_namespace(reach.namespace, seen, CLUSTER)
         return found, namespace
 
     return ask(reach, work)

@@ -11,6 +11,7 @@ import click
 from lasthop.api.gateway import Gateway
 from lasthop.api.meta import Key
 from lasthop.cli import choice
+from lasthop.cli.causes import broken_objects
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.outputs.status.strangers import class_finding
@@ -46,6 +47,12 @@ class Folder:
     def _written(self, key: Key) -> bool:
         """Namespaces that nobody wrote are made up."""
         return key.kind != "RejectedPolicy" and (key.kind != "Namespace" or self.locate(key) is not None)
+
+    @property
+    def namespaces(self) -> set[str]:
+        """Those of its objects, also of those that are not applied."""
+        written = {key.namespace for key in broken_objects(self.source_findings)}
+        return {key.name for key in self.engine.store.keys("Namespace")} | written
 
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         return self._source.locate(key, field)

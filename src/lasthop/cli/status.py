@@ -69,9 +69,11 @@ def command(
 
 
 def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
-    from lasthop.cli.admin import ask
+    from lasthop.cli.admin import ask, namespaces
 
     kind = {"kind": shown.want.kind} if shown.want.kind else {}
+    if shown.want.namespace and not shown.want.name:
+        choice.demand_namespace(shown.want.namespace, namespaces(socket), "the running gateway")
     shown.tell(ask(socket, "/api/readiness")["problems"])
     shown.first(ask(socket, "/api/objects", **kind))
     while watch:

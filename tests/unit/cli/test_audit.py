@@ -226,12 +226,40 @@ def test_a_pipeline_passes_where_there_is_nothing_of_it_and_not_where_something_
 
 
 def test_a_namespace_has_what_begins_or_ends_there(folder: Path) -> None:
-    from lasthop.cli.audit import _of_folder
+    def shown(*args: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(lasthop("audit", folder, "--expiring", "400", "-o", "json", *args).stdout)
+        return found
 
-    found = _of_folder(folder, 400)
-    assert {hop.service for hop in found.of_namespace("team").hops} == {"team/by-set"}
-    assert not found.of_namespace("team").certificates
-    assert found.of_namespace("shop").hops == found.hops
+    team = shown("-n", "team")
+    assert {hop["service"] for hop in team["hops"]} == {"team/by-set"}
+    assert not team["certificates"]
+    assert shown("-n", "shop")["hops"] == shown()["hops"]
+
+
+@pytest.mark.parametrize("command", ["audit", "check"])
+def test_a_namespace_that_is_not_there_is_an_error_that_names_those_that_are(folder: Path, command: str) -> None:
+    found = lasthop(command, folder, "-n", "shpo")
+    assert found.exit_code == 1
+    assert "there is no namespace shpo" in found.output and "did you mean shop?" in found.output
+    assert "there is shop, team" in lasthop(command, folder, "-n", "other").output
+
+
+def test_a_folder_that_serves_nothing_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert lasthop("audit", tmp_path / "empty").exit_code == 0
+    assert lasthop("audit", tmp_path / "empty", "--fail-on", "waived").exit_code == 1
+
+
+def test_a_waiver_without_an_end_can_fail_a_pipeline(folder: Path) -> None:
+    assert lasthop("audit", folder, "--fail-on", "waived-without-end").exit_code == 0
+    for file in folder.glob("*.yaml"):
+        kept = (
+            line
+            for line in file.read_text().splitlines(keepends=True)
+            if not line.strip().startswith(("expires:", "maxWaiver"))
+        )
+        file.write_text("".join(kept))
+    assert lasthop("audit", folder, "--fail-on", "waived-without-end").exit_code == 3
 
 
 def test_markdown_keeps_what_people_wrote_as_text(folder: Path) -> None:

@@ -307,7 +307,7 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
 
 async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "objects").mkdir()
-    assert (await run("check", tmp_path / "objects")).stdout.startswith("nothing wrong in 0 files")
+    assert (await run("check", tmp_path / "objects")).stdout.endswith("1 error in 0 files; 0 objects\n")
     assert not api.requests
     both = await run("check", tmp_path / "objects", "-A")
     assert (both.exit_code, "leave out one" in both.stderr) == (2, True)

@@ -20,7 +20,7 @@ from lasthop.cli.handshake import handshake
 from lasthop.cli.main import main
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
-from tests.unit.cli.folders import lasthop
+from tests.unit.cli.folders import lasthop, write
 
 CA = Certificate("corp CA", ca=True)
 LEAF = Certificate("api", CA, sans=dns("api.internal", "*.api.internal"), valid=(NOW - DAY, NOW + 90 * DAY))
@@ -131,7 +131,7 @@ def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["certificate", "key", "fingerprint"])
 def test_the_manifest_is_admitted(tmp_path: Path, form: str) -> None:
     (tmp_path / "leaf.pem").write_text(LEAF.pem)
-    (folder := tmp_path / "objects").mkdir()
+    folder = write(tmp_path / "objects")
     (folder / "pins.yaml").write_text(lasthop("pin", tmp_path / "leaf.pem", "--by", form).stdout)
     result = lasthop("check", folder, "-o", "json")
     assert not [f for f in json.loads(result.stdout)["findings"] if f["severity"] == "error"], result.stdout

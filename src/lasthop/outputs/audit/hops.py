@@ -116,7 +116,7 @@ def _report(g: Graph, *member: Any) -> Reported:
     )
 
 
-def _crashed(g: Graph, hop: Hop) -> tuple[HopReport, tuple[str, ...]]:
+def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
     routes = tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
     where = (hop.gateway.path, hop.service.path, hop.port)

@@ -11,7 +11,6 @@ from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
-NO_ENDPOINTS = "NoEndpoints"
 REMEDY = (
     "Write an EndpointSlice with the label kubernetes.io/service-name and a port of the same name as the Service's, "
     "or correct the one that is there."
@@ -29,7 +28,7 @@ def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, proto
     number = next(n for n, each in enumerate(service.spec.ports) if (each.port, each.protocol) == (port, protocol.transport))
     pods = settings(g).pods
     severity = Severity.WARNING if pods else Severity.ERROR
-    return (Finding(service_key, NO_ENDPOINTS, message, IN_CLUSTER if pods else REMEDY, f"spec.ports[{number}]", severity),)
+    return (Finding(service_key, "NoEndpoints", message, IN_CLUSTER if pods else REMEDY, f"spec.ports[{number}]", severity),)
 
 
 def fate(protocol: Protocol) -> str:

@@ -17,7 +17,6 @@ from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
-NO_CLASS = "NoGatewayClass"
 ROUTE = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
 LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
 
@@ -33,7 +32,7 @@ def class_finding(g: Graph, key: Key) -> Finding | None:
         return None
     message = f"it is not served: it {not_ours(g, key)}."
     remedy = f"{'Create it, with' if of_class is None else 'Give the class'} spec.controllerName {CONTROLLER_NAME}."
-    return Finding(key, NO_CLASS, message, remedy, "spec.gatewayClassName")
+    return Finding(key, "NoGatewayClass", message, remedy, "spec.gatewayClassName")
 
 
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
