@@ -14,6 +14,7 @@ from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.outputs.envoy.xds_cluster import LocalXds
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import Folder
+from lasthop.proxy.memory import max_heap
 from lasthop.proxy.running import Running
 
 DRAIN_SECONDS: Final = 30
@@ -51,6 +52,7 @@ def make_bootstrap(gateway: str, folder: Folder, xds_socket: Path) -> bytes:
         admin_socket=folder.admin_socket,
         # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
         max_connections=min(MAX_CONNECTIONS, descriptors() * 2 // 5),
+        max_heap=max_heap(),
     )
 
 

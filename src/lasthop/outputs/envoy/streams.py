@@ -20,7 +20,7 @@ from xds.type.matcher.v3 import matcher_pb2
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.access_log import stream_log
-from lasthop.outputs.envoy.encode import encode, packed, varint
+from lasthop.outputs.envoy.encode import encode, packed, seconds, varint
 from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
@@ -31,6 +31,7 @@ from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Crash, Graph, Output
 
@@ -103,6 +104,7 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
         return chain
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
+        chain.transport_socket_connect_timeout.CopyFrom(seconds(g(http_rules, gateway).handshake_seconds))
     chain.name += f"@{_tls_hash(g, found.backends)}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
     if len(found.backends) == 1:
