@@ -70,7 +70,7 @@ def start(args: list[str], folder: Folder) -> Running:
     pidfd = os.pidfd_open(process.pid)
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
     process.returncode = 0
-    raise_descriptors(process.pid)
+    set_limits(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 
@@ -84,10 +84,11 @@ def _appending(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def raise_descriptors(pid: int) -> None:
-    """To as many as `descriptors` says."""
+def set_limits(pid: int) -> None:
+    """As many descriptors as `descriptors` says, and no core dumps: its memory holds private keys, and what clients send."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(), descriptors()))
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
 
 
 def descriptors() -> int:

@@ -136,7 +136,7 @@ def start(args: list[str], folder: Path) -> Running:
     )
     pidfd = os.pidfd_open(process.pid)
     process.returncode = 0  # the pidfd is how it is waited for
-    launch.raise_descriptors(process.pid)
+    launch.set_limits(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 

@@ -38,6 +38,11 @@ from lasthop.store.graph import Crash, Graph, Output
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
 
+WAIVED_CONNECTION: Final = 86400.0
+"""Seconds that a connection to a backend under a waiver that ends may last. When it ends and no controller runs, Envoy takes
+the cluster away by itself, but not the connections that are open; it knows no moment at which to end them, only an age. An age
+that shrinks with the time that is left would be a new chain, and all connections anew, at every step."""
+
 _FILTER_CHAINS_FIELD: Final = b"\x1a"
 """Tag of Listener.filter_chains: field 3, length-delimited."""
 _LISTENER_FILTERS_FIELD: Final = b"\x4a"
@@ -105,8 +110,11 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
         chain.transport_socket_connect_timeout.CopyFrom(seconds(g(http_rules, gateway).handshake_seconds))
-    chain.name += f"@{_tls_hash(g, found.backends)}"
+    tls = [outcome(g, backend.hop) if backend.hop else None for backend in found.backends]
+    chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
+    if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
+        proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
     if len(found.backends) == 1:
         proxy.cluster = _cluster(found.backends[0])
     else:
@@ -118,11 +126,6 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
 
 def _cluster(backend: Backend) -> str:
     return backend.hop.name if backend.hop else REFUSED
-
-
-def _tls_hash(g: Graph, backends: tuple[Backend, ...]) -> str:
-    tls = (outcome(g, backend.hop) if backend.hop else None for backend in backends)
-    return content_hash(b"".join(_tls_bytes(each) for each in tls))[:12]
 
 
 def _tls_bytes(tls: HopTLS | None) -> bytes:
