@@ -107,6 +107,9 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
             notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
         else:
             notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
+    for other in g(ancestors, policy).without_room:
+        message = f"this status has no room for {other}, so connections from there fail"
+        elsewhere.append(Trouble(reasons.INVALID, message))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
