@@ -27,6 +27,7 @@ def config_map(**data: str) -> dict[str, Any]:
 
 async def test_contents_of_config_maps_are_told_by_the_socket_only(tmp_path: Path) -> None:
     told = [config_map(ca_crt=CA.pem, password="hunter2"), {"kind": "Service", "metadata": {"name": "a"}}]
+
     async def objects(kind: str | None) -> list[dict[str, Any]]:
         return told
 
