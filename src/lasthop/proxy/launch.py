@@ -18,6 +18,8 @@ from lasthop.proxy.running import Running
 
 DRAIN_SECONDS: Final = 30
 """How long a removed listener or filter chain may finish its connections (Envoy's own default: 600)."""
+FILE_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of any file that Envoy writes: far more than Lasthop leaves it, and no full disk."""
 
 
 def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
@@ -64,11 +66,12 @@ def start(args: list[str], folder: Folder) -> Running:
             stderr=log,
             cwd=folder.path,  # the access log is named by a relative path, the same on every host
             start_new_session=True,  # Ctrl-C in our terminal, and our own death, are not Envoy's
+            restore_signals=False,  # see `set_limits`
         )
     pidfd = os.pidfd_open(process.pid)
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
     process.returncode = 0
-    raise_descriptors(process.pid)
+    set_limits(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 
@@ -82,10 +85,14 @@ def _appending(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def raise_descriptors(pid: int) -> None:
-    """To as many as `descriptors` says."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(), descriptors()))
+def set_limits(pid: int) -> None:
+    """As many descriptors as `descriptors` says, and no file beyond `FILE_SIZE`.
+
+    Envoy writes on while no Lasthop is there to cut its access log. At the limit the kernel refuses its writes, and Envoy
+    counts them and goes on, because it inherits from Python that SIGXFSZ is ignored (which `restore_signals` would undo)."""
+    for limit, value in ((resource.RLIMIT_NOFILE, descriptors()), (resource.RLIMIT_FSIZE, FILE_SIZE)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, limit, (value, value))
 
 
 def descriptors() -> int:
