@@ -19,6 +19,8 @@ from lasthop.proxy.running import Running
 
 DRAIN_SECONDS: Final = 30
 """How long a removed listener or filter chain may finish its connections (Envoy's own default: 600)."""
+FILE_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of any file that Envoy writes: far more than Lasthop leaves it, and no full disk."""
 
 
 def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
@@ -66,6 +68,7 @@ def start(args: list[str], folder: Folder) -> Running:
             stderr=log,
             cwd=folder.path,  # the access log is named by a relative path, the same on every host
             start_new_session=True,  # Ctrl-C in our terminal, and our own death, are not Envoy's
+            restore_signals=False,  # see `set_limits`
         )
     pidfd = os.pidfd_open(process.pid)
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
@@ -85,10 +88,15 @@ def _appending(path: Path) -> Iterator[int]:
 
 
 def set_limits(pid: int) -> None:
-    """As many descriptors as `descriptors` says, and no core dumps: its memory holds private keys, and what clients send."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(), descriptors()))
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    """As many descriptors as `descriptors` says, no file beyond `FILE_SIZE`, and no core dumps: Envoy's memory holds private
+    keys, and what clients send.
+
+    Envoy writes on while no Lasthop is there to cut its access log. At the limit the kernel refuses its writes, and Envoy
+    counts them and goes on, because it inherits from Python that SIGXFSZ is ignored (which `restore_signals` would undo)."""
+    limits = ((resource.RLIMIT_NOFILE, descriptors()), (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_CORE, 0))
+    for limit, value in limits:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, limit, (value, value))
 
 
 def descriptors() -> int:

@@ -133,6 +133,7 @@ def start(args: list[str], folder: Path) -> Running:
         cwd=folder,
         start_new_session=True,
         preexec_fn=die_with_parent,
+        restore_signals=False,
     )
     pidfd = os.pidfd_open(process.pid)
     process.returncode = 0  # the pidfd is how it is waited for
