@@ -46,6 +46,8 @@ VICTIMS = ("bank", "shop")
 TENANT = "evil"
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-06-01T00:00:00Z"
 SHARED = "edge/web"
+UNUSED = ("8444/pass/*.p.example",)
+"""The name of a shared listener that nobody uses, so that whoever comes may."""
 _ALL = {"namespaces": {"from": "All"}}
 
 
@@ -79,13 +81,8 @@ def tenant(ns: str, created: str) -> list[Object]:
         "backendRefs": [{"name": "s0", "port": 443, "weight": 3}, {"name": "s1", "port": 80}, x],
         "timeouts": {"request": "10s", "backendRequest": "5s"},
         "retry": {"attempts": 2, "backoff": "100ms", "codes": [503]},
-        "sessionPersistence": {
-            "sessionName": "s",
-            "type": "Cookie",
-            "absoluteTimeout": "1h",
-            "cookieConfig": {"lifetimeType": "Permanent"},
-        },
     }
+    session = {"sessionName": "s", "type": "Cookie", "absoluteTimeout": "1h", "cookieConfig": {"lifetimeType": "Permanent"}}
     redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "to.example", "port": 8443, "statusCode": 301}}
     call = {"method": {"type": "RegularExpression", "service": "a.B", "method": "C+"}}
     return [
@@ -114,7 +111,11 @@ def tenant(ns: str, created: str) -> list[Object]:
             SHARED,
             [],
             [f"{ns}.example", f"www.{ns}.example"],
-            rules=[rule, {"filters": [redirect]}, {"filters": [auth], "backendRefs": [{"name": "s1", "port": 443}]}],
+            rules=[
+                rule,
+                {"filters": [redirect]},
+                {"filters": [auth], "backendRefs": [{"name": "s1", "port": 443}], "sessionPersistence": session},
+            ],
             created=created,
         ),
         mk_route(
@@ -225,7 +226,9 @@ _THEIRS = re.compile(rf"\b{TENANT}\b")
 def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
     """All that the tenant must not be able to change: everything in which its name does not occur."""
     found: dict[Piece, Any] = {
-        piece: body for piece, body in pieces(snapshot).items() if not any(_THEIRS.search(part) for part in piece)
+        piece: body
+        for piece, body in pieces(snapshot).items()
+        if not any(_THEIRS.search(part) or part in UNUSED for part in piece)
     }
     found |= {("status", str(key)): _own(status) for key, status in snapshot.status.items() if key.namespace != TENANT}
     told = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]

@@ -20,7 +20,7 @@ from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.listeners import listener_port
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
+from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Resource
 from lasthop.outputs.status.book import StatusBook
 from lasthop.outputs.status.crashed import query_name
 from lasthop.plan.finding import Finding, Severity
@@ -70,7 +70,7 @@ class Controller:
         """Since when a Gateway's proxies have not confirmed everything."""
         self._quarantines: dict[Key, Quarantine] = {}
         self._withheld: dict[Key, dict[Part, str]] = {}
-        """What is kept from a Gateway's proxies, and why."""
+        """What is kept from a Gateway's proxies, and why; empty for what is only suspected."""
         self._built_without: dict[Key, frozenset[Part]] = {}
         """Of that, what our own quarantine holds."""
         self._gateways: dict[Key, Gateway] = {}
@@ -251,14 +251,14 @@ class Controller:
         """Hands the parts in quarantine to the engine, which builds without them."""
         quarantine = self._quarantine(key)
         own = quarantine.quarantined
-        new = self._refused_elsewhere(key) | {part: quarantine.detail(part) or "refused" for part in own}
+        certain = self._refused_elsewhere(key) | self._refused_here(key)
+        new = {part: certain.get(part, "") for part in own | certain.keys()}
         old = self._withheld.get(key, {})
-        for part in old.keys() - new.keys():
-            self.engine.set_quarantine(*part, None)
-        for part in new.keys() - old.keys():
-            self.engine.set_quarantine(*part, new[part])
+        for part in old.keys() | new.keys():
+            if old.get(part) != new.get(part):
+                self.engine.set_quarantine(part.type_url, part.id, part.hash, new.get(part))
         self._withheld[key], self._built_without[key] = new, own
-        if new.keys() != old.keys():
+        if new != old:
             self._tell_findings()
             self._dirty.set()
 
@@ -277,7 +277,7 @@ class Controller:
         """Proxies of other replicas refuse it, so they are built without; here the same must be built, or their versions would
         not be ours."""
         refused = (entry for standing in self.presence.elsewhere(key.path) for entry in standing.refused)
-        return {Part(type_url, part, digest): detail for type_url, part, digest, detail in refused}
+        return {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in refused}
 
     def _proxy_changed(self, key: Key, *, problem: str | None = None) -> None:
         """What is known of a Gateway's proxies goes into the engine, from where it reaches the status."""
@@ -310,26 +310,27 @@ class Controller:
             versions = self.presence.here(key.path)
             problem, refused = self._problems.get(key, ""), self._refused_here(key)
             if versions is not None or problem or refused:
-                entries = tuple((*part, detail) for part, detail in sorted(refused.items()))
+                entries = tuple((*part, detail) for part, detail in sorted(refused.items(), key=str))
                 found[key.path] = Standing(versions is not None, versions or {}, problem, entries)
         return found
 
     def _refused_here(self, key: Key) -> dict[Part, str]:
         quarantine = self._quarantines.get(key)
-        return {part: quarantine.detail(part) for part in quarantine.convicted} if quarantine else {}
+        return {part: quarantine.detail(part) or "refused" for part in quarantine.convicted} if quarantine else {}
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
     def findings(self) -> list[Finding]:
         refused = [
             Finding(
-                _object_of(part, key),
+                part.owner or key,
                 "RefusedByProxy",
                 f"Envoy refused {part.id}, so it is withheld: {detail}",
                 "Edit it, and please report this: Lasthop should have seen it first.",
             )
             for key in self._withheld
-            for part, detail in sorted((self._refused_elsewhere(key) | self._refused_here(key)).items())
+            for part, detail in sorted((self._refused_elsewhere(key) | self._refused_here(key)).items(), key=str)
+            if part.type_url not in (ROUTES, SECRET)  # routes and listeners have conditions, and so findings, of their own
         ]
         return [*self.source_findings, *self.engine.findings(), *refused]
 
@@ -343,6 +344,7 @@ class Controller:
         for finding in gone:
             self.log.info(f"mended: {finding}", **_where(finding))
         self._told = now
+        self.book.find(sorted(now.difference(self.source_findings), key=str))
         if self.loaded.is_set() and (new or gone):
             self.found(new, gone)
 
@@ -376,14 +378,6 @@ class Controller:
 
 def _where(finding: Finding) -> dict[str, str]:
     return {"reason": finding.reason, **({"object": str(finding.object)} if finding.object else {})}
-
-
-def _object_of(part: Part, gateway: Key) -> Key:
-    """Whom a refused part concerns: a cluster its Service, everything else the Gateway."""
-    if part.type_url != CLUSTER:
-        return gateway
-    namespace, name = part.id.split("/")[2:4]
-    return Key("Service", namespace, name)
 
 
 def gateway_key(path: str) -> Key:

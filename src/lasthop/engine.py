@@ -45,6 +45,7 @@ from lasthop.resolve.policies.backend_tls import hop_tls, served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
 from lasthop.resolve.ports import Probe, probe_input
+from lasthop.resolve.refused_pairs import refused_pair_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
 from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage
@@ -163,7 +164,9 @@ class Engine:
         self.graph.set(probe_input(gateway, address, port, transport), probe)
 
     def set_quarantine(self, type_url: str, part: str, digest: str, complaint: str | None) -> None:
-        self.graph.set(quarantine_input(type_url, part, digest), complaint)
+        """Empty complaint: the part is only one of several suspects."""
+        input_key = refused_pair_input(part, digest) if type_url == SECRET else quarantine_input(type_url, part, digest)
+        self.graph.set(input_key, complaint)
 
     def advance(self, now: float) -> None:
         self.graph.advance(now)

@@ -86,7 +86,7 @@ class HostController(Controller):
             return found
         if not self._gateways:
             return ["nothing is served: there is no Gateway of a GatewayClass of this controller"]
-        proxies = [key for key in sorted(self._gateways) if not self.server.state(key.path).synced]
+        proxies = [key for key in sorted(self._gateways) if not self.server.state(key.path).decided]
         waiting = [f"the proxy of {key} has not acknowledged its configuration yet" for key in proxies]
         if not any(self._programmed(key) for key in self._gateways):
             waiting.append("nothing is served: no Gateway is programmed; see: lasthop status gateway")

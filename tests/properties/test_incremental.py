@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lasthop.api.kinds import key_of
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
-from lasthop.outputs.status.downgrades import NO_LONGER_VERIFIED
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import SystemStore
 from tests.snapshot import Snapshot, settle
@@ -124,7 +123,7 @@ def fresh(objects: dict[Key, Object | None], now: float = NOW.timestamp()) -> tu
 
 def without_history(engine: Engine) -> list[Finding]:
     """All findings but the one that is about what was before: the only memory that a fresh start does not have."""
-    return [finding for finding in engine.findings() if finding.reason != NO_LONGER_VERIFIED]
+    return [finding for finding in engine.findings() if finding.reason != "NoLongerVerified"]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

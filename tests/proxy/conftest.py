@@ -37,7 +37,7 @@ def gateway() -> Iterator[Lasthop]:
     with _root() as root:
         bundle = root / "system-store.pem"
         bundle.write_text(certs.CA.pem)
-        lasthop = Lasthop(root, env={"SSL_CERT_FILE": str(bundle)})
+        lasthop = Lasthop(root, env={"SSL_CERT_FILE": str(bundle), "LASTHOP_ALLOW_FILES": str(root)})
         lasthop.standard()
         with contextlib.closing(lasthop):
             lasthop.start()

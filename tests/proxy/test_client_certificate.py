@@ -118,6 +118,8 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
         route = two.conditions("HTTPRoute", "optional")["ResolvedRefs"]
         assert route[:2] == ("False", "InvalidBackendTLS")
         assert "client certificate of Gateway shop/web" in route[2]
+        said = until(lambda: [line["why"] for line in two.entries("optional")], 5)
+        assert all("client certificate of Gateway shop/web" in why for why in said)
         assert two.get("plain").status == 200
         assert two.get("optional", port=second_port).status == 200
         assert two.conditions("HTTPRoute", "optional", "second")["ResolvedRefs"][0] == "True"

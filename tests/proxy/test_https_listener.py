@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import ssl
 import threading
@@ -76,6 +77,7 @@ def secured(own: Callable[..., Lasthop], serve: Callable[..., Backend]) -> Itera
     lasthop, port, served = own(), free_port(), serve(issued())
     certificates = lasthop.root / "certificates"
     certificates.mkdir()
+    lasthop.env["LASTHOP_ALLOW_FILES"] = str(certificates)
     save(certificates, FIRST)
     files = {f"lasthop.dev/file.tls.{part}": str(certificates / f"tls.{part}") for part in ("crt", "key")}
     lasthop.write(
@@ -110,19 +112,19 @@ def test_a_renewed_certificate_is_shown_and_no_request_fails(secured: tuple[Last
     assert FIRST.key_pem.splitlines()[1] not in lasthop.log
 
 
-def test_a_key_that_does_not_fit_is_reported_and_the_http_listener_goes_on(secured: tuple[Lasthop, int, Path]) -> None:
+def test_while_only_the_key_is_renewed_the_old_pair_is_shown_and_no_request_fails(secured: tuple[Lasthop, int, Path]) -> None:
     lasthop, port, certificates = secured
-    (certificates / "tls.key").write_text(RENEWED.key_pem)
 
-    def listener() -> str:
-        found = lasthop.object("Gateway", "web")["status"]["listeners"]
-        conditions = next(entry["conditions"] for entry in found if entry["name"] == "https")
-        return next(c["reason"] for c in conditions if c["type"] == "ResolvedRefs")
+    def older() -> list[str]:
+        return [each["why"] for each in json.loads(lasthop.ask("/api/not-applied")[1])]
 
-    until(lambda: listener() == "InvalidCertificateRef", 5)
-    assert lasthop.get("api").status == 200
-    with pytest.raises(OSError):
-        certificate_of(port)
-    save(certificates, RENEWED)
-    until(lambda: listener() == "ResolvedRefs", 5)
-    until(lambda: certificate_of(port) == "renewed", 5)
+    with Visitors(port) as visitors:
+        (certificates / "tls.key").write_text(RENEWED.key_pem)
+        until(lambda: older() == ["tls.key does not belong to tls.crt"], 5)
+        seen = visitors.count
+        until(lambda: visitors.count > seen + 5)
+        assert certificate_of(port) == "first"
+        (certificates / "tls.crt").write_text(RENEWED.pem)
+        until(lambda: certificate_of(port) == "renewed", 5)
+    assert visitors.failures == []
+    assert older() == []

@@ -146,3 +146,40 @@ def test_a_config_map_that_appears_later_mends_its_policy(gateway: Lasthop, serv
     (gateway.folder / "later-ca.yaml").unlink()
     gateway.until_status("later", 500, within=1)
     assert not served.saw_plaintext
+
+
+def test_a_mistyped_port_of_a_verified_hop_answers_500_and_never_plaintext(
+    gateway: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    served = serve(issued())
+    ca, policy = docs.config_map("typo-ca", CA.pem), docs.policy("typo", "api.example", "typo-ca")
+    gateway.load("typo.yaml", ca, *docs.hop("typo", served.port, policy))
+    gateway.until_status("typo", 200)
+    policy["spec"]["targetRefs"][0]["sectionName"] = "htps"
+    gateway.write("typo.yaml", ca, *docs.hop("typo", served.port, policy))
+    gateway.until_status("typo", 500)
+    assert "did you mean https?" in gateway.conditions("HTTPRoute", "typo")["ResolvedRefs"][2]
+    assert not served.saw_plaintext
+
+
+def test_a_port_that_loses_its_policy_is_an_error_of_its_route_until_plaintext_is_meant(
+    gateway: Lasthop, serve: Callable[..., Backend]
+) -> None:
+    served = serve(issued())
+    ca, policy = docs.config_map("lost-ca", CA.pem), docs.policy("lost", "api.example", "lost-ca")
+    gateway.load("lost.yaml", ca, *docs.hop("lost", served.port, policy))
+    gateway.until_status("lost", 200)
+    policy["spec"]["targetRefs"][0]["name"] = "lots"
+    gateway.write("lost.yaml", ca, *docs.hop("lost", served.port, policy))
+
+    def status() -> str:
+        return gateway.cli("status", "httproute", "shop/lost").stdout
+
+    until(lambda: "NoLongerVerified" in status())
+    assert "backend shop/lost:443 is plaintext now, because BackendTLSPolicy shop/lost names Service shop/lots" in status()
+    assert "NoLongerVerified" in gateway.log
+    assert "Service shop/lots does not exist; did you mean lost?" in gateway.cli("status", "backendtlspolicy", "lost").stdout
+    service, *rest = docs.hop("lost", served.port, policy)
+    service["spec"]["ports"][0]["appProtocol"] = "http"
+    gateway.write("lost.yaml", ca, service, *rest)
+    until(lambda: "NoLongerVerified" not in status())

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import ipaddress
 import json
+import socket
 import ssl
 import subprocess
 import warnings
@@ -41,6 +42,7 @@ SHALLOW_MIDDLE = Certificate("shallow middle", SHALLOW_CA, ca=True, valid=LONG, 
 SHALLOW_LEAF = Certificate("shallow leaf", SHALLOW_MIDDLE, sans=NAMES, valid=LONG)
 DEEP_MIDDLE = Certificate("deep middle", SHALLOW_MIDDLE, ca=True, valid=LONG)
 DEEP_LEAF = Certificate("deep leaf", DEEP_MIDDLE, sans=NAMES, valid=LONG)
+ITSELF = Certificate("itself", sans=NAMES, valid=LONG)
 GOOD = Certificate("good", CA, sans=NAMES, valid=LONG)
 BELOW = Certificate("below", MIDDLE, sans=NAMES, valid=LONG)
 
@@ -62,6 +64,8 @@ class Row:
     """What the backend picks from."""
     app_protocol: str = ""
     plaintext: bool = False
+    nobody: bool = False
+    """Nothing listens on the port."""
     behaves: tuple[tuple[str, Any], ...] = ()
     """Settings of the `Backend`."""
     status: int = 0
@@ -109,6 +113,7 @@ ROWS = {
     "good": Row(GOOD),
     "unknown-ca": Row(Certificate("foreign", OTHER_CA, sans=NAMES, valid=LONG), "chain"),
     "self-signed": Row(Certificate("itself", sans=NAMES, valid=LONG), "chain"),
+    "its-own-anchor": Row(ITSELF, cas=("itself",)),
     "expired": Row(Certificate("late", CA, sans=NAMES, valid=PAST), "dates"),
     "not-yet": Row(Certificate("early", CA, sans=NAMES, valid=(NOW + DAY, NOW + 9 * DAY)), "dates"),
     "expired-ca": Row(Certificate("orphan", EXPIRED_CA, sans=NAMES, valid=LONG), "dates", cas=("mixed",)),
@@ -145,6 +150,21 @@ ROWS = {
     "rsa": Row(with_key(rsa.generate_private_key(65537, 2048))),
     "not-tls": Row(GOOD, "tls", plaintext=True),
     "tls-1-1": Row(GOOD, "tls", versions=(V1_1, V1_1), ciphers=OLD),
+    "tls-1-1-permitted-without-a-suite": Row(
+        GOOD,
+        "tls",
+        versions=(V1_1, V1_1),
+        ciphers=OLD,
+        options=(("lasthop.dev/min-tls-version", "1.1"),),
+        says="lasthop.dev/cipher-suites: ECDHE-ECDSA-AES",
+    ),
+    "tls-1-1-permitted": Row(
+        GOOD,
+        versions=(V1_1, V1_1),
+        ciphers=OLD,
+        options=(("lasthop.dev/min-tls-version", "1.1"), ("lasthop.dev/cipher-suites", "ECDHE-ECDSA-AES256-SHA")),
+    ),
+    "nobody-listens": Row(GOOD, "connect", nobody=True, says="nothing listens"),
     "tls-1-2-and-1-3-is-wanted": Row(GOOD, "tls", versions=(V1_2, V1_2), options=(("lasthop.dev/min-tls-version", "1.3"),)),
     "tls-1-2": Row(GOOD, versions=(V1_2, V1_2)),
     "old-cipher": Row(
@@ -220,13 +240,17 @@ def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[s
         backends = {
             name: stack.enter_context(backend(row.context(), name=name, **dict(row.behaves))) for name, row in ROWS.items()
         }
-        written = [document for name, row in ROWS.items() for document in _hop(f"probe-{name}", row, backends[name].port)]
+        unused = stack.enter_context(socket.socket())
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        ports = {name: unused.getsockname()[1] if row.nobody else backends[name].port for name, row in ROWS.items()}
+        written = [document for name, row in ROWS.items() for document in _hop(f"probe-{name}", row, ports[name])]
         cas = {
             "ca": CA.pem,
             "other-ca": OTHER_CA.pem,
             "mixed": CA.pem + EXPIRED_CA.pem,
             "early": CA.pem + EARLY_CA.pem,
             "middle": MIDDLE.pem,
+            "itself": ITSELF.pem,
             "shallow": SHALLOW_CA.pem,
             "shallow-middle": SHALLOW_MIDDLE.pem,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.backends import Backend, until
 from tests.proxy import documents as docs
@@ -39,11 +38,9 @@ def test_a_changed_system_store_is_a_changed_policy(own: Callable[..., Lasthop],
     lasthop.until_status("api", 200)
 
 
-def test_a_ca_in_a_file_beside_the_yaml_is_read_again_when_it_changes(
-    gateway: Lasthop, serve: Callable[..., Backend], tmp_path: Path
-) -> None:
+def test_a_ca_in_a_file_beside_the_yaml_is_read_again_when_it_changes(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
-    outside = tmp_path / "ca.pem"
+    outside = gateway.root / "ca-in-a-file.pem"
     outside.write_text(CA.pem)
     annotated = docs.obj("v1", "ConfigMap", "from-file", annotations={"lasthop.dev/file.ca.crt": str(outside)})
     gateway.load(
@@ -52,11 +49,11 @@ def test_a_ca_in_a_file_beside_the_yaml_is_read_again_when_it_changes(
     assert gateway.get("from-file").status == 200
     outside.write_text(OTHER_CA.pem)
     gateway.until_status("from-file", 503, within=1)
-    replaced = tmp_path / "new.pem"
+    replaced = gateway.root / "new.pem"
     replaced.write_text(CA.pem)
     replaced.rename(outside)
     gateway.until_status("from-file", 200, within=1)
     # A file that goes missing is a broken input: its last good content stays, and it is said.
     outside.unlink()
-    until(lambda: [f for f in gateway.findings() if "ca.pem" in str(f)], 5)
+    until(lambda: [f for f in gateway.findings() if outside.name in str(f)], 5)
     assert gateway.get("from-file").status == 200

@@ -15,6 +15,7 @@ from lasthop.api.meta import Key
 from lasthop.controller import Controller, gateway_key
 from lasthop.host import HostController
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
+from lasthop.outputs.status.summary import summary
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.resolve.ports import Probe
@@ -76,7 +77,7 @@ def test_a_cluster_that_envoy_refuses_is_taken_away_at_once_and_reported_until_i
     assert held(controller, CLUSTER, HOP).version != bad.version
 
 
-def test_a_virtual_host_that_envoy_refuses_answers_500_while_the_others_are_served(controller: Controller) -> None:
+def test_a_route_that_envoy_refuses_answers_500_while_the_others_are_served(controller: Controller) -> None:
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
     rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": "api", "port": 443}]}
@@ -86,8 +87,13 @@ def test_a_virtual_host_that_envoy_refuses_answers_500_while_the_others_are_serv
     controller.nacked(GATEWAY, Nacked(ROUTES, {refused.name: refused}, "no good"))
     controller._settle()
     served = held(controller, ROUTES, "a/gw/80")
-    assert served.parts.keys() == {"a/gw/80#two.example"}
-    assert b"two.example" in served.body and b"one.example" in served.body
+    one, two = "a/gw/80#one.example#HTTPRoute a/r", "a/gw/80#two.example#HTTPRoute a/s"
+    assert served.parts[two] == refused.parts[two] and served.parts[one] != refused.parts[one]
+    assert b"a/gw/a/api" not in served.body and b"a/gw/a/other" in served.body
+    assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("HTTPRoute", "a", "r")]
+    status = controller.book.get(Key("HTTPRoute", "a", "r"))
+    accepted = next(c for c in status.parents[0].conditions if c.type == "Accepted")  # type: ignore[union-attr]
+    assert (accepted.status, accepted.reason) == ("False", "RefusedByProxy") and "no good" in accepted.message
 
 
 def test_programmed_follows_the_acknowledgement_of_the_current_listener(controller: Controller) -> None:
@@ -100,6 +106,27 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
     table = held(controller, ROUTES, "a/gw/80")
     controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))
     assert programmed(controller) == "Programmed"
+
+
+def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
+    document = controller.book.document(Key(kind, "a", name))
+    assert document is not None
+    return summary(document)
+
+
+def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:
+    assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")
+    controller.take(Batch(keyed(mk_policy("a/p", "apii", "api.example", ["ca"]))))
+    controller._settle()
+    missing = "Service a/apii does not exist"
+    assert shown(controller, "BackendTLSPolicy", "p") == ("False", f"TargetNotFound: {missing}; did you mean api?")
+    because = "BackendTLSPolicy a/p names Service a/apii, which does not exist"
+    said = f"NoLongerVerified: backend a/api:443 is plaintext now, because {because}."
+    assert shown(controller, "HTTPRoute", "r") == ("False", said)
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "api.example", ["ca"]))))
+    controller._settle()
+    assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")
+    assert shown(controller, "HTTPRoute", "r") == ("True", "")
 
 
 def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:

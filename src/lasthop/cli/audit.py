@@ -85,6 +85,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     metavar="WHAT,...",
     help=f"Exit with {FOUND} if there is any of {', '.join(CAUSES)}.",
 )
+@choice.allow_files
 @choice.options
 def command(
     folder: Path | None, output: str, sort: str, expiring: int, causes: tuple[tuple[str, ...], ...], reach: choice.Reach

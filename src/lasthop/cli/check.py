@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="github: annotations for a pull request.",
 )
+@choice.allow_files
 @choice.options
 def command(folder: Path | None, output: str, reach: choice.Reach) -> None:
     """Find everything that is wrong with the objects in DIR, without Envoy and without the network; or in a cluster.

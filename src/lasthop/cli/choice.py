@@ -19,6 +19,7 @@ from lasthop.cli import places
 from lasthop.cli.closest import closest
 from lasthop.cli.terminal import note
 
+_ALLOWED = "lasthop.allow_files"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 CLUSTER = "the cluster"
@@ -59,6 +60,29 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         called = option(called)
     return called
+
+
+def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option of a command that reads a folder; `allowed_files` has what was given."""
+
+    def keep(context: click.Context, _: click.Parameter, value: tuple[Path, ...]) -> None:
+        context.meta[_ALLOWED] = value
+
+    return click.option(
+        "--allow-files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        envvar="LASTHOP_ALLOW_FILES",
+        metavar="PATH",
+        expose_value=False,
+        callback=keep,
+        help="Let lasthop.dev/file.KEY name files at or below PATH too, not only below DIR.  [may be repeated]",
+    )(command)
+
+
+def allowed_files() -> tuple[Path, ...]:
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_ALLOWED, ()) if context else ()
 
 
 def choose(folder: Path | None, reach: Reach) -> Path | None:

@@ -15,6 +15,7 @@ from lasthop.api.meta import Key
 from lasthop.cli.choice import CLUSTER, Reach, demand_namespace
 from lasthop.cli.folder import let_gateways_run
 from lasthop.cli.hidden import Hidden
+from lasthop.cli.missing_targets import Services, with_problem
 from lasthop.cli.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
@@ -144,12 +145,15 @@ class Documents:
         self._documents: dict[Key, Document] = {}
         self._changed: Callable[[], None] = lambda: None
         self._said = ""
+        self.services: Services | None = None
+        """To tell which policies miss theirs."""
         for each in listed:
             self.read(each.kind, [shown(each.kind.kind, item) for item in each.items], [])
 
     def all(self) -> list[Document]:
         order = {kind: number for number, kind in enumerate(KINDS)}
-        return [self._documents[key] for key in sorted(self._documents, key=lambda key: (order[key.kind], key))]
+        ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
+        return [with_problem(self._documents[key], self.services) for key in ordered]
 
     async def follow(self, client: Client, changed: Callable[[], None]) -> None:
         """Watches from where the lists ended, for ever."""

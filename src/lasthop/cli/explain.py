@@ -22,6 +22,7 @@ MARKS = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "r
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option("--reads", is_flag=True, help="Show the recorded reads themselves: queries and objects, no contents.")
 @click.option("-o", "--output", type=click.Choice(["tree", "json"]), default="tree", show_default=True)
+@choice.allow_files
 @choice.options
 def command(kind: str, name: str | None, folder: Path | None, reads: bool, output: str, reach: choice.Reach) -> None:
     """Explain an object: what applies to it, to what it applies, and why not.

@@ -10,6 +10,7 @@ import click
 
 from lasthop.api.gateway import Gateway
 from lasthop.api.meta import Key
+from lasthop.cli import choice
 from lasthop.cli.causes import broken_objects
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
@@ -29,7 +30,7 @@ class Folder:
     """The same admission and resolution as `lasthop run`, on a host whose ports are free and with proxies that obey."""
 
     def __init__(self, path: Path, now: float | None = None) -> None:
-        self._source = FilesSource(path)
+        self._source = FilesSource(path, allow_files=choice.allowed_files())
         try:
             batch = self._source.load()
             self.files = [str(path / name) for name in scan(path).files]

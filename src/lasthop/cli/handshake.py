@@ -37,6 +37,10 @@ class NoHandshake(Exception):
     """Nothing was seen; the message says why and what to do."""
 
 
+class Untried(NoHandshake):
+    """It is for want of this machine that nothing was seen."""
+
+
 def handshake(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
     """`server_name` is sent as SNI; empty: none is."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -100,7 +104,10 @@ def watched(context: ssl.SSLContext) -> Seen:
 
 def certificates(body: bytes) -> Iterator[bytes]:
     """Out of a Certificate message (RFC 5246 7.4.2, RFC 8446 4.4.2): a list that with TLS 1.3 has a context before it, and
-    extensions after each entry. Which it is shows in the length that comes first."""
+    extensions after each entry. Which it is shows in the length that comes first. It is looked at before anybody has
+    checked it, so it may be cut off anywhere."""
+    if len(body) < 4:
+        return
     tls13 = int.from_bytes(body[:3], "big") != len(body) - 3
     at = 1 + body[0] if tls13 else 0
     end = at + 3 + int.from_bytes(body[at : at + 3], "big")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,13 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @click.command("probe")
-@click.argument("object", shell_complete=_complete)
+@click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@choice.allow_files
 @choice.options
-def command(object: str, address: str | None, folder: Path | None, output: str, reach: choice.Reach) -> None:
+def command(object: str | None, address: str | None, folder: Path | None, output: str, reach: choice.Reach) -> None:
     """Try backends as the gateway would, check by check, and say what to change.
 
     Connects to each endpoint with the gateway's own TLS settings for it and shows what passes and what fails: connection, TLS
@@ -46,19 +47,21 @@ def command(object: str, address: str | None, folder: Path | None, output: str, 
     gateway would fail, or uses none of it.
 
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or what `lasthop status` prints: KIND/NAMESPACE/NAME or KIND/NAME of
-    a BackendTLSPolicy, Service, XBackend, or a route, whose backends are tried. It is one of the gateway that runs on this
-    machine, which does the trying then; with --dir of a folder, whether or not a gateway runs on it; else, or with --context,
-    --kubeconfig or -A, of a cluster, whose addresses must be reachable from here.
+    a BackendTLSPolicy, Service, XBackend, or a route, whose backends are tried. Without one all BackendTLSPolicies are. They
+    are those of the gateway that runs on this machine, which does the trying then; with --dir of a folder, whether or not a
+    gateway runs on it; else, or with --context, --kubeconfig or -A, of a cluster, whose addresses must be reachable from here.
 
     \b
     Examples:
+      lasthop probe --dir objects                          all policies of a folder
       lasthop probe api --dir objects
       lasthop probe backendtlspolicy/shop/api              of the running gateway
       lasthop probe httproute/shop/web                     all that a route leads to
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
-    want, address = _meant(object, address, reach.namespace or "")
+    namespace = reach.namespace or ""
+    want, address = _meant(object, address, namespace) if object else (Wanted(KIND, namespace), None)
     if address:
         host_port(address, "HOST:PORT")
     if folder and not reach.cluster:
@@ -67,8 +70,13 @@ def command(object: str, address: str | None, folder: Path | None, output: str, 
         found = _of_gateway(socket, want, address)
     else:
         found = _of_cluster(reach, want, address)
-    click.echo(json.dumps(plain(found), indent=2) if output == "json" else "\n".join(_drawn(found)))
-    if not found.passes:
+    if output == "json":
+        documents = [plain(each) for each in found]
+        click.echo(json.dumps(documents[0] if object else documents, indent=2))
+    else:
+        click.echo("\n\n".join("\n".join(_drawn(each)) for each in found) or "there are no BackendTLSPolicies")
+    # A policy that no gateway uses fails nobody, unless it was asked for.
+    if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
 
 
@@ -100,7 +108,7 @@ def _kind(text: str) -> str:
     return found if found in KINDS else ""
 
 
-def _of_folder(path: Path, want: Wanted, address: str | None) -> Probed:
+def _of_folder(path: Path, want: Wanted, address: str | None) -> list[Probed]:
     from lasthop.cli.folder import Folder
 
     folder = Folder(path)
@@ -109,27 +117,33 @@ def _of_folder(path: Path, want: Wanted, address: str | None) -> Probed:
     return _probed(folder.engine, want, address)
 
 
-def _of_cluster(reach: choice.Reach, want: Wanted, address: str | None) -> Probed:
+def _of_cluster(reach: choice.Reach, want: Wanted, address: str | None) -> list[Probed]:
     from lasthop.api.meta import Key
     from lasthop.cli import cluster
 
     found, namespace = cluster.objects(reach._replace(namespace=want.namespace or None))
-    want = want._replace(namespace=want.namespace or namespace)
+    want = want._replace(namespace=want.namespace or ("" if reach.everywhere and not want.name else namespace))
     notes = ("From this machine, with its system store; the proxy in the cluster has its own.",)
     probed = _probed(found.engine, want, address, notes)
-    namespace, _, name = probed.object.partition(" ")[2].rpartition("/")
-    if unseen := found.hidden.unseen(found.engine.graph, Key(want.kind, namespace, name)):
+    paths = (each.object.partition(" ")[2].rpartition("/") for each in probed)
+    keys = [Key(want.kind, namespace, name) for namespace, _, name in paths]
+    if unseen := dict.fromkeys(each for key in keys for each in found.hidden.unseen(found.engine.graph, key)):
         click.echo(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, unseen))}", err=True)
     return probed
 
 
-def _probed(engine: Engine, want: Wanted, address: str | None, notes: tuple[str, ...] = ()) -> Probed:
+def _probed(engine: Engine, want: Wanted, address: str | None, notes: tuple[str, ...] = ()) -> list[Probed]:
     from lasthop.api.meta import Key
     from lasthop.cli.folder import names
     from lasthop.cli.probing import aims, probe
 
-    key = Key(want.kind, *one_of(names(engine, want.kind), want))
-    return probe(key, aims(engine, key, endpoint(address)), notes=notes)
+    keys = [Key(want.kind, *each) for each in _fitting(names(engine, want.kind), want)]
+    return [probe(key, aims(engine, key, endpoint(address)), notes=notes) for key in keys]
+
+
+def _fitting(known: Iterable[tuple[str, str]], want: Wanted) -> list[tuple[str, str]]:
+    """The object that is meant; all of the namespace if none is named."""
+    return [one_of(known, want)] if want.name else sorted(each for each in known if want.namespace in ("", each[0]))
 
 
 def endpoint(address: str | None) -> Any:
@@ -138,17 +152,19 @@ def endpoint(address: str | None) -> Any:
     return Endpoint(*host_port(address, "HOST:PORT")) if address else None
 
 
-def _of_gateway(socket: Path, want: Wanted, address: str | None) -> Probed:
+def _of_gateway(socket: Path, want: Wanted, address: str | None) -> list[Probed]:
     import msgspec
 
     from lasthop.cli.admin import ask
     from lasthop.cli.probing import Probed
 
     documents = ask(socket, "/api/objects", kind=want.kind)
-    known = ((d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
-    namespace, name = one_of(known, want)
-    answer = ask(socket, "/api/probe", PATIENCE, kind=want.kind, namespace=namespace, name=name, address=address or "")
-    return msgspec.convert(answer, Probed)
+    known = [(d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents]
+    found = []
+    for namespace, name in _fitting(known, want):
+        asked = {"kind": want.kind, "namespace": namespace, "name": name, "address": address or ""}
+        found.append(msgspec.convert(ask(socket, "/api/probe", PATIENCE, **asked), Probed))
+    return found
 
 
 def plain(found: Probed) -> dict[str, Any]:

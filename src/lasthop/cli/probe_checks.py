@@ -16,7 +16,7 @@ import msgspec
 from lasthop.cli import probe_handshake as shake
 from lasthop.cli.address import is_ip
 from lasthop.cli.chain import Shown, shown
-from lasthop.cli.handshake import Handshake, NoHandshake, handshake
+from lasthop.cli.handshake import Handshake, NoHandshake, Untried, handshake
 from lasthop.cli.probe_trust import trust
 from lasthop.cli.probe_values import SHOWN, Check, State, Wish
 from lasthop.outputs.envoy.tls import dns_regex
@@ -63,6 +63,8 @@ def tried(address: tuple[str, int], wish: Wish, now: float, timeout: float) -> T
     place = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     try:
         first = wish.attempt(address, timeout)
+    except Untried as error:
+        return Tried(place, (Check("tls", State.FAIL, str(error), "Probe from another machine; Envoy may well take them."),))
     except NoHandshake as error:
         return Tried(place, (unreachable(error),))
     connect = Check("connect", State.PASS, "accepts connections")

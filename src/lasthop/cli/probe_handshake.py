@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.cli.handshake import AFTERWARDS, connected, watched
+from lasthop.cli.handshake import AFTERWARDS, Untried, connected, watched
 from lasthop.plan.tls import Anchors, BackendTLS, Mode
 
 VERSIONS: Final = {
@@ -66,10 +66,17 @@ class Attempt(msgspec.Struct, frozen=True):
 def attempt(
     address: tuple[str, int], tls: BackendTLS, alpn: tuple[str, ...], identity: Identity | None, timeout: float, **checks: bool
 ) -> Attempt:
-    """Raises `NoHandshake` if nothing accepts the connection. `checks`: see `_context`."""
-    context = _context(tls, alpn, **checks)
-    if identity:
-        identity(context)
+    """Raises `NoHandshake` if nothing accepts the connection, `Untried` if OpenSSL does not take what Envoy would. `checks`:
+    see `_context`."""
+    try:
+        context = _context(tls, alpn, **checks)
+        if identity:
+            identity(context)
+    except ssl.SSLError as error:
+        said = (error.reason or str(error)).replace("_", " ").lower()
+        raise Untried(
+            f"this machine's OpenSSL takes not all of the CAs, ciphers or certificates to be used ({said})"
+        ) from None
     seen = watched(context)
     host, port = address
     with connected(host, port, _place(host, port), timeout) as plain:

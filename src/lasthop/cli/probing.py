@@ -82,8 +82,12 @@ class Probed(msgspec.Struct, frozen=True):
         return tuple(each for each in self.targets if not each.unused)
 
     @property
+    def fails(self) -> bool:
+        return any(not each.passes for each in self.used)
+
+    @property
     def passes(self) -> bool:
-        return bool(self.used) and all(each.passes for each in self.used)
+        return bool(self.used) and not self.fails
 
 
 # --- what there is to try --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from lasthop.cli.causes import Mistake
 from lasthop.cli.hidden import FORBIDDEN
 from lasthop.cli.remedies import remedy
 from lasthop.cli.terminal import width
-from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.finding import Finding, Severity, with_remedy
 
 SHOWN_FOLLOWS = 5
 
@@ -173,8 +173,7 @@ def github(report: Report) -> str:
 def _annotation(finding: Finding) -> str:
     title = str(finding.object) if finding.object else finding.reason
     message = f"{finding.field}: {finding.message}" if finding.field else finding.message
-    if advice := remedy(finding):
-        message = f"{message.rstrip('.')}. {advice}"
+    message = with_remedy(message, remedy(finding))
     place = {"file": in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
     properties = {**place, "title": title}
     shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())

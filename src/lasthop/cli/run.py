@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from lasthop import logs
-from lasthop.cli import places
+from lasthop.cli import choice, places
 from lasthop.cli.view import ControllerView
 from lasthop.host import HostController
 from lasthop.proxy.entry import Entry
@@ -31,6 +31,7 @@ from lasthop.web.app import AdminUnusable, serving
     "--address", default="0.0.0.0", show_default=True, metavar="IP", help="What Gateways without spec.addresses bind."
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one for each CPU]")
+@choice.allow_files
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(folder: Path, admin: str, address: str, concurrency: int | None, verbose: bool) -> None:
     """Run a gateway on the Gateway API objects in DIR, watching it for edits.
@@ -64,7 +65,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
     envoy = find_envoy()
     run_dir = places.private(places.of_folder(places.runtime_root(), folder))
     state = places.private(places.of_folder(places.state_root(), folder))
-    source = FilesSource(folder, state)
+    source = FilesSource(folder, state, choice.allowed_files())
     controller = HostController(
         source,
         envoy,

@@ -83,11 +83,12 @@ def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
 
 
 def _of_cluster(reach: choice.Reach, shown: _Shown, watch: bool) -> None:
-    from lasthop.cli import cluster
+    from lasthop.cli import cluster, missing_targets
     from lasthop.sources.kubernetes.client import Client
 
     async def work(client: Client, namespace: str) -> None:
         now = cluster.Documents(await cluster.documents(client, shown.want.kind, namespace))
+        now.services = await missing_targets.services(client, now.all(), namespace)
         shown.first(now.all())
         if watch:
             await now.follow(client, lambda: shown.again(now.all()))

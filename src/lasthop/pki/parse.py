@@ -9,6 +9,7 @@ all of them are read here, once, and nobody else calls its loaders with bytes fr
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -18,13 +19,23 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
-BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
-END: Final = b"-----END CERTIFICATE-----"
-MAX_RSA_BITS: Final = 16384
-"""Arithmetic with larger numbers is not free."""
+_EDGE: Final = re.compile(rb"-----(BEGIN|END) (?:X509 )?CERTIFICATE-----")
+KEY_USAGE: Final = bytes.fromhex("551d0f")
+TLS_FEATURE: Final = bytes.fromhex("2b06010505070118")
+"""The OIDs of extensions, as they stand in DER."""
+STATUS_REQUEST: Final = bytes.fromhex("020105")
+"""The TLS feature that asks for OCSP stapling (RFC 7633): INTEGER 5."""
+MAX_RSA_BITS: Final = 8192
+"""Envoy takes twice as many, but a handshake then costs it a quarter of a second, and others share its threads."""
 SHOWN: Final = 200
 """Characters of a name that are kept: a subject may be as long as its Secret, and it appears in messages."""
 
@@ -54,11 +65,15 @@ class Certificate(msgspec.Struct, frozen=True):
     """Of the whole certificate."""
     der: bytes
     pem: bytes
+    signs: bool
+    """Whether keyUsage lets the key sign handshakes; it does where nothing is said."""
+    must_staple: bool
+    """Clients refuse it without an OCSP response (RFC 7633)."""
     extensions: Extensions | Unreadable
 
 
 class Extensions(msgspec.Struct, frozen=True):
-    """Those that anybody asks for."""
+    """Those that people are shown, and that Envoy judges itself: none of them may be readable."""
 
     names: tuple[str, ...] = ()
     """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
@@ -70,8 +85,6 @@ class Extensions(msgspec.Struct, frozen=True):
     """Whether the key may sign handshakes; it may where nothing is said."""
     key_encipherment: bool = True
     """Whether a secret may be encrypted for it, likewise."""
-    must_staple: bool = False
-    """Clients refuse it without an OCSP response (RFC 7633)."""
 
 
 class PrivateKey(msgspec.Struct, frozen=True):
@@ -82,6 +95,8 @@ class PrivateKey(msgspec.Struct, frozen=True):
     spki: bytes
     bits: int = 0
     """Of an RSA modulus."""
+    exponent: int = 0
+    """The same of RSA's public exponent, as a number."""
 
 
 def certificate(der: bytes) -> Certificate | Unreadable:
@@ -119,11 +134,22 @@ def issued_by(certificate: Certificate, issuer: Certificate) -> bool:
 
 
 def private_key(pem: bytes) -> PrivateKey | Unreadable:
-    what = "is no unencrypted PEM private key"
+    return _guarded(lambda: _private_key(_loaded_key(pem)))
+
+
+def normal_key(pem: bytes) -> bytes:
+    """The private key alone, as PKCS 8: Envoy finds none after a byte order mark or in indented lines, cryptography does.
+    Empty if it cannot be read. The only function here that returns a key."""
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    found = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
+    return b"" if isinstance(found, Unreadable) else found
+
+
+def _loaded_key(pem: bytes) -> PrivateKeyTypes:
     # Without cryptography's own check of RSA keys: it looks for primes, which takes 5 s for 8,192 bits. `_check_numbers` is
     # the check that Envoy's library makes.
-    return _guarded(
-        lambda: _private_key(_read(what, lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)))
+    return _read(
+        "is no unencrypted PEM private key", lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     )
 
 
@@ -157,22 +183,25 @@ def _of_block(block: bytes) -> Certificate | Unreadable:
 
 
 def _blocks(pem: bytes) -> Iterator[bytes | None]:
-    """The PEM blocks in linear time; None for one that is cut off."""
-    at = pem.find(BEGIN)
-    while at >= 0:
-        end = pem.find(END, at)
-        following = pem.find(BEGIN, at + len(BEGIN))
-        if end < 0 or 0 <= following < end:
-            yield None
-            return
-        yield pem[at : end + len(END)]
-        at = following
+    """The PEM blocks, in linear time; None for one that is cut off."""
+    begin: int | None = None
+    for edge in _EDGE.finditer(pem):
+        if edge[1] == b"BEGIN":
+            if begin is not None:
+                yield None
+            begin = edge.start()
+        elif begin is not None:
+            yield pem[begin : edge.end()]
+            begin = None
+    if begin is not None:
+        yield None
 
 
 def _certificate(found: x509.Certificate) -> Certificate:
     subject, issuer, common_name = _read("has a subject or issuer that cannot be read", lambda: _names(found))
     begin, end = _read("has dates that cannot be read", lambda: (found.not_valid_before_utc, found.not_valid_after_utc))
     key, spki = _read("has a public key of an unknown kind", lambda: _public(found.public_key()))
+    raw = _read("has extensions that cannot be read", lambda: dict(_raw_extensions(found.tbs_certificate_bytes)))
     return Certificate(
         subject=subject,
         issuer=issuer,
@@ -185,7 +214,8 @@ def _certificate(found: x509.Certificate) -> Certificate:
         sha256=found.fingerprint(hashes.SHA256()),
         der=found.public_bytes(Encoding.DER),
         pem=found.public_bytes(Encoding.PEM),
-        # Apart from the rest: an anchor with an odd extension is Envoy's to judge, and the names are only shown.
+        signs=_read("has a keyUsage that cannot be read", lambda: _signs(raw.get(KEY_USAGE))),
+        must_staple=STATUS_REQUEST in raw.get(TLS_FEATURE, b""),
         extensions=_guarded(lambda: _read("has extensions that cannot be read", lambda: _extensions(found.extensions))),
     )
 
@@ -202,8 +232,8 @@ def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
 
 def _extensions(found: x509.Extensions) -> Extensions:
     said: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
-    names, usage = said.get(x509.SubjectAlternativeName), said.get(x509.KeyUsage)
-    basic, features = said.get(x509.BasicConstraints), said.get(x509.TLSFeature)
+    names, basic = said.get(x509.SubjectAlternativeName), said.get(x509.BasicConstraints)
+    usage = said.get(x509.KeyUsage)
     sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
     return Extensions(
         names=tuple(map(_name, sans)),
@@ -212,8 +242,38 @@ def _extensions(found: x509.Extensions) -> Extensions:
         ca=isinstance(basic, x509.BasicConstraints) and basic.ca,
         digital_signature=usage.digital_signature if isinstance(usage, x509.KeyUsage) else True,
         key_encipherment=usage.key_encipherment if isinstance(usage, x509.KeyUsage) else True,
-        must_staple=isinstance(features, x509.TLSFeature) and x509.TLSFeatureType.status_request in features,
     )
+
+
+def _raw_extensions(tbs: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """(OID, value) of each extension. cryptography reads all of them or none, and one that it does not understand must not
+    hide a keyUsage for which Envoy refuses the certificate."""
+    ((_, body),) = _elements(tbs)
+    explicit = next((content for tag, content in _elements(body) if tag == 0xA3), b"")
+    for _, sequence in _elements(explicit):
+        for _, extension in _elements(sequence):
+            (_, oid), *_, (_, value) = _elements(extension)
+            yield oid, value
+
+
+def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """(tag, content), one after the other. Only of DER that has been parsed before: lengths are believed."""
+    at = 0
+    while at < len(der):
+        tag, length, at = der[at], der[at + 1], at + 2
+        if length >= 0x80:
+            size = length - 0x80
+            length, at = int.from_bytes(der[at : at + size], "big"), at + size
+        yield tag, der[at : at + length]
+        at += length
+
+
+def _signs(usage: bytes | None) -> bool:
+    """keyUsage is a BIT STRING of which the first bit is digitalSignature."""
+    if usage is None:
+        return True
+    ((_, bits),) = _elements(usage)
+    return bool(bits[1:2] and bits[1] & 0x80)
 
 
 def _name(name: x509.GeneralName) -> str:
@@ -230,14 +290,14 @@ def _name(name: x509.GeneralName) -> str:
 
 
 def _private_key(found: PrivateKeyTypes) -> PrivateKey:
-    bits = 0
+    bits = exponent = 0
     if isinstance(found, rsa.RSAPrivateKey):
-        bits = found.key_size
+        bits, exponent = found.key_size, found.public_key().public_numbers().e
         if bits > MAX_RSA_BITS:
             raise _Wrong(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
         _read("is an RSA key whose numbers do not belong together", lambda: _check_numbers(found.private_numbers()))
     key, spki = _read("is a private key of an unknown kind", lambda: _public(found.public_key()))
-    return PrivateKey(key, spki, bits)
+    return PrivateKey(key, spki, bits, exponent)
 
 
 def _check_numbers(numbers: rsa.RSAPrivateNumbers) -> None:

@@ -9,6 +9,13 @@ import msgspec
 from lasthop.api.meta import Key
 
 
+def with_remedy(message: str, remedy: str) -> str:
+    """Joins what is wrong and what to do as sentences, whether or not the first one ends as one."""
+    if not remedy:
+        return message
+    return f"{message} {remedy}" if message.endswith((".", "?", "!")) else f"{message}. {remedy}"
+
+
 class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
@@ -33,5 +40,4 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
         what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
-        remedy = f" {self.remedy}" if self.remedy else ""
-        return f"{place}{what + ': ' if what else ''}{self.message}{remedy}"
+        return f"{place}{what + ': ' if what else ''}{with_remedy(self.message, self.remedy)}"

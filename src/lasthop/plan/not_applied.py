@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -12,6 +13,11 @@ FILE_NOT_APPLIED: Final = "FileNotApplied"
 """Reason of the finding for a file of which nothing is in force."""
 OLDER_TEXT_IN_FORCE: Final = "OlderTextInForce"
 """Reason of the finding for a file whose last good text is in force instead of its present one."""
+
+
+def moment(nanoseconds: int) -> str:
+    """A file's time of modification as RFC 3339."""
+    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class NotApplied(msgspec.Struct, frozen=True, order=True):

@@ -73,8 +73,6 @@ VERIFICATION_DEGRADED: Final = "VerificationDegraded"
 INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
 """Ours, these two: while a waiver is in effect."""
 
-INTERNAL_ERROR_MESSAGE: Final = "Lasthop failed to work this out, so it is closed; the log says why. Please report it"
-
 
 class Condition(msgspec.Struct, frozen=True):
     """A condition without its generation and time, which belong to the object that will hold it."""

@@ -26,9 +26,10 @@ class Mode(StrEnum):
 
 
 class Anchors(msgspec.Struct, frozen=True):
-    """Trust anchors given by reference: a union of all that could be read."""
+    """Trust anchors given by reference: a union of all that could be read, each once."""
 
     pem: bytes
+    count: int = 1
 
 
 class SystemStore(msgspec.Struct, frozen=True):

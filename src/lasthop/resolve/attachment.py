@@ -18,8 +18,10 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.budgets import UNKNOWN, cost
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific, specificity
+from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
@@ -65,6 +67,9 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
             reasons.NOT_ALLOWED_BY_LISTENERS,
             f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the {owner.key.kind}",
         )
+    if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
+        # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
+        return refused(reasons.UNSUPPORTED_VALUE, f"hostnames: {shown(odd[0])} is no hostname; correct it")
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
     if not pairs:
@@ -133,7 +138,7 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
             if route.kind in PROTOCOLS:
-                emitted[("vhost", parent.gateway, table, hostname)] = True
+                emitted[("vhost", parent.gateway, table, hostname)] = UNKNOWN if isinstance(verdict, Crash) else cost(verdict)
             else:
                 emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,9 @@ from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
 
 SERVICE_NAME = "kubernetes.io/service-name"
+
+
+DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -139,6 +143,18 @@ def endpoints_kind(g: Graph, service: Key, port: int, transport: str) -> Endpoin
 
 
 def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
+    """Those that can be connected to: one that Envoy would refuse must not have the others refused along with it."""
+    found = _endpoints(g, service_key, port_number, transport)
+    return Endpoints(found.kind, tuple(each for each in found.endpoints if _sound(found.kind, each)))
+
+
+def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
+    if not 0 < endpoint.port < 65536:
+        return False
+    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else _is_address(endpoint.address)
+
+
+def _endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
     if service_key.kind == XBACKEND:
         return xbackends.endpoints(g, service_key)
     service = read(g, service_key, Service)
@@ -153,11 +169,15 @@ def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> E
 
 
 def _kind_of(name: str) -> EndpointsKind:
+    return EndpointsKind.ADDRESSES if _is_address(name) else EndpointsKind.DNS
+
+
+def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        ipaddress.ip_address(text)
     except ValueError:
-        return EndpointsKind.DNS
-    return EndpointsKind.ADDRESSES
+        return False
+    return True
 
 
 def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) -> Endpoints:

@@ -5,6 +5,9 @@ Everything that Envoy could refuse is refused here first, because a refused upda
 
 from __future__ import annotations
 
+import hashlib
+import weakref
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -13,7 +16,9 @@ import msgspec
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.pki import parse
-from lasthop.pki.parse import Unreadable
+from lasthop.pki.parse import PrivateKey, Unreadable
+from lasthop.plan.limits import Limits, over
+from lasthop.plan.tls import Anchors
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -21,7 +26,10 @@ SOON: Final = timedelta(days=30)
 """How long before it expires a certificate is worth a warning."""
 
 MIN_RSA_BITS: Final = 2048
-"""Envoy refuses smaller keys of its own."""
+MAX_EXPONENT_BITS: Final = 33
+KEYS: Final = frozenset({"EC secp256r1", "EC secp384r1", "EC secp521r1", "Ed25519"})
+"""What Envoy takes as its own key, beside RSA within these limits."""
+KNOWN_KEYS: Final = "RSA, EC on the curve P-256, P-384 or P-521, or Ed25519"
 
 
 class BadCertificate(ValueError):
@@ -36,8 +44,8 @@ class Anchor(msgspec.Struct, frozen=True):
     not_after: float
 
 
-class Bundle(msgspec.Struct, frozen=True):
-    """CA certificates, and nothing else of what stood around them."""
+class Bundle(msgspec.Struct, frozen=True, weakref=True):
+    """CA certificates, each once, and nothing else of what stood around them."""
 
     pem: bytes
     anchors: tuple[Anchor, ...]
@@ -49,7 +57,34 @@ def parse_bundle(pem: bytes) -> Bundle:
     if isinstance(found, Unreadable):
         raise BadCertificate(found.message)
     anchors = tuple(Anchor(each.common_name, each.not_before, each.not_after) for each in found)
-    return Bundle(b"".join(each.pem for each in found), anchors)
+    bundle = Bundle(b"".join(each.pem for each in found), anchors)
+    return _KNOWN.setdefault(hashlib.sha256(bundle.pem).digest(), bundle)
+
+
+_KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary()
+"""Bundles in use, by content: the same CAs are copied into many namespaces, and one copy in memory is enough."""
+
+
+def union(bundles: Iterable[Bundle]) -> Anchors:
+    """Every certificate once, however many of the bundles hold it."""
+    several = tuple(dict.fromkeys(bundles))
+    if len(several) == 1:
+        return Anchors(several[0].pem, len(several[0].anchors))
+    found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])
+    return Anchors(b"".join(piece + _END for piece in found), len(found))
+
+
+_END: Final = b"-----END CERTIFICATE-----\n"
+"""What each certificate of a bundle ends with: `parse_bundle` has written them all in the same way."""
+
+
+def too_large(anchors: Anchors, limits: Limits) -> str:
+    """What to say of anchors above the limit; nothing where they are within it."""
+    if len(anchors.pem) > limits.ca_bundle_bytes:
+        return f"its CA certificates have {len(anchors.pem):,} bytes; {over(limits, 'ca_bundle_bytes')}"
+    if anchors.count > limits.ca_certificates:
+        return f"it refers to {anchors.count:,} CA certificates; {over(limits, 'ca_certificates')}"
+    return ""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -58,6 +93,7 @@ class KeyPair(msgspec.Struct, frozen=True):
     subject: str
     not_before: float
     not_after: float
+    must_staple: bool = False
 
 
 def key_pair(g: Graph, secret: Key) -> KeyPair | str:
@@ -81,9 +117,28 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         raise BadCertificate(f"tls.crt {certificates.message}")
     if isinstance(private, Unreadable):
         raise BadCertificate(f"tls.key {private.message}")
-    if private.bits and private.bits < MIN_RSA_BITS:
-        raise BadCertificate(f"tls.key is an RSA key of {private.bits} bits; at least {MIN_RSA_BITS} are needed")
     leaf = certificates[0]
     if private.spki != leaf.spki:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
-    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after)
+    _check_kind(private)
+    if not leaf.signs and private.key.startswith("EC "):
+        message = "the keyUsage of tls.crt has no digitalSignature, without which its key signs no handshake"
+        raise BadCertificate(f"{message}; use a certificate that is made for servers or clients")
+    return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
+
+
+def _check_kind(key: PrivateKey) -> None:
+    if key.bits:
+        if key.bits < MIN_RSA_BITS:
+            raise BadCertificate(f"tls.key is an RSA key of {key.bits} bits; at least {MIN_RSA_BITS} are needed")
+        if key.exponent.bit_length() > MAX_EXPONENT_BITS:
+            raise BadCertificate("tls.key is an RSA key with an exponent that is too large; use the usual one, 65537")
+    elif key.key not in KEYS:
+        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not take; use {KNOWN_KEYS}")
+
+
+def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
+    """A usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
+    certificates = parse.certificates(chain)
+    found = () if isinstance(certificates, Unreadable) else certificates
+    return b"".join(certificate.pem for certificate in found), parse.normal_key(key)

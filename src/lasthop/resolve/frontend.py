@@ -14,8 +14,10 @@ from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.listener import ClientCertificates
 from lasthop.plan.reasons import Condition, false, true
+from lasthop.resolve.certificates import too_large, union
 from lasthop.resolve.grants import no_grant, permitted
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, BadRef, ref_state
+from lasthop.resolve.profiles import limits
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, BadRef, bundle, ref_state
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -47,6 +49,10 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         else:
             bad.append(msgspec.structs.replace(problem, message=f"{field}.caCertificateRefs[{number}]: {problem.message}"))
     clients = ClientCertificates(tuple(usable), required=wanted.mode != INSECURE)
+    if large := _too_large(g, key, clients):
+        resolved = false(reasons.RESOLVED_REFS, reasons.INVALID_CA_CERTIFICATE_REF, f"{field}: {large}")
+        said = f"the listener is closed: {large}"
+        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, said), resolved)
     if not bad:
         return FrontendVerdict(clients)
     message = "; ".join(fault.message for fault in bad)
@@ -60,6 +66,12 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         said = f"the listener is closed: {message}"
         return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.INVALID, said), resolved)
     return FrontendVerdict(clients, None, resolved)
+
+
+def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
+    """Every HTTPS listener of the port holds a copy, so the limit of policies is theirs as well."""
+    bundles = [g(bundle, namespace, ref) for namespace, ref in clients.cas]
+    return too_large(union(b for b in bundles if not isinstance(b, BadRef)), g(limits, key)) if bundles else ""
 
 
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:

@@ -15,6 +15,7 @@ from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import BadParameters, own_profile
+from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph
 from lasthop.store.store import read
@@ -94,9 +95,8 @@ def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
     if not permitted(g, api.GROUP, key, "", secret):
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, no_grant(key, secret))
     pair = g(key_pair, secret)
-    if isinstance(pair, str):
-        return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, pair)
-    return secret
+    problem = pair if isinstance(pair, str) else refused_pair(g, key, secret)
+    return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, problem) if problem else secret
 
 
 def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:

@@ -24,7 +24,6 @@ GRPC_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A method of a gRPC service."""
 GRPC_SERVICE: Final = re.compile(rf"\.?{GRPC_NAME.pattern}(\.{GRPC_NAME.pattern})*")
 GRPC_LENGTH: Final = 1_024
-SECTION_NAME: Final = re.compile(HOSTNAME.pattern)
 DURATION: Final = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
 """GEP-2257. At most 45 years, which Envoy's clock can hold."""
 REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})

@@ -5,11 +5,12 @@ from __future__ import annotations
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, ListenerSet
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import false, true
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
-from lasthop.resolve.listeners import listeners_by_owner
-from lasthop.store.graph import Emitter, Graph
+from lasthop.resolve.listeners import listeners_by_owner, own_listeners
+from lasthop.store.graph import Crash, Emitter, Graph
 
 
 def listener_set(g: Graph, key: Key) -> ListenerSet | None:
@@ -22,6 +23,8 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
     if own is None:
         message = f"allowedListeners of Gateway {parent.path} does not let ListenerSets of namespace {key.namespace} in"
         return ListenerSet(key, parent, (), false(reasons.ACCEPTED, reasons.NOT_ALLOWED, message))
+    if isinstance(g.attempt(own_listeners, key), Crash):
+        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED))
     bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
     message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
     if not any(listener.served for listener in own):

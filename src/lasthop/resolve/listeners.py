@@ -11,13 +11,16 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
+from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
 from lasthop.resolve.policies import options
+from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Crash, Graph
 
@@ -72,7 +75,10 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     taken = _Claims()
     found: dict[Key, tuple[Listener, ...]] = {}
     for owner in (gateway, *g(allowed_sets, gateway)):
-        own = tuple(_with_clients(g, gateway, listener) for listener in g(own_listeners, owner))
+        written = g(own_listeners, owner) if owner == gateway else g.attempt(own_listeners, owner)
+        # A set whose list cannot be read has none; its Gateway and the other sets go on.
+        read = () if isinstance(written, Crash) else written
+        own = tuple(_with_clients(g, gateway, _without_refused(g, gateway, each)) for each in read)
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
         for listener in own:
@@ -143,6 +149,19 @@ def _settled(listener: Listener, conflict: Condition | None) -> Listener:
     _, resolved = listener.conditions
     refused = false(reasons.ACCEPTED, conflict.reason, conflict.message)
     return replace(listener, conditions=(refused, resolved, conflict), served=False, conflicted=True)
+
+
+def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
+    """Without certificates that the Gateway's Envoy does not take; with none left it is not served."""
+    said = {secret: found for secret in listener.certificates if (found := refused_pair(g, gateway, secret))}
+    if not said:
+        return listener
+    left = tuple(secret for secret in listener.certificates if secret not in said)
+    accepted, resolved = listener.conditions
+    if resolved.status:
+        message = f"tls.certificateRefs: {'; '.join(said.values())}"
+        resolved = false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
+    return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
 
 
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
@@ -221,7 +240,7 @@ def _closed(key: Key, listener: api.Listener) -> Listener:
 
 
 def _crashed() -> Condition:
-    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE)
+    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED)
 
 
 def _hostname_of(listener: api.Listener) -> str:
@@ -246,6 +265,8 @@ def _table(owner: Key, listener: api.Listener) -> str:
 
 
 def _accepted(listener: api.Listener) -> Condition:
+    if odd := _odd(listener):
+        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, odd)
     if listener.protocol not in ROUTE_KINDS:
         message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
@@ -263,6 +284,15 @@ def _accepted(listener: api.Listener) -> Condition:
         message = f"tls.options: {', '.join(own)} is not an option of listeners; remove it"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
     return true(reasons.ACCEPTED)
+
+
+def _odd(listener: api.Listener) -> str:
+    """What Envoy would refuse the whole port for, in case no schema has checked it."""
+    if not 1 <= listener.port <= MAX_PORT:
+        return f"port {listener.port} is not between 1 and {MAX_PORT:,}; use another"
+    if listener.hostname and not is_hostname(listener.hostname, wildcard=True):
+        return f"{shown(listener.hostname)} is no hostname; correct it"
+    return "" if is_hostname(listener.name) else f"{shown(listener.name)} is no name of a listener; correct it"
 
 
 def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Condition | None]:
@@ -306,4 +336,6 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, message)
     pair = g(key_pair, secret)
+    if not isinstance(pair, str) and pair.must_staple:
+        pair = f"Secret {secret.path}: tls.crt demands OCSP stapling (must-staple), which is not supported; use one without it"
     return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, pair) if isinstance(pair, str) else None

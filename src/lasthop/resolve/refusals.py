@@ -53,6 +53,8 @@ class JudgedRule(msgspec.Struct, frozen=True):
 
 class JudgedRoute(msgspec.Struct, frozen=True):
     rules: tuple[JudgedRule, ...] = ()
+    matches: int = 0
+    """That Envoy is asked for."""
     regex_size: int = 0
     """Of all regular expressions together."""
 
@@ -65,14 +67,15 @@ class JudgedRoute(msgspec.Struct, frozen=True):
 
 def judge(rules: Sequence[RequestRouteRule | StreamRouteRule], limits: Limits) -> JudgedRoute:
     regexes = Regexes(limits)
-    judged = []
+    judged, matches = [], 0
     for number, rule in enumerate(rules):
         field = f"spec.rules[{number}]"
         if isinstance(rule, StreamRouteRule):
             judged.append(JudgedRule(tuple(_stream_problems(rule, number, field))))
         else:
             judged.append(_judge(rule, field, limits, regexes))
-    return JudgedRoute(tuple(judged), regexes.size)
+            matches += max(1, len(rule.matches)) - len(judged[-1].unmatchable)
+    return JudgedRoute(tuple(judged), matches, regexes.size)
 
 
 def _stream_problems(rule: StreamRouteRule, number: int, field: str) -> Iterator[RouteProblem]:

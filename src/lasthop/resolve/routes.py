@@ -81,6 +81,8 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
     refused: tuple[RouteProblem, ...] = ()
     """What rules ask for and cannot have; those rules refuse, or are left out."""
+    left_out: tuple[RouteProblem, ...] = ()
+    """Why it is not served under some of its hostnames."""
     all_refused: bool = False
     refs: tuple[RouteProblem, ...] = ()
     """References that lead nowhere or may not be followed."""
@@ -154,7 +156,7 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
             if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
                 place, asked_by = f"{field}.filters[{index}].externalAuth", AUTH_PROTOCOLS[auth.protocol]
                 refs += _reference_problem(g, route, gateway, auth.backend_ref, asked_by, place)
-    return RouteVerdict(tuple(refused), judgement.all_refused, tuple(dict.fromkeys(refs)))
+    return RouteVerdict(tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)))
 
 
 def _reference_problem(

@@ -6,7 +6,6 @@ from typing import Any
 
 from lasthop.api.meta import Key
 from lasthop.api.routes import StreamRoute
-from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import OWN, stream_protocol
@@ -29,16 +28,17 @@ def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
 
 def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
     route, listener = g(owner, gateway, table, hostname), g(table_listener, gateway, table)
-    obj = read(g, route, StreamRoute) if route else None
-    if route is None or obj is None or listener is None:
+    if route is None or listener is None or g.input(route) is None:
         return Stream(hostname)
-    return Stream(hostname, str(route), tuple(_backends(g, gateway, route, obj, listener)))
+    return Stream(hostname, str(route), g(stream_backends, route, gateway, stream_protocol(listener)))
 
 
-def _backends(g: Graph, gateway: Key, route: Key, obj: StreamRoute, listener: Listener) -> list[Backend]:
-    protocol = stream_protocol(listener)
-    refs = obj.spec.rules[0].backend_refs if obj.spec.rules and not g(judged, route, gateway).rules[0].problems else ()
-    return [Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight]
+def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
+    """Where a route sends connections that come to a Gateway."""
+    obj = read(g, route, StreamRoute)
+    usable = obj is not None and obj.spec.rules and not g(judged, route, gateway).rules[0].problems
+    refs = obj.spec.rules[0].backend_refs if obj and usable else ()
+    return tuple(Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight)
 
 
 def _hop(g: Graph, gateway: Key, to: Any, protocol: Protocol) -> Hop | None:

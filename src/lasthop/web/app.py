@@ -1,4 +1,4 @@
-"""The admin server. Read-only, on loopback and on a unix socket; holds no secret."""
+"""The admin server. Read-only, on loopback and on a unix socket; shows no Secret, and of a ConfigMap only certificates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from lasthop.api.meta import Key
+from lasthop.web.contents import without_contents
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
@@ -98,8 +99,9 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 async def _objects(request: web.Request) -> web.Response:
+    """Any user of this machine can ask by TCP, and is told what ConfigMaps hold only where that is public by nature."""
     found = await request.app[VIEW].objects(request.query.get("kind"))
-    return await _large(found)
+    return await _large(found if _by_socket(request) else [without_contents(document) for document in found])
 
 
 async def _findings(request: web.Request) -> web.Response:
@@ -127,11 +129,16 @@ async def _audit(request: web.Request) -> web.Response:
 
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
-    if request.transport is None or request.transport.get_extra_info("peername"):
+    if not _by_socket(request):
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
     kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
     key = Key(kind or "BackendTLSPolicy", namespace, name)
     return _json(await request.app[VIEW].probe(key, request.query.get("address", "")))
+
+
+def _by_socket(request: web.Request) -> bool:
+    """The unix socket is only for the user whose gateway it is."""
+    return request.transport is not None and not request.transport.get_extra_info("peername")
 
 
 async def _page(request: web.Request) -> web.Response:

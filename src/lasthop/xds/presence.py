@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.meta import Key
+
 LINGER: Final = 5.0
 """Seconds for which a proxy that has gone still counts; Envoy tries again after half a second, then after one, two, …"""
 EXPIRES: Final = 10.0
@@ -28,8 +30,8 @@ class Standing(msgspec.Struct, frozen=True):
     versions: Versions = {}
     """Of the listeners and route tables that they have confirmed."""
     problem: str = ""
-    refused: tuple[tuple[str, str, str, str], ...] = ()
-    """(type, part, hash, what Envoy said)."""
+    refused: tuple[tuple[str, str, str, Key | None, str], ...] = ()
+    """(type, part, hash, owner, what Envoy said)."""
 
 
 Report = dict[str, Standing]

@@ -7,27 +7,43 @@
                           ──NACK─> one: convicted, several: split again
 
 The engine reads `quarantined` as an input, builds a 500, a closed chain or no cluster in place of each such part, applies
-that to the cache and calls `served`. What stands in for a part is not listed in `Resource.parts`: it is not a suspect. A
-part the user has edited has another hash, so it is not in quarantine any more.
+that to the cache and calls `served`. What stands in for a part is either beyond suspicion and not listed in
+`Resource.parts`, or a part of its own, with the same id and another hash, which may be refused in turn. A part the user has
+edited has another hash, too, so it is not in quarantine any more.
 Each method returns whether `quarantined` is another now, so whether to build again.
+
+A proxy is believed against itself, not against others: what some proxy of the Gateway has confirmed is not withheld from all
+because another one, which may be broken, refuses it. Clusters are the exception. A proxy that refuses one goes on with its old
+version, perhaps a weaker one, so that is taken away from all.
 
 Pure: no time, no I/O. One per Gateway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
-from lasthop.outputs.envoy.resource import LISTENER, Resource
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
 from lasthop.xds.cache import Cache
-from lasthop.xds.refusal import is_environment, reasons
+from lasthop.xds.refusal import is_environment, reasons, summary
 
 
 class Part(NamedTuple):
     type_url: str
     id: str
     hash: str
+    owner: Key | None = None
+    """The object that is at fault if this is; None: the Gateway."""
+
+
+def parts_of(resource: Resource) -> Iterator[Part]:
+    for id, hash in resource.parts.items():
+        yield Part(resource.type_url, id, hash, resource.owners.get(id))
+
+
+_NOBODY: Final = Key("", "", "")
 
 
 class _Search:
@@ -74,19 +90,21 @@ class Quarantine:
         for name in [name for name, why in blamed.items() if type_url == LISTENER and is_environment(why)]:
             self.environment[type_url, name] = blamed.pop(name)
 
-        here = {Part(type_url, id, hash): r.name for r in resources.values() for id, hash in r.parts.items()}
+        here = {part: r.name for r in resources.values() for part in parts_of(r)}
         if not before.isdisjoint(here):
             return False  # sent before the quarantine: a second proxy refuses what the first one has refused
 
         # Not only those on trial: the user may have edited something else in the same moment.
         suspects = [part for part, name in here.items() if name in blamed and self._differs(part, name)]
+        # Halves are of one owner as far as that goes, so that who has done nothing is let out early and whole.
+        suspects.sort(key=lambda part: (part.owner or _NOBODY, part.id))
         if not suspects:
-            self.unattributed.update({(type_url, name): why for name, why in blamed.items()})
+            self.unattributed.update({(type_url, name): summary(why) for name, why in blamed.items()})
         search = self._searches.setdefault(type_url, _Search())
         for part in suspects:
             search.trial.pop(part, None)
             self._home[part] = here[part]
-            self._details[part] = blamed[here[part]]
+            self._details[part] = summary(blamed[here[part]])
         for group in _by_home(suspects, here) if accused else [suspects]:
             self._hold(search, group)
         return self.quarantined != before
@@ -100,8 +118,11 @@ class Quarantine:
             self.environment.pop((type_url, name), None)
             self.unattributed.pop((type_url, name), None)
             if search is not None:
-                for part in search.trial.keys() & {Part(type_url, id, hash) for id, hash in resource.parts.items()}:
+                for part in search.trial.keys() & set(parts_of(resource)):
                     self._clear(search, part)
+                if type_url != CLUSTER:
+                    for part in before.intersection(parts_of(resource)):
+                        self._acquit(search, part)
         if search is not None:
             self._next_trial(search)
         return self.quarantined != before
@@ -133,6 +154,13 @@ class Quarantine:
     def _next_trial(self, search: _Search) -> None:
         if search.groups and not search.trial:
             search.trial = {part: self._home[part] for part in search.groups.pop()}
+
+    def _acquit(self, search: _Search, part: Part) -> None:
+        """A part in quarantine that another proxy has taken, from a response that was sent before."""
+        self._convicted.discard(part)
+        remaining = (tuple(each for each in group if each != part) for group in search.groups)
+        search.groups = [group for group in remaining if group]
+        del self._home[part], self._details[part]
 
     def _clear(self, search: _Search, part: Part) -> None:
         del search.trial[part], self._home[part], self._details[part]

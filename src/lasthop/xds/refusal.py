@@ -15,6 +15,8 @@ from typing import Final
 
 _HEAD: Final = re.compile(r"^Error adding/updating (?:cluster|listener)\(s\) ")
 _CUT_SHORT: Final = "...(truncated)"
+_CONSTRAINT: Final = "Proto constraint validation failed"
+_LONGEST: Final = 500
 _ENVIRONMENT: Final = re.compile(r"cannot bind|Address already in use|Permission denied", re.IGNORECASE)
 
 
@@ -28,6 +30,13 @@ def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
         return None
     ends = [place for place, _ in places[1:]] + [len(detail)]
     return {name: detail[place + len(name) + 2 : end].rstrip(", \n") for (place, name), end in zip(places, ends, strict=True)}
+
+
+def summary(reason: str) -> str:
+    """What may be shown to the author of the part at fault. Where a constraint fails, Envoy quotes the whole resource before
+    it says which one, and of a route table that is everybody's routes."""
+    _, constraint, why = reason.rpartition(_CONSTRAINT)
+    return (constraint + why)[:_LONGEST]
 
 
 def is_environment(reason: str) -> bool:

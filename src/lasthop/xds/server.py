@@ -79,6 +79,8 @@ class State(msgspec.Struct, frozen=True):
     proxies: int
     synced: bool
     """At least one proxy is connected, and each has confirmed all there is now."""
+    decided: bool
+    """The same, where a refusal counts as well: it is told elsewhere."""
 
 
 class _Stream:
@@ -200,7 +202,8 @@ class Server:
     def state(self, gateway: str) -> State:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []
-        return State(len(sessions), bool(sessions) and all(session.synced for session in sessions))
+        synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
+        return State(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
 
     async def _serve(self, identify: Identify, requests: AsyncIterator[Any], context: Any) -> None:
         first = await anext(aiter(requests), None)

@@ -34,6 +34,8 @@ CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
 """Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
 1.1 s behind a whole CA rotation (facts/xds.md 4)."""
+CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
+"""Of Secrets Envoy does not say which one it refuses, and it skips those after it in the response, so each goes alone."""
 RETRY: Final = 10.0
 """After a refusal that no edit follows (a port taken by another process, a file not there yet)."""
 
@@ -56,6 +58,15 @@ class Session:
             self._seen == self._cache.generation
             and {CLUSTER, LISTENER} <= self._types.keys()
             and all(sub.settled and not sub.removals for sub in self._types.values())
+        )
+
+    @property
+    def decided(self) -> bool:
+        """The client has confirmed or refused all there is: nothing more is to be expected of it."""
+        return (
+            self._seen == self._cache.generation
+            and {CLUSTER, LISTENER} <= self._types.keys()
+            and all(sub.decided for sub in self._types.values())
         )
 
     @property
@@ -220,12 +231,12 @@ def _cluster_of(endpoints: str) -> str:
 
 
 def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:
-    """In the order of their change, so what the client reads is what happened; of clusters only the newest few."""
+    """In the order of their change, so what the client reads is what happened; of some types only the newest few."""
     chunk: list[Resource] = []
     heavy = False
     for resource in sub.newest(asked=asked):
         heavy = heavy or resource.heavy
-        if sub.type_url == CLUSTER and len(chunk) >= (HEAVY_CHUNK if heavy else CHUNK):
+        if len(chunk) >= (HEAVY_CHUNK if heavy else CHUNKS.get(sub.type_url, len(chunk) + 1)):
             break
         chunk.append(resource)
     return tuple(reversed(chunk))

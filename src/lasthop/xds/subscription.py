@@ -185,7 +185,12 @@ class Subscription:
     @property
     def settled(self) -> bool:
         """The client has confirmed every resource there is now. (Removals may still be due.)"""
-        return not (self.urgent or self.updates or self.in_flight or self.refusals or self.unanswered)
+        return self.decided and not self.refusals
+
+    @property
+    def decided(self) -> bool:
+        """The client has said yes or no to every resource there is now."""
+        return not (self.urgent or self.updates or self.in_flight or self.unanswered)
 
     def _is_current(self, resource: Resource) -> bool:
         change = self._cache.get(self.type_url, resource.name)

@@ -161,10 +161,28 @@ async def test_nothing_of_a_secret_is_shown(api: FakeApi) -> None:
     assert "hush" not in result.output
 
 
+async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) -> None:
+    put(api, policy("typo", service="apii"), policy("none", service="elsewhere"))
+    found = rows(await run("status", "backendtlspolicy"))
+    assert found["backendtlspolicy/shop/api"] == ("Unknown", "nothing of ours reaches it")
+    said = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
+    assert found["backendtlspolicy/shop/typo"] == ("False", said)
+    assert found["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
+    api.fail("list", "services", forbidden("services"))
+    assert rows(await run("status", "backendtlspolicy"))["backendtlspolicy/shop/typo"][0] == "Unknown"
+
+
 async def test_status_reads_only_what_has_a_status_and_writes_nothing(api: FakeApi) -> None:
+    with_status = {"gatewayclasses", "gateways", "httproutes", "backendtlspolicies"}
     await run("status")
     assert {verb for verb, _, _ in api.requests} == {"list"}
-    assert {plural for _, plural, _ in api.requests} == {"gatewayclasses", "gateways", "httproutes", "backendtlspolicies"}
+    # Of a policy without a word in its status it is asked whether its Service is there.
+    assert {plural for _, plural, _ in api.requests} == {*with_status, "services"}
+    api.requests.clear()
+    ours = accepted(ancestorRef={"name": "web"}, controllerName="lasthop.dev/gateway-controller")
+    say(api, "backendtlspolicies", "api", {"ancestors": [ours]})
+    await run("status")
+    assert {plural for _, plural, _ in api.requests} == with_status
 
 
 def _started(output: Path, *args: str) -> subprocess.Popen[bytes]:

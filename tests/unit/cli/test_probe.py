@@ -206,6 +206,21 @@ def test_what_status_prints_can_be_probed(tmp_path: Path, serve: Callable[..., B
     assert (target["service"], target["policy"]) == ("Service shop/api", "BackendTLSPolicy shop/api")
 
 
+def test_without_an_object_all_policies_are_tried(tmp_path: Path, serve: Callable[..., Backend]) -> None:
+    good, other = serve(GOOD.server_context()), docs.policy("far/api", "api.example", "ca")
+    shadowed = docs.policy("late", "api.example", "ca", service="api", created="2030-01-01T00:00:00Z")
+    folder = write(tmp_path, *docs.hop("api", good.port, POLICY), shadowed, docs.namespace("far"), other)
+    first, second = (lasthop("probe", "--dir", folder, *more, "-o", "json") for more in ((), ("-n", "shop")))
+    assert [each["object"] for each in json.loads(second.stdout)] == [
+        "BackendTLSPolicy shop/api",
+        "BackendTLSPolicy shop/late",
+    ]
+    assert [each["passes"] for each in json.loads(second.stdout)] == [True, False]
+    assert second.exit_code == 0, "the other one is not used, so nothing fails because of it"
+    assert (first.exit_code, len(json.loads(first.stdout))) == (1, 3), "the Service of far/api does not exist"
+    assert "no BackendTLSPolicies" in lasthop("probe", "--dir", write(tmp_path / "none")).stdout
+
+
 def test_an_xbackend_is_tried_with_its_own_tls(tmp_path: Path, serve: Callable[..., Backend]) -> None:
     group, running = "gateway.networking.x-k8s.io", serve(GOOD.server_context())
     spec = {

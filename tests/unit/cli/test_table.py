@@ -29,6 +29,29 @@ def test_the_first_bad_news_is_why() -> None:
     assert row(_document("Gateway", "web", conditions=conditions)) == Row("gateway/shop/web", "False", "Because: no proxy")
 
 
+def test_what_no_condition_can_say_is_why() -> None:
+    unreached = {**_document("BackendTLSPolicy", "api"), "problem": "TargetNotFound: Service shop/apii does not exist"}
+    assert row(unreached)[1:] == ("False", "TargetNotFound: Service shop/apii does not exist")
+    route = _document("HTTPRoute", "api", conditions=[_condition("Accepted", "True")])
+    assert row({**route, "problem": "NoLongerVerified: it is plaintext now"})[1:] == (
+        "False",
+        "NoLongerVerified: it is plaintext now",
+    )
+
+
+def test_a_policy_that_differs_from_gateway_to_gateway_shows_both() -> None:
+    weakened = [_condition("Accepted", "True"), _condition("VerificationDegraded", "True", "nothing is checked")]
+    refused = [_condition("Accepted", "False", "no waivers here")]
+    ancestors = [
+        {"ancestorRef": {"name": name, "namespace": "shop"}, "conditions": conditions}
+        for name, conditions in (("lenient", weakened), ("strict", refused))
+    ]
+    assert row(_document("BackendTLSPolicy", "api", ancestors=ancestors))[1:] == (
+        "False",
+        "shop/strict: Because: no waivers here; shop/lenient: nothing is checked",
+    )
+
+
 def test_a_kind_without_status_refers_to_explain() -> None:
     found = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
     assert found == Row("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")

@@ -22,6 +22,7 @@ def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
         valid().certificate.not_valid_after_utc.timestamp(),
     )
     assert found.extensions == Extensions(names=("DNS odd.example",), dns_names=("odd.example",))
+    assert (found.signs, found.must_staple) == (True, False)
     key = parse.private_key(valid().key_pem.encode())
     assert not isinstance(key, Unreadable)
     assert (key.key, key.spki) == (found.key, found.spki)
@@ -56,7 +57,7 @@ def test_names_are_printable_and_short() -> None:
 
 def test_blocks_are_found_in_linear_time() -> None:
     """A regular expression looked for the end of each of them: minutes for one megabyte."""
-    assert parse.certificates(parse.BEGIN * 40_000) == Unreadable("has a certificate that is cut off")
+    assert parse.certificates(b"-----BEGIN CERTIFICATE-----" * 40_000) == Unreadable("has a certificate that is cut off")
 
 
 def test_a_certificate_that_is_listed_twice_counts_once() -> None:

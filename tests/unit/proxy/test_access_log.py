@@ -13,6 +13,7 @@ from static_envoy import cluster, static_envoy
 from lasthop.proxy import access_log
 from lasthop.proxy.access_log import Reader, Skipped, Tail, follow
 from lasthop.proxy.entry import Entry, parse
+from lasthop.proxy.pod import _Forward
 from tests.servers import server
 
 
@@ -187,6 +188,24 @@ def test_skipped_lines_are_told_now_and_then_and_all_of_them(log: Path) -> None:
     assert last and entries + last.lines + sum(skipped.lines for skipped in told if skipped) == 25_000
     assert reader.skipped(60.0) is None
     reader.close()
+
+
+async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
+    log: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    append(log, LINE * 20_000)
+    forward = _Forward(Reader(log, from_end=False))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(forward.run())
+        await asyncio.sleep(0)
+        running.cancel()
+    assert log.stat().st_size == 0
+    out, err = capfdbinary.readouterr()
+    (said,) = map(json.loads, err.splitlines())
+    lines = out.splitlines()
+    assert 50 < len(lines) < 200, "one piece; the rest was more than the file may hold"
+    assert all(json.loads(line)["why"] for line in lines)
+    assert len(lines) + said["lines_skipped"] == 20_000
 
 
 def test_a_field_is_cut_before_it_is_looked_at() -> None:

@@ -150,7 +150,7 @@ def test_a_kind_of_any_length_is_compared_in_no_time() -> None:
 
 
 def test_a_file_larger_than_the_limit_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder.read, "__defaults__", (1000,))
+    monkeypatch.setattr(folder.read, "__defaults__", (1000, None))
     write(tmp_path, a=service() + "#" * 1000)
     (finding, _) = reload(Loader(tmp_path)).findings
     assert (finding.reason, finding.file) == ("TooLarge", f"{tmp_path}/a.yaml")

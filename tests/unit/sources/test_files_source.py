@@ -59,7 +59,7 @@ class Watched:
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
     (tmp_path / "files").mkdir()
     write(tmp_path / "files", a=service("web", 80))
-    watched = Watched(FilesSource(tmp_path / "files", tmp_path / "state"))
+    watched = Watched(FilesSource(tmp_path / "files", tmp_path / "state", [tmp_path / "certs"]))
     yield watched
     await watched.close()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.xds.cache import Cache
 from lasthop.xds.quarantine import Part, Quarantine
@@ -205,3 +207,169 @@ def test_every_culprit_is_found_every_innocent_released_and_no_culprit_served(da
         assert quarantine.convicted == {Part(type_url, id, hash) for id, hash in parts.items() if hash == "bad"}
     now_served = {id for r in served.values() for id in r.parts}
     assert now_served == {id for id, hash in parts.items() if hash.startswith("good")}
+
+
+# --- several proxies, several owners ---------------------------------------------------------------------------------
+
+
+def owned(*parts: str, name: str = "http") -> Resource:
+    """A route table of routes, each written `namespace/id=hash`."""
+    plain = table(*parts, name=name)
+    return msgspec.structs.replace(plain, owners={id: Key("HTTPRoute", *id.split("/")) for id in plain.parts})
+
+
+def route(text: str) -> Part:
+    id, hash = text.split("=")
+    return Part(ROUTES, id, hash, Key("HTTPRoute", *id.split("/")))
+
+
+def test_suspects_are_split_by_owner_so_that_the_innocent_are_let_out_whole() -> None:
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(owned()))
+    quarantine.nacked(ROUTES, named(owned("b/1=2", "a/1=2", "b/2=2", "a/2=2")), "no")
+    quarantine.acked(ROUTES, named(owned()))
+    assert quarantine.quarantined == {route("a/1=2"), route("a/2=2")}  # those of b are on trial
+    quarantine.acked(ROUTES, named(owned("b/1=2", "b/2=2")))
+    assert quarantine.quarantined == frozenset()
+
+
+def test_the_part_names_the_object_at_fault() -> None:
+    quarantine = Quarantine()
+    quarantine.nacked(ROUTES, named(owned("a/1=2")), "no")
+    (convicted,) = quarantine.convicted
+    assert convicted.owner == Key("HTTPRoute", "a", "1")
+
+
+def test_what_stands_in_for_a_part_may_be_refused_in_turn() -> None:
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(table("a=1", "b=1")))
+    quarantine.nacked(ROUTES, named(table("a=1", "b=2")), "no")
+    quarantine.nacked(ROUTES, named(table("a=1", "b=2-500")), "still no")
+    assert quarantine.convicted == {vhost("b=2"), vhost("b=2-500")}
+    assert quarantine.detail(vhost("b=2")) == "no" and quarantine.detail(vhost("b=2-500")) == "still no"
+
+
+def test_what_another_proxy_has_taken_is_not_withheld_from_all() -> None:
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    sent = named(table("a=1", "b=2"))
+    quarantine.acked(ROUTES, sent)
+    assert not quarantine.nacked(ROUTES, sent, "I refuse everything")
+    assert quarantine.quarantined == frozenset() and quarantine.unattributed == {(ROUTES, "http"): "I refuse everything"}
+
+
+def test_nor_if_the_one_that_refuses_is_the_first_to_answer() -> None:
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    sent = named(table("a=1", "b=2", "c=2", "d=2"))
+    assert quarantine.nacked(ROUTES, sent, "I refuse everything")
+    assert quarantine.acked(ROUTES, sent)
+    assert quarantine.quarantined == quarantine.convicted == frozenset()
+    assert not quarantine.nacked(ROUTES, sent, "I refuse everything")
+    assert quarantine.quarantined == frozenset()
+
+
+def test_one_convicted_route_is_acquitted_by_another_proxy_but_a_cluster_stays_away() -> None:
+    """A proxy that refuses a cluster goes on with its old version, which may check less."""
+    quarantine = Quarantine()
+    quarantine.nacked(ROUTES, named(table("a=2")), "no")
+    quarantine.nacked(CLUSTER, named(cluster("c=2")), "no")
+    quarantine.acked(ROUTES, named(table("a=2")))
+    quarantine.acked(CLUSTER, named(cluster("c=2")))
+    assert quarantine.quarantined == quarantine.convicted == {vhost("c=2", CLUSTER)}
+
+
+def test_a_second_proxys_refusal_counts_neither_for_suspects_nor_for_what_is_released() -> None:
+    """Both have been sent the same table; the second one's answer to it comes when the search is on already."""
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    bad = named(table("a=1", "b=2", "c=2", "d=2", "e=2"))
+    quarantine.nacked(ROUTES, bad, "no")
+    quarantine.acked(ROUTES, named(table("a=1")))
+    waiting = quarantine.quarantined
+    assert waiting == {vhost("b=2"), vhost("c=2")}  # d and e on trial
+    assert not quarantine.nacked(ROUTES, bad, "no")
+    assert quarantine.quarantined == waiting and not quarantine.convicted and not quarantine.unattributed
+    quarantine.acked(ROUTES, named(table("a=1", "d=2", "e=2")))
+    assert quarantine.quarantined == frozenset()  # d and e are cleared all the same, b and c on trial
+
+
+def test_resources_that_envoy_names_are_searched_each_by_itself() -> None:
+    """Each of them holds something bad, so neither is released on the strength of the other's innocence."""
+    quarantine = Quarantine()
+    sent = named(table("l1=2", "l2=2", name="l", type_url=LISTENER), table("m1=2", "m2=2", name="m", type_url=LISTENER))
+    quarantine.nacked(LISTENER, sent, "Error adding/updating listener(s) l: bad chain\nm: bad chain")
+    quarantine.acked(LISTENER, {})
+    # Halves of one listener: bisected together, l's and m's would be one half each, and both on trial were m's.
+    assert quarantine.quarantined == {vhost("l1=2", LISTENER), vhost("l2=2", LISTENER), vhost("m1=2", LISTENER)}
+
+
+def test_one_named_resource_with_one_part_is_convicted_although_others_are_named_beside_it() -> None:
+    quarantine = Quarantine()
+    quarantine.nacked(CLUSTER, named(cluster("a=2"), cluster("b=2")), "Error adding/updating cluster(s) a: bad, b: bad")
+    assert quarantine.convicted == quarantine.quarantined == {vhost("a=2", CLUSTER), vhost("b=2", CLUSTER)}
+
+
+def test_only_listeners_fail_for_reasons_of_the_host() -> None:
+    """A cluster does not bind a port; that its complaint sounds so is what somebody wrote into it."""
+    quarantine = Quarantine()
+    text = "Error adding/updating cluster(s) a: Address already in use"
+    assert quarantine.nacked(CLUSTER, named(cluster("a=2")), text)
+    assert quarantine.convicted == {vhost("a=2", CLUSTER)} and quarantine.environment == {}
+
+
+def test_a_build_that_was_overtaken_tells_nothing_of_what_is_released() -> None:
+    quarantine, cache = Quarantine(), Cache()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2")), "no")
+    before = quarantine.quarantined
+    quarantine.acked(ROUTES, named(table("a=1")))  # c is released; the cache has still been built without it
+    cache.apply({ROUTES: named(table("a=1"))})
+    assert not quarantine.served(cache, before)
+    assert quarantine.quarantined == {vhost("b=2")}  # b is not let out on the word that c is gone
+    assert not quarantine.nacked(ROUTES, named(table("a=1", "c=2")), "no") or quarantine.convicted == {vhost("c=2")}
+    assert quarantine.convicted == {vhost("c=2")}
+
+
+def test_one_trial_at_a_time() -> None:
+    """With two groups out at once a refusal would tell nothing of either."""
+    quarantine = Quarantine()
+    quarantine.acked(ROUTES, named(table("a=1")))
+    quarantine.nacked(ROUTES, named(table("a=1", "b=2", "c=2", "d=2", "e=2")), "no")
+    quarantine.acked(ROUTES, named(table("a=1")))
+    assert quarantine.quarantined == {vhost("b=2"), vhost("c=2")}
+    # Another table is confirmed, and this one once more as it was: no verdict on d and e.
+    assert not quarantine.acked(ROUTES, named(table("z=1", name="other")))
+    assert not quarantine.acked(ROUTES, named(table("a=1")))
+    assert quarantine.quarantined == {vhost("b=2"), vhost("c=2")}
+
+
+@given(st.data())
+def test_every_route_is_served_at_the_first_level_that_envoy_takes(data: st.DataObject) -> None:
+    """As routes give way: an engine that builds the first level of each that is not in quarantine, and an Envoy that refuses a
+    table if and only if it holds something bad."""
+    bad_levels = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=16))
+    quarantine, cache = Quarantine(), Cache()
+    quarantine.acked(ROUTES, named(table()))
+    served: dict[str, Resource] = {}
+    for _ in range(400):
+        while True:
+            without = quarantine.quarantined
+            levels = [next(n for n in range(4) if n == 3 or vhost(f"v{i}={n}") not in without) for i in range(len(bad_levels))]
+            resources = named(table(*(f"v{i}={level}" for i, level in enumerate(levels) if level < 3)))
+            cache = Cache()
+            cache.apply({ROUTES: resources})
+            if not quarantine.served(cache, without):
+                break
+        if served == resources:
+            break
+        if any(level < bad for level, bad in zip(levels, bad_levels, strict=True)):
+            quarantine.nacked(ROUTES, resources, "no")
+            served = {}
+        else:
+            quarantine.acked(ROUTES, resources)
+            served = resources
+    else:
+        raise AssertionError("does not come to rest")
+    assert levels == bad_levels
+    assert quarantine.convicted == {vhost(f"v{i}={n}") for i, bad in enumerate(bad_levels) for n in range(bad)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lasthop.xds.refusal import is_environment, reasons
+from lasthop.xds.refusal import is_environment, reasons, summary
 
 CLUSTERS = "Error adding/updating cluster(s) x, y: Didn't find 'no.such.socket', z: Failed to load trusted CA"
 LISTENERS = (
@@ -39,3 +39,10 @@ def test_only_the_host_is_to_blame_for_a_port_that_cannot_be_bound() -> None:
     assert is_environment("cannot bind '0.0.0.0:443': Permission denied")
     assert is_environment("Address already in use")
     assert not is_environment("error adding listener: 'third' has duplicate address")
+
+
+def test_the_summary_of_a_broken_constraint_leaves_out_the_quoted_resource() -> None:
+    text = 'name: "t" routes { "somebody else\'s" }: Proto constraint validation failed (A.B: value does not match)'
+    assert summary(text) == "Proto constraint validation failed (A.B: value does not match)"
+    assert summary("missing ): (unclosed") == "missing ): (unclosed"
+    assert len(summary("x" * 100_000)) == 500

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from xds_envoy import Heard, until
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.xds import authority as ca
 from lasthop.xds.credentials import Credentials
@@ -20,7 +21,8 @@ from lasthop.xds.replicas import METHOD, SERVICE, Reporter
 from lasthop.xds.server import Server
 
 NAME = "lasthop-xds.lasthop-system.svc"
-REPORT: Report = {"shop/web": Standing(True, {LISTENER: {"web/80": "1"}}, refused=(("type", "part", "hash", "bad"),))}
+OWNER = Key("HTTPRoute", "shop", "r")
+REPORT: Report = {"shop/web": Standing(True, {LISTENER: {"web/80": "1"}}, refused=(("type", "part", "hash", OWNER, "bad"),))}
 
 
 class Leader:

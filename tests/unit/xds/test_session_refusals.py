@@ -12,13 +12,16 @@ from xds_playbook import (
     nack,
     nacked,
     nothing,
+    said,
+    secrets,
     sends,
+    subscribe,
     update,
     wait,
     withdrawn,
 )
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
 from lasthop.xds.session import PACE, RETRY
 
 # Refusals
@@ -151,3 +154,26 @@ def test_a_prolonged_waiver_is_sent_again_though_its_bytes_are_the_same() -> Non
     play >> update(clusters("waived=1", expires=START + 120)) << sends(CLUSTER, "waived=1") >> ack(CLUSTER)
     play >> wait(START + 61 - play.now) << nothing
     play >> wait(60) << sends(CLUSTER, "-waived")
+
+
+# Secrets
+
+
+def test_each_secret_goes_alone_so_that_a_refused_one_holds_up_no_other() -> None:
+    """Envoy does not say which one it refuses, and skips those after it in the same response."""
+    play = connected() >> update(secrets("a=1", "b=1")) >> subscribe(SECRET, ("a", "b"))
+    bad, good = (said(response).texts for response in (play.poll(), play.poll()) if response)
+    assert len(bad) == len(good) == 1
+    (
+        play
+        << nothing
+        >> nack(SECRET, "no reason")
+        << nacked(SECRET, *bad, detail="no reason")
+        >> ack(SECRET)
+        << acked(SECRET, *good)
+        << nothing
+    )
+    assert play.session.decided and not play.session.synced
+    name = bad[0].partition("=")[0]
+    play >> update(withdrawn(SECRET, name)) << sends(SECRET, f"-{name}") >> ack(SECRET)
+    assert play.session.synced

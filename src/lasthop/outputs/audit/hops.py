@@ -11,7 +11,7 @@ import msgspec
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
-from lasthop.plan import reasons
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, problem
@@ -120,7 +120,7 @@ def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
     routes = tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
     where = (hop.gateway.path, hop.service.path, hop.port)
-    return HopReport(*where, Manner.FAILING, reasons.INTERNAL_ERROR_MESSAGE, kind=hop.service.kind), routes
+    return HopReport(*where, Manner.FAILING, CRASHED, kind=hop.service.kind), routes
 
 
 def _judged(g: Graph, hop: Hop) -> HopReport:

@@ -80,22 +80,22 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         # A silent resolver must not withhold the acknowledgement of every other cluster (facts/xds.md 5).
         message.wait_for_warm_on_init.value = False
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
-        return ClusterEntry(_resource(message, tls), "", isinstance(tls, Plaintext))
+        return ClusterEntry(_resource(message, tls, hop.service), "", isinstance(tls, Plaintext))
     message.type = cluster_pb2.Cluster.EDS
     endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
     message.eds_cluster_config.service_name = endpoints_name
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, tls), endpoints_name, isinstance(tls, Plaintext))
+    return ClusterEntry(_resource(message, tls, hop.service), endpoints_name, isinstance(tls, Plaintext))
 
 
-def _resource(message: Any, tls: HopTLS) -> Resource:
+def _resource(message: Any, tls: HopTLS, owner: Key) -> Resource:
     body = encode(message)
     version = content_hash(body)
     trust = tls.trust if isinstance(tls, BackendTLS) else None
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
     # What a waiver weakens ends with the waiver, in Envoy itself, whoever is dead by then.
     expires = tls.waiver.expires if isinstance(tls, BackendTLS) and tls.waiver else None
-    return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy)
+    return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
 
 
 def _no_breakers() -> Any:

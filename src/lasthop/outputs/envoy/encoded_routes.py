@@ -96,7 +96,7 @@ def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, le
         "the route" if error else f"{len(failed)} of {len(plan)} matches, {failed[0].match.path[:SHOWN]!r} the first of them,"
     )
     why = error or next(wrong for _, wrong in found if wrong)
-    message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]}); please report this"
+    message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]})"
     problem = RouteProblem(reasons.INTERNAL_ERROR, message)
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 

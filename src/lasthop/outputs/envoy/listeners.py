@@ -26,6 +26,7 @@ from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
+from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.trust import BadRef, bundle
@@ -73,6 +74,7 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
 def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource:
     name = listener_name(owner.key, port, transport)
     chains: dict[str, Any] = {}
+    owners: dict[str, Key] = {}
     for listener in listeners:
         if not listener.http:
             continue
@@ -82,6 +84,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         part = f"{name}#{chain.name}"
         digest = content_hash(encode(chain))
         chains[part] = _closed(listener) if part_quarantined(g, LISTENER, part, digest) else chain
+        owners.setdefault(part, listener.owner)
     first, *rest = owner.addresses
     message = listener_pb2.Listener(
         name=name,
@@ -101,7 +104,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         message.access_log.append(ended_log(owner.key.path))
     body = encode(message)
     parts = {part: content_hash(encode(chain)) for part, chain in chains.items() if chain.filters}
-    return Resource(LISTENER, name, body, content_hash(body), parts)
+    return Resource(LISTENER, name, body, content_hash(body), parts, owners={part: owners[part] for part in parts})
 
 
 def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
@@ -143,7 +146,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
     bundles = (g(bundle, namespace, ref) for namespace, ref in clients.cas)
-    pem = b"".join(dict.fromkeys(found.pem for found in bundles if not isinstance(found, BadRef)))
+    pem = union(found for found in bundles if not isinstance(found, BadRef)).pem
     validation = context.common_tls_context.validation_context
     validation.trusted_ca.inline_bytes = pem
     context.require_client_certificate.value = clients.required

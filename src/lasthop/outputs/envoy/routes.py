@@ -18,6 +18,7 @@ from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import refusal
 from lasthop.resolve.attachment import MISDIRECTED, misdirected
+from lasthop.resolve.budgets import left_out
 from lasthop.resolve.routes import PROTOCOLS
 from lasthop.resolve.virtual_hosts import in_order
 from lasthop.store.graph import Graph, Output
@@ -50,7 +51,9 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     """One virtual host as bytes."""
     if hostname == MISDIRECTED:
         return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
-    members = (route for (route,), _ in g.bucket("vhost", gateway, table, hostname) if route.kind in PROTOCOLS)
+    cut = {route for route, _ in g(left_out, gateway, table, hostname)}
+    there = (route for (route,), _ in g.bucket("vhost", gateway, table, hostname) if route.kind in PROTOCOLS)
+    members = (route for route in there if route not in cut)
     served = [(route, found) for route in members if (found := g(served_route, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
     body = b"".join([_head(hostname), *_routes(in_order(ranked))])

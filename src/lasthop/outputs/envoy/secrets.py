@@ -15,8 +15,9 @@ from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import outcome
-from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.certificates import key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
 from lasthop.store.graph import Emitter, Graph, Output
 from lasthop.store.store import read
 
@@ -43,18 +44,19 @@ def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], 
 
 def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     obj = read(g, secret, Secret)
-    if obj is None or isinstance(g(key_pair, secret), str):
+    if obj is None or isinstance(g(key_pair, secret), str) or refused_pair(g, gateway_key, secret):
         return None
+    chain, private_key = normal_pair(obj.data.get("tls.crt") or b"", obj.data.get("tls.key") or b"")
     message = secret_pb2.Secret(
         name=secret.path,
         tls_certificate=common_pb2.TlsCertificate(
-            certificate_chain=base_pb2.DataSource(inline_bytes=obj.data.get("tls.crt")),
-            private_key=base_pb2.DataSource(inline_bytes=obj.data.get("tls.key")),
+            certificate_chain=base_pb2.DataSource(inline_bytes=chain),
+            private_key=base_pb2.DataSource(inline_bytes=private_key),
         ),
     )
     body = encode(message)
-    version = content_hash(body)
-    return Resource(SECRET, secret.path, body, version, {secret.path: version})
+    part = pair_part(gateway_key, secret)
+    return Resource(SECRET, secret.path, body, content_hash(body), {part: pair_digest(obj)}, owners={part: secret})
 
 
 GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit, keeps=True)

@@ -31,7 +31,7 @@ from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.streams import stream
+from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Crash, Graph, Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
@@ -51,6 +51,8 @@ class EncodedStream(msgspec.Struct, frozen=True):
     """What is added to the listener's bytes; empty for datagrams that nobody takes."""
     digest: str
     """Empty for the stand-in of a refused stream: there is nothing in it that could be blamed."""
+    owner: Key | None = None
+    """The route that it is made of."""
 
 
 def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
@@ -60,11 +62,11 @@ def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> Encoded
         return None
     name = listener_name(gateway, listener.port, listener.transport)
     part = f"{name}#{table}/{hostname or '*'}"
-    body = _body(g, gateway, listener, g(stream, gateway, table, hostname))
+    body, route = _body(g, gateway, listener, g(stream, gateway, table, hostname)), g(owner, gateway, table, hostname)
     digest = content_hash(body)
     if part_quarantined(g, LISTENER, part, digest):
         body, digest = _body(g, gateway, listener, Stream(hostname)), ""
-    return EncodedStream(name, part, body, digest)
+    return EncodedStream(name, part, body, digest, route)
 
 
 def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
@@ -167,4 +169,5 @@ def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resour
         return listener if listener.parts else None
     body = b"".join([listener.body, *(each.body for each in ordered)])
     parts = {**listener.parts, **{each.part: each.digest for each in ordered if each.digest}}
-    return Resource(LISTENER, listener.name, body, content_hash(body), parts)
+    owners = {**listener.owners, **{each.part: each.owner for each in ordered if each.digest and each.owner}}
+    return Resource(LISTENER, listener.name, body, content_hash(body), parts, owners=owners)

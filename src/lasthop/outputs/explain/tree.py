@@ -10,7 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.fact import Fact, Locate, bad, placed
 from lasthop.outputs.explain.reads import reads_tree
-from lasthop.plan import reasons
+from lasthop.plan.messages import CRASHED
 from lasthop.store.graph import Crash, Graph
 
 
@@ -22,7 +22,7 @@ def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str
         return None
     fact = g.attempt(reads_tree, key) if reads else g.attempt(explain, key)
     if isinstance(fact, Crash):
-        fact = bad(f"{key}: {reasons.INTERNAL_ERROR_MESSAGE}", object=key)
+        fact = bad(f"{key}: {CRASHED}", object=key)
     return _plain(placed(fact, locate)) if fact else None
 
 

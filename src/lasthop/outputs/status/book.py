@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from lasthop.api.status import (
     Status,
 )
 from lasthop.outputs.status.conditions import timed
+from lasthop.plan.finding import Finding, Severity
 from lasthop.store.store import Store
 
 replace = msgspec.structs.replace
@@ -33,6 +34,7 @@ class StatusBook:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._statuses: dict[Key, Status] = {}
+        self._problems: dict[Key, str] = {}
 
     def take(self, changes: Mapping[Key, Status | None], now: float) -> list[Key]:
         """Enters what is new; returns the objects whose status is another now."""
@@ -46,6 +48,11 @@ class StatusBook:
             if new != old:
                 changed.append(key)
         return changed
+
+    def find(self, findings: Iterable[Finding]) -> None:
+        """Takes what is wrong with objects now: no status may be there to carry it, or no condition is for that."""
+        errors = (finding for finding in findings if finding.object and finding.severity is Severity.ERROR)
+        self._problems = {error.object: f"{error.reason}: {error.message}" for error in errors if error.object}
 
     def documents(self, kind: str) -> Iterator[dict[str, Any]]:
         """A policy that is rejected is shown as one, unless an older text of it is still in force."""
@@ -73,6 +80,8 @@ class StatusBook:
         else:
             shown = document(key.kind, obj)
         shown.pop("status", None)
+        if problem := self._problems.get(key):
+            shown["problem"] = problem
         if status := self._statuses.get(key):
             shown["status"] = msgspec.to_builtins(status)
         return shown

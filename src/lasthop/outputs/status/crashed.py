@@ -30,6 +30,7 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Listener
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import false
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
@@ -55,12 +56,12 @@ def crashed_status(g: Graph, key: Key) -> Status | None:
     match obj:
         case GatewayClass():
             ours = obj.spec.controller_name == CONTROLLER_NAME
-            return GatewayClassStatus(_said(obj, reasons.ACCEPTED)) if ours else None
+            return GatewayClassStatus(_said(obj)) if ours else None
         case Gateway():
-            return GatewayStatus((), _said(obj, reasons.ACCEPTED, reasons.PROGRAMMED)) if _ours(g, key) else None
+            return GatewayStatus((), _said_of_listeners(obj)) if _ours(g, key) else None
         case ListenerSet():
             parent = parent_gateway(g, key)
-            said = _said(obj, reasons.ACCEPTED, reasons.PROGRAMMED)
+            said = _said_of_listeners(obj)
             return ListenerSetStatus(said) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
@@ -76,8 +77,12 @@ def crashed_status(g: Graph, key: Key) -> Status | None:
     return _of_backend(g, obj, key) if obj is not None else None
 
 
-def _said(obj: Object, *types: str) -> tuple[ConditionStatus, ...]:
-    return stated((false(type, reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE) for type in types), obj)
+def _said(obj: Object) -> tuple[ConditionStatus, ...]:
+    return stated((false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED),), obj)
+
+
+def _said_of_listeners(obj: Object) -> tuple[ConditionStatus, ...]:
+    return (*_said(obj), *stated((false(reasons.PROGRAMMED, reasons.INTERNAL_ERROR, CRASHED),), obj))
 
 
 def _ours(g: Graph, gateway: Key | None) -> bool:
@@ -93,13 +98,13 @@ def _gateway_of(g: Graph, owner: Key) -> Key | None:
 
 def _parent(ref: ParentReference, owner: Key, route: Object) -> ParentStatus:
     at = ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=ref.section_name, port=ref.port)
-    return ParentStatus(at, CONTROLLER_NAME, _said(route, reasons.ACCEPTED))
+    return ParentStatus(at, CONTROLLER_NAME, _said(route))
 
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
     """At every Gateway from which routes lead there."""
     gateways = sorted({member[0] for backend in backends for member, _ in g.bucket("reach", backend)})
-    said = _said(obj, reasons.ACCEPTED)
+    said = _said(obj)
     entries = [
         AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)
         for gateway in gateways
@@ -108,14 +113,14 @@ def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
 
 
 def crash_finding(id: NodeId) -> Finding:
-    """On the object that the query at fault was about: of several the last one, since a Gateway comes before what it uses."""
+    """On the object that the query at fault was about; a Gateway is so only where there is no other."""
     _, *args = id
     about = [found for arg in args for found in _objects(arg)]
     refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]
     message = f"Lasthop failed in {query_name(id)}, so what depends on it is closed."
     remedy = "Edit the object, and please report this, with the line of the log that says why."
-    found = [*about, *refs]
-    return Finding(found[-1] if found else None, reasons.INTERNAL_ERROR, message, remedy)
+    found = sorted((*about, *refs), key=lambda key: key.kind == "Gateway")
+    return Finding(found[0] if found else None, reasons.INTERNAL_ERROR, message, remedy)
 
 
 def query_name(id: NodeId) -> str:

@@ -23,8 +23,6 @@ from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
 
-NO_LONGER_VERIFIED = "NoLongerVerified"
-
 
 def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
     """The input that holds the policy which applied to a port last."""
@@ -56,7 +54,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
         for route in _plaintext_routes(g, key, port.port):
             message = f"backend {key.path}:{port.port} is plaintext now, because {_reason(g, last, key)}."
             remedy = "Restore the policy; or if plaintext is meant, say so with appProtocol: http at the Service's port."
-            yield Finding(route, NO_LONGER_VERIFIED, message, remedy)
+            yield Finding(route, "NoLongerVerified", message, remedy)
 
 
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:

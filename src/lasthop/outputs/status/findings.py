@@ -30,6 +30,7 @@ from lasthop.plan.routing import Parent
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents, route_hostname
+from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
 from lasthop.resolve.policies.gate import permitted_tls
@@ -37,7 +38,7 @@ from lasthop.resolve.policies.standing import conditions, shadowed, target_troub
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
-from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions, verdict
+from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
 from lasthop.resolve.trust import BadRef, minute, pair_dates
 from lasthop.resolve.unserved import concerned
@@ -117,10 +118,11 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     for parent in g(parents, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
-        judged = g(verdict, key, parent.gateway, parent.protocols[0])
-        found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.refused, *judged.refs)]
+        judged = verdict_at(g, key, parent)
+        found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.left_out, *judged.refused, *judged.refs)]
         problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
-        found += [Finding(key, p.reason, p.message) for p in problems]
+        remedy = "Edit the route, and please report this: Lasthop should have seen it first."
+        found += [Finding(key, p.reason, p.message, remedy) for p in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 

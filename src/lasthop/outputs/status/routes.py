@@ -15,8 +15,9 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
+from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route, verdict
+from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
 from lasthop.store.graph import Graph, Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
@@ -34,7 +35,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
             owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port
         )
         said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
-        judged = g(verdict, key, parent.gateway, parent.protocols[0])
+        judged = verdict_at(g, key, parent)
         if key.kind in PROTOCOLS:
             judged = _as_served(judged, *unserved(g, key, parent.gateway, parent.hosts))
         conditions = _conditions(key.kind, parent, judged, said)
@@ -50,11 +51,12 @@ def _as_served(judged: RouteVerdict, problems: tuple[RouteProblem, ...], whole: 
 def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:
     accepted = _accepted(parent, judged, said)
     found = [accepted, _resolved(judged)]
-    if judged.refused and accepted.status:
+    problems = (*judged.left_out, *judged.refused)
+    if problems and accepted.status:
         # "Dropped Rule" is how the spec wants it to begin.
-        answer = f", so that it answers {REFUSAL[kind]}" if kind in REFUSAL else ""
-        message = f"Dropped Rule{answer}: {_joined(judged.refused)}"
-        found.append(Condition(reasons.PARTIALLY_INVALID, True, judged.refused[0].reason, message))
+        answer = f", so that it answers {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
+        message = f"Dropped Rule{answer}: {_joined(problems)}"
+        found.append(Condition(reasons.PARTIALLY_INVALID, True, problems[0].reason, message))
     return tuple(found)
 
 
@@ -62,7 +64,8 @@ def _accepted(parent: Parent, judged: RouteVerdict, said: str) -> Condition:
     if parent.problem:
         return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
     if judged.all_refused:
-        return false(reasons.ACCEPTED, judged.refused[0].reason, _joined(judged.refused))
+        problems = (*judged.left_out, *judged.refused)
+        return false(reasons.ACCEPTED, problems[0].reason, _joined(problems))
     return true(reasons.ACCEPTED, said)
 
 

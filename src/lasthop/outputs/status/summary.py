@@ -20,18 +20,27 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     if problem := document.get("rejected"):
         return "False", problem
     found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
+    problem = document.get("problem", "")
     if not found:
-        return "Unknown", UNREACHED
+        return ("False", problem) if problem else ("Unknown", UNREACHED)
     told = [(name, c) for name, c in found if c["type"] not in DEGRADED]
     bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
-        said = f"{where}{condition['reason']}: {condition['message']}"
+        said = f"{where}{condition['reason']}: {condition['message']}{_besides(name, found)}"
         return ("Unknown" if condition["status"] == "Unknown" else "False"), said
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen < now:
         return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
+    if problem:
+        return "False", problem
     return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
+
+
+def _besides(name: str, found: list[tuple[str, dict[str, Any]]]) -> str:
+    """What is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
+    elsewhere = (f"; {other}: {c['message']}" for other, c in found if c["type"] in DEGRADED and other != name)
+    return next(elsewhere, "")
 
 
 def _groups(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

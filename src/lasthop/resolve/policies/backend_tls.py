@@ -17,6 +17,7 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
@@ -92,7 +93,7 @@ def spoken(g: Graph, hop: Hop) -> HopTLS:
     """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
     if hop.protocol.policed:
         found = g.attempt(hop_tls, hop.gateway, hop.service, hop.port)
-        return Refused(reasons.INTERNAL_ERROR, reasons.INTERNAL_ERROR_MESSAGE) if isinstance(found, Crash) else found
+        return Refused(reasons.INTERNAL_ERROR, CRASHED) if isinstance(found, Crash) else found
     return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
 
 

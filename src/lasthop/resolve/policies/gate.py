@@ -13,12 +13,13 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.profile import BackendRules
-from lasthop.plan.tls import BackendTLS, Refused, Waiver
+from lasthop.plan.tls import Anchors, BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.certificates import too_large
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.targets import misaimed
 from lasthop.resolve.policies.validation import demand, wanted_tls
-from lasthop.resolve.profiles import backend_rules
+from lasthop.resolve.profiles import backend_rules, limits
 from lasthop.resolve.trust import minute
 from lasthop.store.graph import Graph
 
@@ -35,15 +36,17 @@ def permitted_tls(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused |
     objection = _waiver(g, rules, wanted.waiver) if wanted.waiver else ""
     if objection:
         return Refused(reasons.WAIVER_NOT_PERMITTED, objection, policy)
-    asked, limits = said.options.get(MIN_VERSION), wanted.options
+    if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, g(limits, gateway))):
+        return Refused(reasons.INVALID, message, policy)
+    asked, versions = said.options.get(MIN_VERSION), wanted.options
     # A policy that does not say how low it would go goes no lower than the profile.
-    lowest = limits.min_version if asked else max(limits.min_version, rules.min_version)
-    if lowest < rules.min_version or limits.max_version < rules.min_version:
+    lowest = versions.min_version if asked else max(versions.min_version, rules.min_version)
+    if lowest < rules.min_version or versions.max_version < rules.min_version:
         name = "min" if lowest < rules.min_version else "max"
         option = f"{options.PREFIX}{name}-tls-version"
         message = f"at least TLS {rules.min_version} is demanded here ({rules.by}); correct option {option} or remove it"
         return Refused(reasons.TLS_VERSION_NOT_PERMITTED, message, policy)
-    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(limits, min_version=lowest))
+    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(versions, min_version=lowest))
 
 
 def _waiver(g: Graph, rules: BackendRules, found: Waiver) -> str:

@@ -17,6 +17,7 @@ from lasthop.api.policies import BackendTLSPolicy, BackendTLSPolicyValidation
 from lasthop.plan import reasons
 from lasthop.plan.reasons import false
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, San, SanType, Trust
+from lasthop.resolve.certificates import union
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import Asked, Judged, judge
@@ -113,8 +114,8 @@ def _trust(g: Graph, namespace: str, asked: Asked, pins: PinnedTrust | None) -> 
         return system_store(g)
     if asked.cas:
         bundles = [g(bundle, namespace, ref) for ref in asked.cas]
-        return Anchors(b"".join(dict.fromkeys(b.pem for b in bundles if not isinstance(b, BadRef))))
-    return Anchors(pins.leaves) if pins and pins.leaves else None
+        return union(b for b in bundles if not isinstance(b, BadRef))
+    return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
 
 
 def _names(validation: BackendTLSPolicyValidation) -> tuple[San, ...]:

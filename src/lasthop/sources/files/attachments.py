@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.sources.files.names import is_data_key
 from lasthop.sources.files.problem import Problem, Problems, shown
 
 PREFIX: Final = "lasthop.dev/file."
+KEYS: Final = {"ConfigMap": ("ca.crt", "ca.crl"), "Secret": ("ca.crt", "ca.crl", "tls.crt", "tls.key")}
+"""What a gateway reads of each kind. Other files have no business in it, and a private key none in a ConfigMap."""
 
 
 class Attachment(msgspec.Struct, frozen=True):
@@ -40,8 +41,10 @@ def check(document: dict[str, Any], problems: Problems) -> set[str]:
     found = attachments(document["metadata"])
     for each in found:
         path = ("metadata", "annotations", each.annotation)
-        if not is_data_key(each.key):
-            problems.append(Problem(f"{shown(each.key)} is not a valid key", path))
+        keys = KEYS[document["kind"]]
+        if each.key not in keys:
+            message = f"a file cannot be the content of {shown(each.key)} in a {document['kind']}"
+            problems.append(Problem(message, path, f"Only {', '.join(keys)} can come from a file."))
         if not each.path.strip() or "\0" in each.path:
             problems.append(Problem("names no file", path, "Write the path of a file, relative to this one or absolute."))
         if each.key in document.get("data", {}) or each.key in document.get("binaryData", {}):

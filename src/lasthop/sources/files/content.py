@@ -107,9 +107,10 @@ def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
         line = _nearest(field_lines(text, span), base + problem.path, span.line)
         # The remedy is read right after the message.
-        message = f"{problem.message}." if problem.remedy and problem.message[-1] not in ".?!" else problem.message
         where = _cut(field(problem.path))
-        findings.append(Finding(key_in(value), problem.reason, _cut(message), problem.remedy, where, file=file, line=line))
+        findings.append(
+            Finding(key_in(value), problem.reason, _cut(problem.message), problem.remedy, where, file=file, line=line)
+        )
     if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
         said = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
         findings.append(Finding(None, "TooLarge", said, file=file, line=findings[-1].line))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -49,6 +50,10 @@ class Unreadable(Exception):
 
 class TooLarge(Unreadable):
     pass
+
+
+class Outside(Unreadable):
+    """It is not in a place that may be read."""
 
 
 def counts(name: str) -> bool:
@@ -115,12 +120,31 @@ def stamp_of(path: Path | str) -> Stamp | None:
         return None
 
 
-def read(path: Path, limit: int = MAX_FILE) -> tuple[bytes, Stamp]:
-    """Raises `FileNotFoundError` if it is gone, `Unreadable` for every other trouble. Never waits on a pipe."""
+class Roots:
+    """Where local files may be: the folder itself, and what the operator has allowed besides."""
+
+    def __init__(self, folder: Path, allowed: Iterable[Path] = ()) -> None:
+        self._folders = (folder, *allowed)
+
+    def hold(self, path: str) -> bool:
+        """`path` has no links in it any more. Those in the roots are followed each time: they may be swapped."""
+        return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in map(os.path.realpath, self._folders))
+
+
+def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
+    """Raises `FileNotFoundError` if it is gone, `Unreadable` for every other trouble. Never waits on a pipe.
+
+    With `roots` it must lie in one of them, wherever links lead; otherwise nobody learns whether it is there at all.
+    """
+    if roots is not None and not roots.hold(os.path.realpath(path)):
+        raise Outside("it lies outside")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
+            # Asked again of the open file: a link may have been swapped since.
+            if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
+                raise Outside("it lies outside")
             if not stat.S_ISREG(status.st_mode):
                 raise Unreadable("it is not a regular file")
             text = file.read(limit + 1)

@@ -28,6 +28,7 @@ from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import Stamp, scan, stamp_of
 from lasthop.sources.files.in_force import InForce
 from lasthop.sources.files.limits import LARGE_FILE
+from lasthop.sources.files.pairs import Pair, PairPaths
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, loses, read_file, unreadable
 from lasthop.sources.files.state import Saved, State
 from lasthop.sources.source import Batch
@@ -42,7 +43,8 @@ class _File(msgspec.Struct):
 
 
 class Loader:
-    def __init__(self, directory: Path, state: State | None = None) -> None:
+    def __init__(self, directory: Path, state: State | None = None, allowed: Iterable[Path] = ()) -> None:
+        """Local files may be below the folder, or `allowed`."""
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
         self._state = state
@@ -52,7 +54,7 @@ class Loader:
         self._broken: dict[str, Broken] = {}
         """The broken ones among them. A change must not cost more the more good files there are."""
         self._in_force = InForce()
-        self._attached = Attached(self.root, self._remembered_local, self._place)
+        self._attached = Attached(self.root, allowed, self._remembered_local, self._remembered_pair, self._place)
         self._rejected: dict[Key, Object] = {}
         self._closed: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
@@ -178,6 +180,7 @@ class Loader:
         touched: set[Key] = set()
         for path, reading in readings.files.items():
             touched |= self._apply_file(path, reading)
+        self._attached.tidy()
         for path, now in readings.local.items():
             touched |= self._attached.apply(path, now)
         for key in touched:
@@ -185,7 +188,12 @@ class Loader:
         changes = self._in_force.settle(touched, self._attached.complete)
         changes |= self._reject()
         refused = self._not_applied()
-        batch = Batch(changes, tuple(self._findings(refused)), self._policies_known(), not_applied=tuple(refused.values()))
+        batch = Batch(
+            changes,
+            tuple(self._findings(refused)),
+            self._policies_known(),
+            not_applied=(*refused.values(), *self._attached.not_applied()),
+        )
         previous, self._published = self._published, batch
         if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
             return None
@@ -253,17 +261,21 @@ class Loader:
         """Trouble with the state directory is a finding of the next batch."""
         contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
         try:
-            if self._state is not None and (contents or self._attached.unsaved):
-                self._state.save(contents, self._attached.unsaved)
+            if self._state is not None and (contents or self._attached.unsaved or self._attached.pairs.unsaved):
+                self._state.save(contents, self._attached.unsaved, self._attached.pairs.unsaved)
         except (sqlite3.Error, OSError) as error:
             self._save_error = str(error)
             return
         self._save_error = ""
         self._unsaved.clear()
         self._attached.unsaved.clear()
+        self._attached.pairs.unsaved.clear()
 
     def _remembered_local(self, path: str) -> bytes | None:
         return self._state.local_file(path) if self._state else None
+
+    def _remembered_pair(self, paths: PairPaths) -> Pair | None:
+        return self._state.pair(paths) if self._state else None
 
     # -- answering
 
@@ -303,7 +315,7 @@ class Loader:
 
     def followed(self) -> Iterable[str]:
         """What may be changed from outside the folder: absolute paths of local files and of links."""
-        yield from self._attached.paths
+        yield from self._attached.permitted
         for path in self._linked:
             yield str(self.root / path)
 

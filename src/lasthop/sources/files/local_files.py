@@ -14,7 +14,7 @@ from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import BytesMap, Object, StringMap
 from lasthop.sources.files.admission import Admitted
 from lasthop.sources.files.attachments import Attachment
-from lasthop.sources.files.folder import Stamp, Unreadable, read
+from lasthop.sources.files.folder import Outside, Roots, Stamp, Unreadable, read
 from lasthop.sources.files.limits import MAX_DATA
 
 
@@ -23,6 +23,8 @@ class LocalFile(NamedTuple):
     """What it says, or last said while it could be read; None if it never could."""
     error: str = ""
     stamp: Stamp | None = None
+    outside: bool = False
+    """It is not in a place that may be read: then nothing that it said before counts either."""
 
 
 class Trouble(NamedTuple):
@@ -36,29 +38,41 @@ def resolved(folder: Path, attachment: Attachment) -> str:
     return os.path.normpath(folder / attachment.path)
 
 
-def read_local(path: str, last_good: bytes | None) -> LocalFile:
+def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
     try:
-        content, stamp = read(Path(path), MAX_DATA)
+        content, stamp = read(Path(path), MAX_DATA, roots)
+    except Outside:
+        return LocalFile(None, "is not below the folder of Gateway API objects", outside=True)
     except FileNotFoundError:
         return LocalFile(last_good, "does not exist")
     except Unreadable as error:
         return LocalFile(last_good, f"cannot be read: {error}")
-    # A certificate or key is never empty; a file that is just being written often is.
-    return LocalFile(content, "", stamp) if content else LocalFile(last_good, "is empty", stamp)
+    # A certificate or key is never empty; a file that is just being written often is, or ends too early.
+    if not content:
+        return LocalFile(last_good, "is empty", stamp)
+    if content.count(b"-----BEGIN ") > content.count(b"-----END "):
+        return LocalFile(last_good, "ends in the middle of a PEM block", stamp)
+    return LocalFile(content, "", stamp)
 
 
-def with_files(entry: Admitted, folder: Path, local: Mapping[str, LocalFile]) -> tuple[Admitted, list[Trouble]]:
-    """The object with the content of its files. A key whose file has no content is left out."""
+def with_files(
+    entry: Admitted, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
+) -> tuple[Admitted, list[Trouble]]:
+    """The object with the content of its files, or, by key, what is to be used instead. A key with no content is left out."""
     found: dict[str, bytes] = {}
     troubles: list[Trouble] = []
     for attachment in entry.attachments:
         path = resolved(folder, attachment)
         file = local[path]
+        content = instead.get(attachment.key, file.content)
         if file.error:
-            kept = "Its last content stays in use." if file.content is not None else "The key is left out."
-            troubles.append(Trouble(attachment, f"{path} {file.error}. {kept}", "Put the file there, or correct the path."))
-        if file.content is not None:
-            found[attachment.key] = file.content
+            kept = "Its last content stays in use." if content is not None else "The key is left out."
+            remedy = "Put the file there, or correct the path."
+            if file.outside:
+                remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(path)}"
+            troubles.append(Trouble(attachment, f"{path} {file.error}. {kept}", remedy))
+        if content is not None:
+            found[attachment.key] = content
     obj, more = _filled(entry, found)
     digest = hashlib.blake2b(entry.digest, digest_size=16)
     for name, content in found.items():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied
+from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
 from lasthop.sources.files.content import Broken, Content, Entry
 from lasthop.sources.files.in_force import InForce
 from lasthop.sources.files.metadata import uid_of
@@ -34,10 +33,6 @@ def not_applied(shown: str, broken: Broken, good: Content | None, written: int) 
     if good is None:
         return NotApplied(shown, first.line, first.message)
     return NotApplied(shown, first.line, first.message, moment(written), tuple(sorted(good.keys)))
-
-
-def moment(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def of_contested(objects: InForce, place: Callable[[str, Entry], tuple[str, int]]) -> Iterator[Finding]:

@@ -40,12 +40,13 @@ EVERYWHERE: Final = Look(None)
 
 
 class FilesSource:
-    def __init__(self, directory: Path, state: Path | None = None) -> None:
-        """`state` is where last good contents are kept; without it they last as long as the process.
+    def __init__(self, directory: Path, state: Path | None = None, allow_files: Iterable[Path] = ()) -> None:
+        """`state` is where last good contents are kept; without it they last as long as the process. `allow_files` are files
+        and folders outside the folder that `lasthop.dev/file.KEY` may name.
 
         Raises `FilesError` if the state directory cannot be used.
         """
-        self._loader = Loader(directory, State(state) if state is not None else None)
+        self._loader = Loader(directory, State(state) if state is not None else None, tuple(allow_files))
         self._followed: frozenset[str] = frozenset()
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while the edits of others take effect."""

@@ -16,21 +16,26 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from lasthop.sources.files.content import Stored
 from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.pairs import Pair, PairPaths
 
 _TABLES: Final = """
 create table if not exists last_good (
   path text primary key, digest blob, text blob, written integer, rules text, stored blob
 ) without rowid;
 create table if not exists local_file (path text primary key, content blob) without rowid;
-pragma user_version = 1;
+create table if not exists pair (
+  certificate_path text, key_path text, certificate blob, key blob, written integer, primary key (certificate_path, key_path)
+) without rowid;
+pragma user_version = 2;
 """
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 """Of these tables: a database with another one is begun anew."""
 _DOCUMENTS: Final = msgspec.json.Decoder(tuple[Stored, ...])
 
@@ -78,7 +83,16 @@ class State:
             return bytes(content)
         return None
 
-    def save(self, contents: Mapping[str, Saved | None], local: Mapping[str, bytes | None]) -> None:
+    def pair(self, paths: PairPaths) -> Pair | None:
+        query = "select certificate, key, written from pair where certificate_path = ? and key_path = ?"
+        return next((Pair(*row) for row in self._rows(query, *paths)), None)
+
+    def save(
+        self,
+        contents: Mapping[str, Saved | None],
+        local: Mapping[str, bytes | None],
+        pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
+    ) -> None:
         """One transaction. None forgets. Raises `sqlite3.Error`."""
         with self._lock, self._database as database:
             database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
@@ -90,6 +104,12 @@ class State:
                     for path, saved in contents.items()
                     if saved is not None
                 ),
+            )
+            database.executemany(
+                "delete from pair where certificate_path = ? and key_path = ?", [p for p, v in pairs.items() if v is None]
+            )
+            database.executemany(
+                "insert or replace into pair values (?, ?, ?, ?, ?)", [(*p, *v) for p, v in pairs.items() if v is not None]
             )
             database.executemany(
                 "insert or replace into local_file values (?, ?)", [(p, v) for p, v in local.items() if v is not None]

@@ -37,13 +37,17 @@ class Outdated(Exception):
     """The status speaks of a newer generation than we do. We will see it soon, and until then have nothing to say."""
 
 
+ANCESTORS: Final = ("BackendTLSPolicy", "XBackend", "XBackendTrafficPolicy", "XTelemetryPolicy")
+"""Kinds whose status has an entry for each Gateway, of whoever writes one."""
+
+
 def rendered(status: Status | None, kind: str) -> Json:
     """Our part as JSON. None: nothing of ours is to stand there.
 
     On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
     """
     if status is None:
-        field = "ancestors" if kind in ("BackendTLSPolicy", "XBackend") else "parents" if kind.endswith("Route") else ""
+        field = "ancestors" if kind in ANCESTORS else "parents" if kind.endswith("Route") else ""
         return {field: []} if field else {}
     stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):

@@ -109,6 +109,11 @@ def test_the_pod_has_no_rights_at_all() -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
 
 
+def test_the_pod_cannot_fill_the_disk_of_its_node() -> None:
+    volumes = {volume["name"]: volume for volume in pod(gateway())["spec"]["volumes"]}
+    assert volumes["run"]["emptyDir"] == {"sizeLimit": "256Mi"}
+
+
 def test_the_pod_runs_lasthop_proxy_with_all_that_it_needs_to_know() -> None:
     spec = pod(gateway())["spec"]
     (container,) = spec["containers"]

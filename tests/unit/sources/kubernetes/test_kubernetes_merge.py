@@ -24,6 +24,7 @@ from lasthop.api.status import (
     Status,
     SupportedFeature,
 )
+from lasthop.outputs.status.policies import UNSERVED_POLICIES
 from lasthop.sources.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
 from tests.docs.code import condition_types
 
@@ -100,6 +101,13 @@ def test_foreign_entries_stay_in_place_and_order() -> None:
 def test_a_parentref_left_to_defaults_is_the_same_parent() -> None:
     ours = {"parentRef": {"name": "a"}, "controllerName": CONTROLLER_NAME, "conditions": [stored("Accepted")]}
     assert merge({"parents": [ours]}, RouteStatus((mk_parent("a"),))) == {"parents": [ours]}
+
+
+@pytest.mark.parametrize("kind", ["BackendTLSPolicy", "XBackend", *UNSERVED_POLICIES])
+def test_of_every_kind_with_ancestors_our_entry_is_taken_away_again(kind: str) -> None:
+    written = merge({"ancestors": [foreign("ancestorRef", "x")]}, PolicyStatus((mk_ancestor("gw"),)), kind)
+    assert len(written["ancestors"]) == 2
+    assert merge(written, None, kind) == {"ancestors": [foreign("ancestorRef", "x")]}
 
 
 def test_nothing_of_ours_any_more_removes_only_ours() -> None:

@@ -1,0 +1,57 @@
+"""BackendTLSPolicies of a cluster whose Service does not exist: there is no ancestor whose entry could say it in their status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.plan.reasons import TARGET_NOT_FOUND
+from lasthop.resolve.meant import meant
+from lasthop.sources.kubernetes.client import Client
+from lasthop.sources.kubernetes.objects import identify
+from lasthop.sources.kubernetes.snapshot import look
+
+Document = dict[str, Any]
+Services = dict[str, set[str]]
+"""Names by namespace."""
+
+
+def without_word(document: Document) -> bool:
+    """Whether it is a policy in whose status nothing of ours stands."""
+    ancestors = (document.get("status") or {}).get("ancestors") or ()
+    ours = (entry for entry in ancestors if entry.get("controllerName") == CONTROLLER_NAME)
+    return document["kind"] == "BackendTLSPolicy" and next(ours, None) is None
+
+
+async def services(client: Client, documents: Iterable[Document], namespace: str) -> Services | None:
+    """Returns the Services of the cluster if some policy may miss its own; None where they may not be read."""
+    if not any(map(without_word, documents)):
+        return None
+    listed = (await look(client, [KINDS["Service"]], namespace, beyond=False)).get("Service")
+    if listed is None or listed.refusal is not None:
+        return None
+    found: Services = {}
+    for item in listed.items:
+        key, _ = identify("Service", item)
+        found.setdefault(key.namespace, set()).add(key.name)
+    return found
+
+
+def with_problem(document: Document, known: Services | None) -> Document:
+    """Returns the document with what is wrong with its targets, if they are all missing."""
+    if known is None or not without_word(document):
+        return document
+    namespace = document["metadata"].get("namespace", "")
+    there = known.get(namespace, set())
+    targets = (document.get("spec") or {}).get("targetRefs") or ()
+    missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in there]
+    if not missing or len(missing) < len(targets):
+        return document
+    said = (f"Service {namespace}/{name} does not exist{_guess(name, there)}" for name in missing)
+    return {**document, "problem": f"{TARGET_NOT_FOUND}: {'; '.join(said)}"}
+
+
+def _guess(name: str, there: set[str]) -> str:
+    guess = meant(name, sorted(there))
+    return f"; did you mean {guess}?" if guess else ""

@@ -1,0 +1,34 @@
+"""Certificates that Envoy refused although they passed every check of ours."""
+
+from __future__ import annotations
+
+import hashlib
+
+from lasthop.api.core import Secret
+from lasthop.api.meta import Key
+from lasthop.store.graph import Graph
+from lasthop.store.store import read
+
+
+def pair_part(gateway: Key, secret: Key) -> str:
+    """By Gateway: what the proxy of one says of a Secret is no matter of another's."""
+    return f"{gateway.path}#{secret.path}"
+
+
+def pair_digest(secret: Secret) -> str:
+    """Of the certificate and its key, so that a new one is not blamed for the old."""
+    hashed = hashlib.blake2b(digest_size=12)
+    for value in (secret.data.get("tls.crt"), secret.data.get("tls.key")):
+        hashed.update(len(value or b"").to_bytes(8, "big") + (value or b""))
+    return hashed.hexdigest()
+
+
+def refused_pair_input(part: str, digest: str) -> tuple[str, str, str]:
+    return ("refused-pair", part, digest)
+
+
+def refused_pair(g: Graph, gateway: Key, secret: Key) -> str:
+    """A sentence about a Secret that this Gateway's Envoy does not take as it is now; empty if there is nothing to say."""
+    obj = read(g, secret, Secret)
+    said = g.input(refused_pair_input(pair_part(gateway, secret), pair_digest(obj))) if obj else None
+    return "" if said is None else f"Envoy refused the certificate of Secret {secret.path}: {said or 'no reason given'}"

@@ -1,0 +1,69 @@
+"""Certificate and key from two local files: they are renewed one after the other, and in between do not belong together.
+
+Until they do again the last pair that did stays in force, as the last good content of a broken file does; it is kept in the
+state directory like that, so a restart in between changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from lasthop.pki import parse
+from lasthop.pki.parse import Unreadable
+from lasthop.sources.files.local_files import LocalFile
+
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+
+
+class PairPaths(NamedTuple):
+    certificate: str
+    key: str
+
+
+class Pair(NamedTuple):
+    certificate: bytes
+    key: bytes
+    written: int
+    """When the later of the two files was, in nanoseconds."""
+
+
+class Pairs:
+    def __init__(self, remembered: Callable[[PairPaths], Pair | None]) -> None:
+        self._remembered = remembered
+        """From an earlier life."""
+        self._good: dict[PairPaths, Pair] = {}
+        self.unsaved: dict[PairPaths, Pair | None] = {}
+
+    def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
+        """The last good pair, if the files as they are now make none, and why they do not. None: they do, or there is nothing
+        better than what they say."""
+        if paths not in self._good and paths not in self.unsaved and (last := self._remembered(paths)):
+            self._good[paths] = last
+        good = self._good.get(paths)
+        if good and (certificate.content, key.content) == good[:2]:
+            return None
+        why = mismatch(certificate.content, key.content)
+        if not why:
+            assert certificate.content is not None and key.content is not None
+            times = (file.stamp.mtime for file in (certificate, key) if file.stamp)
+            self._good[paths] = self.unsaved[paths] = Pair(certificate.content, key.content, max(times, default=0))
+            return None
+        return (good, why) if good else None
+
+    def keep_only(self, used: Collection[str]) -> None:
+        for paths in [paths for paths in self._good if not all(path in used for path in paths)]:
+            del self._good[paths]
+            self.unsaved[paths] = None
+
+
+def mismatch(certificate: bytes | None, key: bytes | None) -> str:
+    """Why the two make no pair; empty if the key is that of the first certificate."""
+    if certificate is None or key is None:
+        return f"{KEY if certificate else CERTIFICATE} cannot be read"
+    chain, private = parse.certificates(certificate), parse.private_key(key)
+    if isinstance(chain, Unreadable):
+        return f"{CERTIFICATE} {chain.message}"
+    if isinstance(private, Unreadable):
+        return f"{KEY} {private.message}"
+    return "" if private.spki == chain[0].spki else f"{KEY} does not belong to {CERTIFICATE}"

@@ -1,0 +1,116 @@
+"""CA bundles: how large they may be at a Gateway, and that no certificate is held or sent more often than needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.plan.tls import Anchors
+from lasthop.resolve.frontend import frontend
+from lasthop.resolve.policies.validation import wanted_tls
+from tests.snapshot import Snapshot, settle, tls_context
+from tests.world import (
+    NOW,
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_policy,
+    mk_profile,
+    mk_route,
+    mk_service,
+    profile_ref,
+)
+
+BOTH = ca_pem("one") + ca_pem("two")
+PARENTS = [{"name": "strict"}, {"name": "usual"}]
+
+
+def settled(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
+    """A hop from two Gateways, of which one has these limits."""
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    listener = {"name": "http", "port": 81, "protocol": "HTTP"}
+    engine.apply(
+        keyed(
+            mk_class(),
+            mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}),
+            mk_gateway("a/usual", [listener]),
+            mk_profile("a/f", limits=limits),
+            mk_service("a/s"),
+            mk_route("a/r", "", [{"name": "s", "port": 443}], parents=PARENTS),
+            mk_config_map("a/ca", BOTH),
+            mk_policy("a/p", "s", "api.example", ["ca"]),
+            *objects,
+        )
+    )
+    settle(engine, snapshot)
+    return engine, snapshot
+
+
+def accepted(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
+    status: Any = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
+    found = {entry.ancestor_ref.name: entry.conditions[0] for entry in status.ancestors}
+    return {name: (condition.status, condition.reason, condition.message) for name, condition in found.items()}
+
+
+@pytest.mark.parametrize(
+    "limits, message",
+    [
+        (
+            {"caCertificates": 1},
+            "it refers to 2 CA certificates; the limit is 1; use less, or raise spec.limits.caCertificates (up to 10,000) in "
+            "the Gateway's GatewayProfile",
+        ),
+        (
+            {"caBundleBytes": 500},
+            f"its CA certificates have {len(BOTH):,} bytes; the limit is 500; use less, or raise spec.limits.caBundleBytes "
+            "(up to 16,777,216) in the Gateway's GatewayProfile",
+        ),
+    ],
+)
+def test_a_bundle_above_a_gateways_limit_fails_closed_there_and_nowhere_else(limits: dict[str, int], message: str) -> None:
+    _, snapshot = settled(limits)
+    assert accepted(snapshot) == {"strict": ("False", "Invalid", message), "usual": ("True", "Accepted", "")}
+    assert {gateway.name for gateway, _ in snapshot.clusters()} == {"usual"}
+
+
+def test_a_bundle_at_the_limit_is_used() -> None:
+    _, snapshot = settled({"caCertificates": 2, "caBundleBytes": len(BOTH)})
+    assert {gateway.name for gateway, _ in snapshot.clusters()} == {"strict", "usual"}
+
+
+def test_client_cas_above_the_limit_close_the_listener() -> None:
+    ref = {"group": "", "kind": "ConfigMap", "name": "ca"}
+    tls = {"frontend": {"default": {"validation": {"caCertificateRefs": [ref]}}}}
+    asks = mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}, tls=tls)
+    engine, _ = settled({"caCertificates": 1}, asks)
+    found = engine.graph.value(frontend, Key("Gateway", "a", "strict"), 443)
+    assert found.clients is None
+    assert found.accepted and not found.accepted.status
+    assert found.resolved and "the limit is 1" in found.resolved.message
+
+
+def test_a_certificate_in_several_bundles_is_sent_once() -> None:
+    more = mk_config_map("a/more", ca_pem("two") + ca_pem("three") + ca_pem("two"))
+    policy = mk_policy("a/p", "s", "api.example", ["ca", "more"])
+    _, snapshot = settled({"caCertificates": 3}, more, policy)
+    context: Any = tls_context(snapshot.clusters()[Key("Gateway", "a", "strict"), "a/strict/a/s/443/auto"])
+    trusted = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
+    assert trusted == ca_pem("one") + ca_pem("two") + ca_pem("three")
+
+
+def test_the_same_content_in_another_namespace_is_held_once() -> None:
+    copies = (
+        mk_config_map("b/ca", f"# a copy\n{BOTH}"),
+        mk_service("b/s"),
+        mk_policy("b/p", "s", "api.example", ["ca"]),
+    )
+    engine, _ = settled({}, *copies)
+    one, other = (engine.graph.value(wanted_tls, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
+    assert one and other
+    assert isinstance(one.trust, Anchors) and isinstance(other.trust, Anchors)
+    assert one.trust.pem is other.trust.pem
