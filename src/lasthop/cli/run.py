@@ -52,6 +52,8 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
     host, _, port = admin.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no folder {folder}; lasthop init {folder} makes a small working one")
     try:
         asyncio.run(_run(folder, admin, address, concurrency))
     except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:

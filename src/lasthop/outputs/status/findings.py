@@ -90,7 +90,9 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             field = "spec.tls.frontend"
             yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
-    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
+    # A port that cannot be had is the listener's news; a Gateway with no other port repeats it.
+    said = {c.message for listener in status.listeners for c in listener.conditions if c.status == "False"}
+    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE and f.message not in said)
 
 
 def _of_dates(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:
