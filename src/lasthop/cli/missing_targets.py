@@ -1,4 +1,4 @@
-"""BackendTLSPolicies of a cluster whose Service does not exist: there is no ancestor whose entry could say it in their status."""
+"""BackendTLSPolicies of a cluster whose Service does not exist: no ancestor's entry could say it in their status."""
 
 from __future__ import annotations
 

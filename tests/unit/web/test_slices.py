@@ -13,7 +13,7 @@ from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterController
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.audit import certificates, hops
-from lasthop.plan import reasons
+from lasthop.plan.messages import CRASHED
 from lasthop.plan.upstream import Hop
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph
@@ -95,4 +95,4 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
     assert found == {"a/odd": "failing closed", "a/even": "verified"}
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
     assert 'mode="Verified"' in even
-    assert reasons.INTERNAL_ERROR_MESSAGE in shown and "api.example" in shown
+    assert CRASHED in shown and "api.example" in shown
