@@ -45,8 +45,8 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
       lasthop run examples/quickstart
       lasthop status
 
-    Failed requests are written to standard output as JSON, with the reason in words; logs go to standard error. Ctrl-C
-    drains the proxies and ends; pressed twice it ends at once.
+    Failed requests (status 500 and above) are written to standard output as JSON, with the reason in words where it is not the
+    backend's own answer; logs go to standard error. Ctrl-C drains the proxies and ends; pressed twice it ends at once.
     """
     logs.configure(verbose=verbose)
     host, _, port = admin.rpartition(":")
