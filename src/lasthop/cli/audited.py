@@ -27,7 +27,7 @@ MEANING: Final = {
     Manner.PINNED_ONLY: "by hash; names are not checked",
     Manner.PASSTHROUGH: "the client's own TLS, not ours",
     Manner.UDP: "no TLS is possible",
-    Manner.VERIFIED: "encrypted and verified as its policy asks",
+    Manner.VERIFIED: "verified as its policy asks, or the connection fails",
 }
 """In the order in which they deserve a look."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
@@ -257,7 +257,7 @@ def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
 
 
 def markdown(audited: Audited) -> str:
-    lines = ["# How backends are spoken to", "", f"{_cell(str(audited))}."]
+    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
     lines += (f"Not everything could be looked at: {_cell(line)}." for line in audited.incomplete)
     if audited.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]

@@ -12,14 +12,14 @@ from lasthop.printable import printable
 
 COMMANDS: Final = {
     "init": "Write a small working folder for a backend.",
-    "check": "Find everything that is wrong with a folder or in a cluster.",
+    "check": "Find what is wrong with a folder or in a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",
     "status": "Show how objects stand, with a running gateway or in a cluster.",
     "explain": "Say what applies to an object, and why not.",
-    "audit": "Show how every backend is spoken to, and which certificates will expire.",
+    "audit": "Show how every backend is to be verified, and which certificates will expire.",
     "probe": "Try a backend as a gateway would, check by check.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
@@ -58,8 +58,9 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="lasthop", prog_name="lasthop")
 def main() -> None:
-    """A Gateway API implementation that takes the last hop seriously: the connection from the gateway to the backend is
-    verified as its BackendTLSPolicy asks, or it fails; it is never plaintext instead.
+    """A Gateway API implementation that takes the last hop seriously: the connection from the gateway to a backend with a
+    BackendTLSPolicy is verified as that asks, or it fails; it is never plaintext instead. Backends that no policy names are
+    plaintext, as the Gateway API has it, unless a GatewayProfile denies that; `lasthop audit` lists them.
 
     \b
     Try it, no cluster needed:
@@ -68,7 +69,8 @@ def main() -> None:
       lasthop run demo                                   a gateway on it; edits take effect when saved
       lasthop status                                     how its Gateways, routes and policies stand
       lasthop explain httproute backend                  why a request goes where it goes, or does not
-      lasthop audit demo                                 how each backend is verified
+      lasthop audit demo                                 how each backend is to be verified
+      lasthop probe backend --dir demo                   whether it really can be, check by check
     """
 
 

@@ -45,13 +45,15 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
       lasthop run examples/quickstart
       lasthop status
 
-    Failed requests are written to standard output as JSON, with the reason in words; logs go to standard error. Ctrl-C
-    drains the proxies and ends; pressed twice it ends at once.
+    Failed requests (status 500 and above) are written to standard output as JSON, with the reason in words where it is not the
+    backend's own answer; logs go to standard error. Ctrl-C drains the proxies and ends; pressed twice it ends at once.
     """
     logs.configure(verbose=verbose)
     host, _, port = admin.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no folder {folder}; lasthop init {folder} makes a small working one")
     try:
         asyncio.run(_run(folder, admin, address, concurrency))
     except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:

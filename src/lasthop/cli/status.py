@@ -74,11 +74,11 @@ def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
     kind = {"kind": shown.want.kind} if shown.want.kind else {}
     if shown.want.namespace and not shown.want.name:
         choice.demand_namespace(shown.want.namespace, namespaces(socket), "the running gateway")
-    shown.tell(ask(socket, "/api/readiness")["problems"])
+    shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
     shown.first(ask(socket, "/api/objects", **kind))
     while watch:
         time.sleep(POLL)
-        shown.tell(ask(socket, "/api/readiness")["problems"])
+        shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
         shown.again(ask(socket, "/api/objects", **kind))
 
 
@@ -106,18 +106,21 @@ class _Shown:
         self._documents: dict[str, Document] = {}
         self._columns = Columns.of(())
         self._problems: list[str] = []
+        self._older: dict[str, str] = {}
+        """Objects that are in force as an older text has them, and where the text stands that is not."""
 
     @property
     def fine(self) -> bool:
         """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
-    def tell(self, problems: list[str]) -> None:
+    def tell(self, problems: list[str], refused: list[Document]) -> None:
         """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
         for line in problems:
             if line not in self._problems:
                 click.echo(click.style(printable(line), fg="red"), err=self._output != "table")
         self._problems = problems
+        self._older = {_path(key): f"{each['file']}:{each['line']}" for each in refused for key in each.get("objects", ())}
 
     def first(self, documents: list[Document]) -> None:
         if self.want.name:
@@ -151,9 +154,16 @@ class _Shown:
     def _take(self, documents: list[Document]) -> list[Document]:
         owners = class_owners(documents)
         found = list(self._fitting(documents))
-        self.rows = {each.name: each for each in (row(document, owners) for document in found)}
+        self.rows = {each.name: self._dated(each) for each in (row(document, owners) for document in found)}
         self._documents = dict(zip(self.rows, found, strict=True))
         return found
+
+    def _dated(self, row: Row) -> Row:
+        """What is said of an older text is not said of the one that was written."""
+        place = self._older.get(row.name)
+        if place is None or row.ready != "True":
+            return row
+        return row._replace(ready="Unknown", why=f"an older text of it is in force; {place} is not applied")
 
     def _fitting(self, documents: list[Document], *, any_name: bool = False) -> Iterator[Document]:
         for document in documents:
@@ -166,6 +176,12 @@ class _Shown:
                 and self.want.name in ("", metadata["name"])
             ):
                 yield document
+
+
+def _path(key: str) -> str:
+    """`Gateway shop/web` as a row has it."""
+    kind, _, path = key.partition(" ")
+    return f"{kind.lower()}/{path}"
 
 
 def _yaml(documents: list[Document]) -> str:

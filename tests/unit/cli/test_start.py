@@ -115,7 +115,7 @@ def test_names_complete_to_nothing_where_no_gateway_runs(tmp_path: Path) -> None
         (("status",), "no gateway runs on this machine"),
         (("status", "gatway"), "did you mean gateway?"),
         (("status", "--dir", "/nowhere"), "no gateway runs on /nowhere"),
-        (("run", "/nowhere"), "Cannot read the folder /nowhere"),
+        (("run", "/nowhere"), "there is no folder /nowhere"),
         (("run", "/tmp", "--admin", "x"), "is not HOST:PORT"),
     ],
 )

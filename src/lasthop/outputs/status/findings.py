@@ -53,6 +53,9 @@ NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
 SAID_ELSEWHERE = frozenset({reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED})
 """Reasons of Gateways and ListenerSets that only point to the listeners or to the Gateway, which speak for themselves."""
 
+SAID_BY_GATEWAYS = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
+"""Reasons of listeners that the Gateway gives too."""
+
 
 def _without_effect(key: Key, field: str, scope: str) -> Iterator[Finding]:
     if message := without_effect(field, scope):
@@ -83,7 +86,7 @@ def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterator[Finding]:
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
-        yield from (f for f in found if f.reason not in (reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE))
+        yield from (f for f in found if f.reason not in SAID_BY_GATEWAYS)
         yield from _noted(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}].tls")
     own = tuple(condition for condition in status.conditions if condition.type == reasons.RESOLVED_REFS)
     yield from _noted(key, own, "", "spec.tls.backend.clientCertificateRef")
@@ -91,7 +94,14 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             field = "spec.tls.frontend"
             yield Finding(key, condition.type, condition.message, field=field, severity=Severity.WARNING)
-    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE)
+    # A port that cannot be had is the listener's news; a Gateway with no other port repeats it.
+    said = {
+        condition.message
+        for listener in status.listeners
+        for condition in listener.conditions
+        if condition.status == "False" and condition.reason not in SAID_BY_GATEWAYS
+    }
+    yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE and f.message not in said)
 
 
 def _noted(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:

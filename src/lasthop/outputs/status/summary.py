@@ -27,7 +27,9 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
-        said = f"{where}{condition['reason']}: {condition['message']}{_besides(name, found)}"
+        others = sorted({other for other, _ in bad} - {name, ""}) if name else []
+        also = f" ({', '.join(others)}: not ready either)" if others else ""
+        said = f"{where}{condition['reason']}: {condition['message']}{also}{_besides(name, found)}"
         return ("Unknown" if condition["status"] == "Unknown" else "False"), said
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen < now:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from lasthop.sources.files.hostname_words import hostname_problem
 from lasthop.sources.files.limits import MAX_PROBLEMS
 from lasthop.sources.files.problem import Problem, shown
 from lasthop.sources.files.structural import did_you_mean
@@ -46,6 +47,8 @@ def _problem(error: jsonschema_rs.ValidationError, value: str) -> Problem:
             close = did_you_mean(str(error.instance), options) if len(options) > 1 else ""
             return Problem(f"{value} is not one of {', '.join(options)}", path, close if "Did you" in close else "")
         case "pattern":
+            if found := hostname_problem(str(error.instance), detail["pattern"]):
+                return Problem(f"{value} {found[0]}", path, found[1])
             return Problem(f"{value} does not match {detail['pattern']}", path)
         case "minimum":
             return Problem(f"{value} is less than {limit}", path)

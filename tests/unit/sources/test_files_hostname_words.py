@@ -1,0 +1,41 @@
+"""Hostnames that the CRD refuses are explained in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from lasthop.api.crds import schema
+from lasthop.api.kinds import KINDS
+from lasthop.sources.files.hostname_words import HOSTNAMES, hostname_problem
+
+PRECISE, WILDCARD = sorted(HOSTNAMES, key=HOSTNAMES.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "instead"),
+    [
+        ("api.example:8443", "has a port", "Write api.example."),
+        ("https://api.example", "is a URL", "Write api.example."),
+        ("https://API.example:8443/x", "is a URL", "Write api.example."),
+        ("api.example/v1", "has a path", "Write api.example."),
+        ("API.example", "has upper-case letters", "Write api.example."),
+        ("*.example", "has a wildcard", "Write a name such as api.example."),
+        ("api_x.example", "is not a DNS name", "Write a name such as api.example."),
+        ("", "is not a DNS name", "Write a name such as api.example."),
+        ("a b", "is not a DNS name", "Write a name such as api.example."),
+    ],
+)
+def test_what_is_wrong_with_a_hostname_and_what_to_write(written: str, said: str, instead: str) -> None:
+    assert not re.match(PRECISE, written)
+    found = hostname_problem(written, PRECISE)
+    assert found is not None and said in found[0] and found[1] == instead
+
+
+def test_the_patterns_are_those_of_the_crds() -> None:
+    assert hostname_problem("api.example:1", "^[a-z]*$") is None
+    texts = yaml.safe_dump([schema(KINDS[kind], "v1") for kind in ("BackendTLSPolicy", "HTTPRoute")], width=1000)
+    assert all(pattern in texts for pattern in HOSTNAMES)
+    assert not re.match(WILDCARD, "*") and re.match(WILDCARD, "*.example")
