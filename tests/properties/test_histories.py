@@ -1,0 +1,311 @@
+"""After any history, what is served and said is what a fresh start on the same input serves and says.
+
+What is remembered outside the graph (marks of plaintext ports, refusals, what proxies have confirmed, problems that were told)
+may help on the way, and must leave nothing behind. Three things are remembered on purpose: while not every policy is known,
+which ports were plaintext before (test_promises has that); for a few seconds, what a proxy that has gone had; and that a
+Service has lost its policy, which is a finding and decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key, Object, StringMap
+from lasthop.api.status import Status
+from lasthop.controller import Controller
+from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
+from lasthop.plan.finding import Finding
+from lasthop.plan.listener import Gateway
+from lasthop.plan.proxy import ProxyState
+from lasthop.plan.tls import SystemStore
+from lasthop.resolve.ports import Probe
+from lasthop.resolve.settings import Settings
+from lasthop.sources.source import Batch
+from lasthop.xds.events import Acked, Nacked
+from tests.properties.test_incremental import BASE, EDIT, STORE, key
+from tests.snapshot import Snapshot, settle
+from tests.world import NOW
+
+slow = settings(deadline=None, suppress_health_check=list(HealthCheck))
+NO_LONGER_VERIFIED = "NoLongerVerified"
+
+
+def said(statuses: Mapping[Key, Status]) -> dict[Key, str]:
+    """Without what a Service has lost, which nobody who comes later can know."""
+    return {key: "\n".join(_lines(msgspec.to_builtins(status))) for key, status in statuses.items()}
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        if value.get("reason") == NO_LONGER_VERIFIED:
+            return []
+        return [f"{name} {line}" for name, held in value.items() if name != "lastTransitionTime" for line in _lines(held)]
+    return [line for held in value for line in _lines(held)] if isinstance(value, list | tuple) else [repr(value)]
+
+
+def told(findings: Iterable[Finding]) -> set[Finding]:
+    return {finding for finding in findings if finding.reason != NO_LONGER_VERIFIED}
+
+
+# --- the engine -------------------------------------------------------------------------------------------------------
+
+STORES = (STORE, None, SystemStore("/other.pem", "other"))
+STEPS = st.one_of(
+    st.tuples(st.just("edit"), EDIT),
+    st.tuples(st.just("edit"), EDIT),
+    st.tuples(st.just("known"), st.booleans()),
+    st.tuples(st.just("hours"), st.integers(1, 300)),
+    st.tuples(st.just("versions"), st.sampled_from(["v1.7.0", "v1.4.1", ""])),
+    st.tuples(st.just("store"), st.sampled_from(STORES)),
+    st.tuples(st.just("quarantine"), st.tuples(st.integers(0, 1000), st.booleans())),
+    st.tuples(st.just("proxy"), st.tuples(st.integers(0, 3), st.booleans())),
+    st.tuples(st.just("settle"), st.sampled_from([None, 1, 5])),
+)
+
+
+class Inputs:
+    """What an engine has been told, so that another can be told the same."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object | None] = dict(BASE)
+        self.now = NOW
+        self.versions, self.store = "", STORES[0]
+        self.quarantined: dict[tuple[str, str, str], str] = {}
+
+    def tell(self, engine: Engine) -> Snapshot:
+        """All at once."""
+        snapshot = Snapshot()
+        self.tell_rest(engine)
+        for part, complaint in self.quarantined.items():
+            engine.set_quarantine(*part, complaint)
+        engine.apply({key: obj for key, obj in self.objects.items() if obj is not None})
+        settle(engine, snapshot)
+        return snapshot
+
+    def tell_rest(self, engine: Engine) -> None:
+        engine.advance(self.now.timestamp())
+        engine.set_crd_versions(StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
+        engine.set_system_store(self.store)
+
+
+@settings(slow, max_examples=80)
+@given(st.lists(STEPS, min_size=5, max_size=25))
+def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any]]) -> None:
+    inputs, engine, snapshot = Inputs(), Engine(now=NOW.timestamp()), Snapshot()
+    inputs.tell_rest(engine)
+    engine.apply(BASE)
+    settle(engine, snapshot)
+    for step, value in steps:
+        take(inputs, engine, snapshot, step, value)
+    engine.set_policies_known(True)
+    settle(engine, snapshot)
+    other = Engine(now=inputs.now.timestamp())
+    expected = inputs.tell(other)
+    assert engine.graph.crashes == other.graph.crashes == {}
+    assert snapshot.xds == expected.xds
+    assert said(snapshot.status) == said(expected.status)
+    assert told(engine.findings()) == told(other.findings())
+    assert engine._marks == {}
+
+
+def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: Any) -> None:
+    match step:
+        case "edit":
+            obj, delete, look = value
+            inputs.objects[key(obj)] = None if delete else obj
+            engine.apply({key(obj): inputs.objects[key(obj)]})
+            if look:
+                settle(engine, snapshot)
+        case "known":
+            engine.set_policies_known(value)
+        case "hours":
+            inputs.now += timedelta(hours=value)
+            inputs.tell_rest(engine)
+        case "versions":
+            inputs.versions = value
+            inputs.tell_rest(engine)
+        case "store":
+            inputs.store = value
+            inputs.tell_rest(engine)
+        case "quarantine":
+            number, release = value
+            parts = sorted({(r.type_url, part, hash) for r in snapshot.xds.values() for part, hash in r.parts.items()})
+            choice = sorted(inputs.quarantined) if release else parts
+            if choice:
+                part = choice[number % len(choice)]
+                complaint = None if release else "no"
+                engine.set_quarantine(*part, complaint)
+                inputs.quarantined.pop(part, None)
+                inputs.quarantined |= {part: complaint} if complaint else {}
+        case "proxy":
+            number, here = value
+            gateways = engine.store.keys("Gateway")
+            if gateways:
+                state = ProxyState.at({(80, "TCP")}, True, "") if here else ProxyState()
+                engine.set_proxy(gateways[number % len(gateways)], state)
+        case "settle":
+            snapshot.take(engine.settle(value))
+
+
+# --- the controller, with proxies -------------------------------------------------------------------------------------
+
+
+class NoSource:
+    async def batches(self) -> AsyncIterator[Batch]:
+        raise NotImplementedError
+        yield
+
+
+class Site(Controller):
+    """A controller on a host where every port is free, with at most one proxy for each Gateway."""
+
+    def __init__(self) -> None:
+        super().__init__(NoSource(), Settings(), lambda: STORE)
+        self.proxies: dict[str, Proxy] = {}
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+        for name, plan in gateways.items():
+            for address in plan.addresses:
+                for listener in plan.listeners:
+                    self.engine.set_probe(name, address, listener.port, Probe(), listener.transport)
+        for path in self.proxies.keys() - {name.path for name in gateways}:
+            del self.proxies[path]
+
+    def connect(self, path: str) -> None:
+        if self.server.cache(path) is not None and path not in self.proxies:
+            self.proxies[path] = Proxy(self, path)
+            self.connected(path)
+
+    def disconnect(self, path: str) -> None:
+        if self.proxies.pop(path, None):
+            self.disconnected(path)
+
+    def rest(self) -> None:
+        """Until nobody has anything to say."""
+        for _ in range(200):
+            self._settle()
+            if not (any([proxy.take() for proxy in list(self.proxies.values())]) or self.engine.unsettled):
+                return
+        raise AssertionError("never comes to rest")
+
+    def state(self) -> tuple[Any, ...]:
+        caches = {
+            (key.path, type_url, name): resource.body
+            for key in self._gateways
+            for type_url in (CLUSTER, LISTENER, ROUTES, SECRET)
+            for name, resource in self._served(key, type_url).items()
+        }
+        statuses = {name: status for name in self.book.keys() if (status := self.book.get(name))}  # noqa: SIM118
+        withheld = {key: parts for key, parts in self._withheld.items() if parts}
+        problems = {key: problem for key in self._gateways if (problem := self._problem(key))}
+        return caches, said(statuses), told(self.findings()), withheld, problems, dict(self._proxies)
+
+
+class Proxy:
+    """Takes what it is given, one resource after the other, but for what it cannot abide; and listens on no port of its own
+    choice."""
+
+    def __init__(self, site: Site, path: str) -> None:
+        self._site, self._path = site, path
+        self._held: dict[str, dict[str, str]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+
+    def take(self) -> bool:
+        """Whether it had anything to say."""
+        busy = False
+        cache = self._site.server.cache(self._path)
+        for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
+            held = self._held.setdefault(type_url, {})
+            there = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
+            gone = frozenset(name for name in held if not isinstance(there.get(name), Resource))
+            for name in gone:
+                del held[name]
+            if gone:
+                busy = True
+                self._site.acked(self._path, Acked(type_url, {}, gone))
+            for name, resource in there.items():
+                if not isinstance(resource, Resource) or resource.version in (
+                    held.get(name),
+                    self._refused.get((type_url, name)),
+                ):
+                    continue
+                busy = True
+                if why := unbearable(resource):
+                    self._refused[type_url, name] = resource.version
+                    self._site.nacked(self._path, Nacked(type_url, {name: resource}, why))
+                else:
+                    held[name] = resource.version
+                    self._site.acked(self._path, Acked(type_url, {name: resource}))
+        return busy
+
+
+def unbearable(resource: Resource) -> str:
+    """Why this imaginary Envoy refuses something that is quite all right."""
+    match resource.type_url:
+        case _ if resource.type_url == CLUSTER and b"old.example" in resource.body:
+            return f"Error adding/updating cluster(s) {resource.name}: old"
+        case _ if resource.type_url == ROUTES and b"/a/b" in resource.body:
+            return "no such path"
+        case _ if resource.type_url == LISTENER and resource.name.endswith("/8080"):
+            return f"Error adding/updating listener(s) {resource.name}: cannot bind '0.0.0.0:8080': Address already in use"
+    return ""
+
+
+GATEWAYS = [f"{ns}/{name}" for ns in "ab" for name in ("g0", "g1")]
+EVENTS = st.one_of(
+    st.tuples(st.just("edit"), st.lists(EDIT, min_size=1, max_size=3)),
+    st.tuples(st.just("edit"), st.lists(EDIT, min_size=1, max_size=3)),
+    st.tuples(st.just("edit"), st.lists(EDIT, min_size=1, max_size=3)),
+    st.tuples(st.just("known"), st.booleans()),
+    st.tuples(st.just("versions"), st.sampled_from(["v1.7.0", "v1.4.1"])),
+    st.tuples(st.just("connect"), st.sampled_from(GATEWAYS)),
+    st.tuples(st.just("disconnect"), st.sampled_from(GATEWAYS)),
+    st.tuples(st.just("take"), st.sampled_from(GATEWAYS)),
+    st.tuples(st.just("rest"), st.none()),
+)
+
+
+@settings(slow, max_examples=60)
+@given(st.lists(EVENTS, min_size=5, max_size=25))
+def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str, Any]]) -> None:
+    site, objects, known, versions = Site(), dict(BASE), True, StringMap()
+    site.take(Batch(dict(objects)))
+    for event, value in events:
+        match event:
+            case "edit":
+                changes = {key(obj): None if delete else obj for obj, delete, _ in value}
+                objects |= changes
+                site.take(Batch(changes, policies_known=known, crd_versions=versions))
+                if value[-1][2]:
+                    site._settle(3)
+            case "known" | "versions":
+                known, versions = (value, versions) if event == "known" else (known, StringMap.of({"HTTPRoute": value}))
+                site.take(Batch({}, policies_known=known, crd_versions=versions))
+            case "connect":
+                site.connect(value)
+            case "disconnect":
+                site.disconnect(value)
+            case "take" if value in site.proxies:
+                site.proxies[value].take()
+            case "rest":
+                site.rest()
+    site.take(Batch({}, crd_versions=versions))
+    other = Site()
+    other.take(Batch({key: obj for key, obj in objects.items() if obj is not None}, crd_versions=versions))
+    for each in (site, other):
+        each.rest()
+        for path in GATEWAYS:
+            each.connect(path)
+        each.rest()
+        each.presence.expire(math.inf)
+        each.rest()
+    for found, expected in zip(site.state(), other.state(), strict=True):
+        assert found == expected
