@@ -192,7 +192,11 @@ class Controller:
                 wanted[key] = plan
         for key in wanted.keys() - self._gateways.keys():
             self.server.update(key.path, {})
-        for key in self._gateways.keys() - wanted.keys():
+        # Not before all of what it had is known to be gone: if it came back in between, the engine would tell of what is
+        # other than before, to a server that has forgotten the rest.
+        leaving = self._gateways.keys() - wanted.keys()
+        staying = {key: self._gateways[key] for key in leaving} if self.engine.unsettled else {}
+        for key in leaving - staying.keys():
             self.server.remove(key.path)
             self.engine.set_proxy(key, ProxyState())
             self.presence.gone(key.path)
@@ -207,7 +211,7 @@ class Controller:
                 self._built_without,
             ):
                 known.pop(key, None)
-        self._gateways = wanted
+        self._gateways = wanted | staying
         self.want(wanted)
 
     # --- what comes back ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -94,6 +94,86 @@ def test_a_route_that_envoy_refuses_answers_500_while_the_others_are_served(cont
     status = controller.book.get(Key("HTTPRoute", "a", "r"))
     accepted = next(c for c in status.parents[0].conditions if c.type == "Accepted")  # type: ignore[union-attr]
     assert (accepted.status, accepted.reason) == ("False", "RefusedByProxy") and "no good" in accepted.message
+
+
+def test_a_gateway_that_goes_and_comes_back_before_all_is_worked_out_has_all_its_clusters(controller: Controller) -> None:
+    key, gateway = Key("Gateway", "a", "gw"), controller.engine.store.get(Key("Gateway", "a", "gw"))
+    before = controller._served(key, CLUSTER)
+    controller.take(Batch({key: None}))
+    controller._settle(1)
+    assert controller.engine.unsettled
+    controller.take(Batch({key: gateway}))
+    while controller.engine.unsettled:
+        controller._settle(1)
+    assert before and controller._served(key, CLUSTER) == before
+
+
+def test_what_envoy_refused_is_tried_again_when_its_gateway_comes_back(controller: Controller) -> None:
+    key, gateway = Key("Gateway", "a", "gw"), controller.engine.store.get(Key("Gateway", "a", "gw"))
+    bad = held(controller, CLUSTER, HOP)
+    controller.nacked(GATEWAY, Nacked(CLUSTER, {HOP: bad}, f"Error adding/updating cluster(s) {HOP}: bad"))
+    controller._settle()
+    for change in (None, gateway):
+        controller.take(Batch({key: change}))
+        controller._settle()
+    assert held(controller, CLUSTER, HOP) == bad
+    assert [f for f in controller.findings() if f.reason == "RefusedByProxy"] == []
+
+
+def test_a_refusal_is_forgotten_with_what_was_refused(controller: Controller) -> None:
+    bad = held(controller, CLUSTER, HOP)
+    controller.nacked(GATEWAY, Nacked(CLUSTER, {HOP: bad}, f"Error adding/updating cluster(s) {HOP}: bad"))
+    controller._settle()
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "other.example", ["ca"]))))
+    controller._settle()
+    controller._settle()
+    assert [f for f in controller.findings() if f.reason == "RefusedByProxy"] == []
+    assert controller.report().get(GATEWAY) is None
+
+
+def test_a_port_that_is_taken_is_no_problem_any_more_once_its_listener_is_gone(controller: Controller) -> None:
+    controller.connected(GATEWAY)
+    listener = held(controller, LISTENER, "a/gw/80")
+    detail = f"Error adding/updating listener(s) {listener.name}: cannot bind '0.0.0.0:80': Address already in use"
+    controller.nacked(GATEWAY, Nacked(LISTENER, {listener.name: listener}, detail))
+    assert "Address already in use" in controller.report()[GATEWAY].problem
+    controller.take(Batch(keyed(mk_gateway(GATEWAY, [{"name": "http", "port": 81, "protocol": "HTTP"}]))))
+    controller._settle()
+    assert controller.report()[GATEWAY].problem == ""
+
+
+def test_a_listener_that_was_removed_has_to_be_acknowledged_anew(controller: Controller) -> None:
+    controller.connected(GATEWAY)
+    for type_url in (LISTENER, ROUTES):
+        controller.acked(GATEWAY, Acked(type_url, {"a/gw/80": held(controller, type_url, "a/gw/80")}))
+    assert programmed(controller) == "Programmed"
+    for type_url in (LISTENER, ROUTES):
+        controller.acked(GATEWAY, Acked(type_url, {}, frozenset({"a/gw/80"})))
+    assert programmed(controller) == "Pending"
+
+
+def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_gone(
+    controller: Controller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Bomb:
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            raise RuntimeError("boom")
+
+        def get(self, *_: str) -> str:
+            raise RuntimeError("boom")
+
+    config_map = mk_config_map("a/ca", ca_pem("good"))
+    controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))  # type: ignore[call-arg]
+    for _ in range(3):
+        controller._settle()
+    assert capsys.readouterr().out.count("internal error; what depends on it is closed") == 1
+    assert [f.object for f in controller.findings() if f.reason == "InternalError"] == [Key("ConfigMap", "a", "ca")]
+    assert [hop.manner for hop in controller.engine.hops() if hop.service == "a/api"] == ["failing closed"]
+    controller.take(Batch(keyed(config_map)))
+    for _ in range(3):
+        controller._settle()
+    assert capsys.readouterr().out.count("internal error is gone") == 1
+    assert [f for f in controller.findings() if f.reason == "InternalError"] == []
 
 
 def test_programmed_follows_the_acknowledgement_of_the_current_listener(controller: Controller) -> None:
