@@ -18,7 +18,7 @@ from typing import Final
 from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
-from lasthop.engine import Engine
+from lasthop.engine import Engine, Update
 from lasthop.outputs.envoy.listeners import listener_port
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Resource
 from lasthop.outputs.status.book import StatusBook
@@ -46,6 +46,8 @@ LOOKS: Final = 500
 SLICE: Final = 40
 """Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
 does not wait for a CA that thousands share."""
+TURN: Final = 0.03
+"""Seconds after which one member of each output is enough, where members cost more than that."""
 
 
 class Controller:
@@ -126,8 +128,10 @@ class Controller:
     async def _settle_when_dirty(self) -> None:
         while True:
             await self._dirty.wait()
+            if self._settle_urgent():
+                await asyncio.sleep(0)  # it is on its way before route tables, which may have megabytes, are put together
             self._settle(SLICE)
-            if self.engine.unsettled:
+            if self.engine.unsettled_but(self._busy()):
                 self._dirty.set()
                 await self._until_sent()
 
@@ -154,22 +158,40 @@ class Controller:
                 self._elsewhere_changed(gateway_key(path))
             self._dirty.set()
 
+    def _settle_urgent(self) -> bool:
+        """What stands behind names (a tightened policy, other endpoints) goes to the proxies ahead of everything else. Says
+        whether there was anything."""
+        update = self.engine.settle(SLICE, urgent=True, enough=_used_up(TURN))
+        for key, changes in update.xds.items():
+            self.server.update(key.path, changes)
+        self._sent(update)
+        return bool(update.xds)
+
     def _settle(self, limit: int | None = None) -> None:
         """From whatever has changed to everyone who must know."""
         self._dirty.clear()
-        update = self.engine.settle(limit)
+        update = self.engine.settle(limit, enough=_used_up(TURN), busy=self._busy())
         for key, changes in update.xds.items():
             self.server.update(key.path, changes)
         self.book.take(update.status, time.time())
         self.told(update.status)
         self._sync_gateways()
-        for key in update.xds:
-            self._changed_at.setdefault(key, time.monotonic())
-            self._quarantine_served(key)
-            self._proxy_changed(key)
+        self._sent(update)
         if update.findings:
             self._tell_findings()
         self._tell_crashes()
+
+    def _busy(self) -> set[Key]:
+        """Gateways none of whose proxies has an answer to the last route table yet. The answer, or time, wakes us."""
+        return {key for key in self._gateways if self.server.busy(key.path)}
+
+    def _sent(self, update: Update) -> None:
+        for key in update.xds:
+            self._changed_at.setdefault(key, time.monotonic())
+            self._proxy_changed(key)
+        if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
+            for key in list(self._quarantines):
+                self._quarantine_served(key)
 
     def _tell_crashes(self) -> None:
         """Each once when it appears, and once when it is gone."""
@@ -254,6 +276,8 @@ class Controller:
         if quarantine.problem != problem:
             self._proxy_changed(key)
             self.proxies_changed()
+        if event.type_url == ROUTES and self.engine.unsettled:
+            self._dirty.set()
 
     def nacked(self, gateway: str, event: Nacked) -> None:
         key = gateway_key(gateway)
@@ -405,6 +429,11 @@ class Controller:
         """Why this process is not ready, a line each. Where many share it, only what concerns all of them counts: a Gateway
         that is not served is its owner's business, and must not take the control plane from the others."""
         return [] if self.loaded.is_set() else ["not everything has been read yet"]
+
+
+def _used_up(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 def _where(finding: Finding) -> dict[str, str]:

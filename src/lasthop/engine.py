@@ -5,7 +5,7 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -72,6 +72,9 @@ STAGES: tuple[Stage, ...] = (
     # What is remembered.
     APPLIED,
 )
+
+
+URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -177,9 +180,18 @@ class Engine:
 
     # --- what goes out -----------------------------------------------------------------------------------------------
 
-    def settle(self, limit: int | None = None) -> Update:
-        """With a limit: the latest changes first, and only so many; call again while `unsettled`."""
-        outputs = self.graph.settle(limit)
+    def settle(
+        self,
+        limit: int | None = None,
+        *,
+        urgent: bool = False,
+        enough: Callable[[], bool] = lambda: False,
+        busy: Collection[Key] = (),
+    ) -> Update:
+        """With a limit: only so many of each output, until there is enough, owners taking turns; call again while `unsettled`.
+        Urgent: only what stands behind names, so that a tightened policy waits for no route table. Busy: Gateways whose
+        proxies could not take another route table now, so that none is put together in vain."""
+        outputs = self.graph.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
         xds = _Changes()
         for hop_key, entry in outputs.get(CLUSTERS.name, {}).items():
             self._cluster(xds, Hop(*hop_key), entry)
@@ -201,6 +213,15 @@ class Engine:
     @property
     def unsettled(self) -> bool:
         return self.graph.unsettled
+
+    @property
+    def building(self) -> bool:
+        """Whether something that Envoy is told is still to be worked out."""
+        return self.graph.waiting(*(output.name for output in (CLUSTERS, SECRETS, HOSTS, STREAMS, LISTENERS)))
+
+    def unsettled_but(self, busy: Collection[Key]) -> bool:
+        """Whether there is anything to do besides the route tables of these Gateways."""
+        return self.graph.unsettled_but({HOSTS.name: busy})
 
     def findings(self) -> list[Finding]:
         """Each once: several hops may say the same of one Service."""

@@ -12,7 +12,7 @@ import pytest
 
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.controller import Controller, gateway_key
+from lasthop.controller import SLICE, Controller, gateway_key
 from lasthop.host import HostController
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.outputs.status.summary import summary
@@ -296,3 +296,50 @@ async def test_a_proxy_that_reconnects_does_not_flip_the_status(controller: Cont
     for gateway in controller.presence.expire(time.monotonic() + LINGER):
         controller._elsewhere_changed(gateway_key(gateway))
     assert programmed(controller) == "Pending"
+
+
+def test_a_tightened_policy_is_sent_before_any_route_table_is_put_together(controller: Controller) -> None:
+    cluster, table = held(controller, CLUSTER, HOP), held(controller, ROUTES, "a/gw/80")
+    rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": "api", "port": 443}]}
+    controller.take(Batch(keyed(mk_route("a/r", GATEWAY, [], ["one.example"], rules=[rule]))))
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "stricter.example", ["ca"]))))
+    assert controller._settle_urgent()
+    assert held(controller, CLUSTER, HOP) != cluster and held(controller, ROUTES, "a/gw/80") == table
+    controller._settle()
+    assert held(controller, ROUTES, "a/gw/80") != table
+    assert not controller._settle_urgent()
+
+
+def test_no_table_is_put_together_while_no_proxy_could_take_it(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = held(controller, ROUTES, "a/gw/80")
+    monkeypatch.setattr(controller.server, "busy", lambda gateway: gateway == GATEWAY)
+    rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": "api", "port": 443}]}
+    controller.take(Batch(keyed(mk_route("a/r", GATEWAY, [], ["one.example"], rules=[rule]))))
+    controller._settle(SLICE)
+    assert held(controller, ROUTES, "a/gw/80") == table
+    assert not controller.engine.unsettled_but(controller._busy())
+    controller._dirty.clear()
+    monkeypatch.undo()
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: table}))  # what it was busy with
+    assert controller._dirty.is_set()
+    controller._settle(SLICE)
+    assert held(controller, ROUTES, "a/gw/80") != table
+
+
+def test_a_suspect_that_is_released_but_not_built_yet_does_not_count_as_gone(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters are sent before tables; their update tells nothing of the routes that are on trial."""
+    empty = Resource(ROUTES, "a/gw/80", b"", "0")
+    table = held(controller, ROUTES, "a/gw/80")
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: empty}))
+    controller.nacked(GATEWAY, Nacked(ROUTES, {table.name: table}, "no"))
+    controller._settle(SLICE)
+    controller.acked(GATEWAY, Acked(ROUTES, {table.name: empty}))  # the quarantine has arrived: one route is released
+    before = controller._quarantine(gateway_key(GATEWAY)).quarantined
+    assert len(before) == 1
+    controller.take(Batch(keyed(mk_policy("a/p", "api", "stricter.example", ["ca"]))))
+    assert controller._settle_urgent()
+    assert controller._quarantine(gateway_key(GATEWAY)).quarantined == before

@@ -16,10 +16,13 @@ buckets with one tag can be the domain of a later stage.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 import msgspec
+
+from lasthop.api.meta import Key
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -89,6 +92,10 @@ class Output(msgspec.Struct, frozen=True):
 
 Stage = Emitter | Output
 
+Hold = Mapping[str, Collection[Any]]
+"""By output: members whose key begins with one of these."""
+NOTHING: Final[Hold] = MappingProxyType({})
+
 
 CLEAN: Final = 0
 MAYBE: Final = 1
@@ -97,7 +104,7 @@ DIRTY: Final = 2
 
 
 class Node:
-    __slots__ = ("changed", "deps", "id", "pinned", "readers", "state", "value", "verified")
+    __slots__ = ("changed", "deps", "id", "marked", "pinned", "readers", "state", "value", "verified")
 
     def __init__(self, id: NodeId) -> None:
         self.id = id
@@ -107,6 +114,8 @@ class Node:
         self.state: int = DIRTY
         self.changed = 0
         self.verified = 0
+        self.marked: str | None = None
+        """Whose change was the last to reach it, while it is not clean."""
         self.pinned: tuple[int, Any] | None = None
         """(stage number, member key) where this node is a stage's own."""
 
@@ -118,6 +127,14 @@ _INPUT: Final = "input"
 _BUCKET: Final = "bucket"
 _SIZE: Final = "size"
 _BEFORE: Final = "before"
+
+
+def _owner(key: Any) -> str:
+    """The namespace of an object, or of the last object in a member's key; empty for what is nobody's."""
+    if isinstance(key, Key):
+        return key.namespace
+    parts = reversed(key) if isinstance(key, tuple) else ()
+    return next((part.namespace for part in parts if isinstance(part, Key)), "")
 
 
 def input_node(key: Hashable) -> NodeId:
@@ -145,6 +162,8 @@ class Graph:
         for number, stage in enumerate(self.stages):
             self._domains.setdefault(stage.domain, []).append(number)
         self._dirty: list[dict[Any, None]] = [{} for _ in self.stages]
+        self._queues: list[dict[str, dict[Any, None]]] = [{} for _ in self.stages]
+        """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
         self._emitted: list[dict[Any, dict[BucketKey, Hashable]]] = [{} for _ in self.stages]
         self._members: list[set[Any]] = [set() for _ in self.stages]
         self._told: list[dict[Any, int]] = [{} for _ in self.stages]
@@ -214,42 +233,51 @@ class Graph:
             del self._inputs[key]
         else:
             self._inputs[key] = value
-        self._touch((_INPUT, key))
+        self._touch((_INPUT, key), _owner(key))
         return True
 
     def peek(self, key: Hashable) -> Any:
         return self._inputs.get(key)
 
-    def enter(self, domain: str, key: Any) -> None:
+    def enter(self, domain: str, key: Any, owner: str | None = None) -> None:
         """A member joins a domain."""
         for number in self._domains.get(domain, ()):
             self._members[number].add(key)
-            self._mark(number, key)
+            self._mark(number, key, _owner(key) if owner is None else owner)
 
-    def leave(self, domain: str, key: Any) -> None:
+    def leave(self, domain: str, key: Any, owner: str | None = None) -> None:
         for number in self._domains.get(domain, ()):
             self._members[number].discard(key)
-            self._mark(number, key)
+            self._mark(number, key, _owner(key) if owner is None else owner)
 
-    def _mark(self, number: int, key: Any) -> None:
-        """To be looked at; what is marked last is looked at first where there is a limit."""
-        self._dirty[number].pop(key, None)
+    def _mark(self, number: int, key: Any, owner: str) -> None:
+        """To be looked at. Where there is a limit, the owners of what changed take turns; of each the latest goes first."""
         self._dirty[number][key] = None
+        queue = self._queues[number].setdefault(owner, {})
+        queue.pop(key, None)
+        queue[key] = None
 
     def advance(self, now: float) -> None:
         """Lets time pass: every deadline up to `now` is over."""
         self.now = max(now, self.now)
         while self._deadlines and self._deadlines[0] <= self.now:
-            self._touch((_BEFORE, heapq.heappop(self._deadlines)))
+            self._touch((_BEFORE, heapq.heappop(self._deadlines)), "")
 
     def next_deadline(self) -> float | None:
         return self._deadlines[0] if self._deadlines else None
 
-    def settle(self, limit: int | None = None) -> dict[str, dict[Any, Any]]:
+    def settle(
+        self,
+        limit: int | None = None,
+        only: Collection[str] | None = None,
+        enough: Callable[[], bool] = lambda: False,
+        hold: Hold = NOTHING,
+    ) -> dict[str, dict[Any, Any]]:
         """Brings everything up to date; returns changed outputs as {output name: {member key: value or GONE}}.
 
-        With a limit, at most that many members of each output, the latest change first; call again while `unsettled`. So an
-        edit that concerns thousands does not hold up the one that comes after it.
+        With a limit, at most that many members of each output, and once there is `enough`, one of each: call again while
+        `unsettled`. Those whose changes they follow take turns, so what concerns thousands, or is made again and again, does
+        not hold up what others do. `only`: these outputs and no other. `hold`: these members not yet.
         """
         changes: dict[str, dict[Any, Any]] = {}
         for _ in range(len(self.stages) + 1):
@@ -257,13 +285,17 @@ class Graph:
                 return changes
             introducing = False
             for number, stage in enumerate(self.stages):
-                if isinstance(stage, Output) and stage.names and introducing:
+                if isinstance(stage, Output) and (
+                    (stage.names and introducing) or (only is not None and stage.name not in only)
+                ):
                     continue
-                for key in self._take_dirty(number, limit if isinstance(stage, Output) else None):
+                bound = limit if isinstance(stage, Output) else None
+                for key in self._take_dirty(number, bound, enough, hold.get(stage.name, ())):
                     self._settle_member(number, stage, key, changes)
                 if isinstance(stage, Output) and stage.named:
                     introducing |= any(key not in self._told[number] for key in self._dirty[number])
-            if limit is not None and not any(
+            limited = limit is not None or only is not None
+            if limited and not any(
                 dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Emitter)
             ):
                 return changes
@@ -278,17 +310,37 @@ class Graph:
     def unsettled(self) -> bool:
         return any(self._dirty)
 
+    def unsettled_but(self, hold: Hold) -> bool:
+        """Whether there is anything to do besides what is held."""
+        named = zip(self.stages, self._dirty, strict=True)
+        return any(key[0] not in hold.get(stage.name, ()) for stage, dirty in named for key in dirty)
+
     def waiting(self, *outputs: str) -> bool:
         """Whether members of these outputs are still to be looked at."""
         named = zip(self.stages, self._dirty, strict=True)
         return any(dirty for stage, dirty in named if stage.name in outputs)
 
-    def _take_dirty(self, number: int, limit: int | None) -> list[Any]:
-        dirty = self._dirty[number]
-        if limit is None or len(dirty) <= limit:
-            self._dirty[number] = {}
-            return list(dirty)
-        return [dirty.popitem()[0] for _ in range(limit)]
+    def _take_dirty(self, number: int, limit: int | None, enough: Callable[[], bool], held: Container[Any]) -> Iterator[Any]:
+        dirty, queues = self._dirty[number], self._queues[number]
+        if limit is None:
+            self._dirty[number], self._queues[number] = {}, {}
+            yield from dirty
+            return
+        taken, passed = 0, []
+        while queues and taken < limit and not (taken and enough()):
+            owner = next(iter(queues))
+            queue = queues.pop(owner)
+            key = queue.popitem()[0]
+            if queue:
+                queues[owner] = queue
+            if key in dirty and key[0] in held:
+                passed.append((owner, key))
+            elif key in dirty:
+                del dirty[key]
+                taken += 1
+                yield key
+        for owner, key in reversed(passed):
+            self._mark(number, key, owner)
 
     def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
         """A query's value from outside, not tracked. Raises what the query raises."""
@@ -332,28 +384,28 @@ class Graph:
 
     def _emit(self, number: int, key: Any, new: dict[BucketKey, Hashable]) -> None:
         """Moves a member from the buckets it was in to those it is in now."""
-        old = self._emitted[number].pop(key, {})
+        old, owner = self._emitted[number].pop(key, {}), _owner(key)
         if new:
             self._emitted[number][key] = new
         for bucket_key in old.keys() - new.keys():
             bucket = self._buckets[bucket_key]
             del bucket[key]
-            self._touch((_BUCKET, *bucket_key))
-            self._touch((_SIZE, *bucket_key))
+            self._touch((_BUCKET, *bucket_key), owner)
+            self._touch((_SIZE, *bucket_key), owner)
             if not bucket:
                 del self._buckets[bucket_key]
-                self.leave(bucket_key[0], bucket_key[1:])
+                self.leave(bucket_key[0], bucket_key[1:], owner)
         for bucket_key, value in new.items():
             bucket = self._buckets.setdefault(bucket_key, {})
             known = key in bucket
             if known and bucket[key] == value:
                 continue
             bucket[key] = value
-            self._touch((_BUCKET, *bucket_key))
+            self._touch((_BUCKET, *bucket_key), owner)
             if not known:
-                self._touch((_SIZE, *bucket_key))
+                self._touch((_SIZE, *bucket_key), owner)
                 if len(bucket) == 1:
-                    self.enter(bucket_key[0], bucket_key[1:])
+                    self.enter(bucket_key[0], bucket_key[1:], owner)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -437,8 +489,9 @@ class Graph:
                     heapq.heappush(self._deadlines, deadline)
                 return deadline > self.now
 
-    def _touch(self, id: NodeId) -> None:
-        """An input has changed: its readers, and theirs, may be out of date."""
+    def _touch(self, id: NodeId, owner: str) -> None:
+        """An input of that owner has changed: its readers, and theirs, may be out of date. Those that are so already, by
+        somebody else's change, are marked once more: they need not wait until it is that one's turn."""
         node = self._nodes.get(id)
         if node is None:
             return
@@ -447,12 +500,14 @@ class Graph:
         todo = list(node.readers)
         while todo:
             reader = todo.pop()
-            if reader.state != CLEAN:
+            if reader.state == CLEAN:
+                reader.state = MAYBE
+            elif reader.marked == owner:
                 continue
-            reader.state = MAYBE
+            reader.marked = owner
             if reader.pinned is not None:
                 number, key = reader.pinned
-                self._mark(number, key)
+                self._mark(number, key, owner)
             todo.extend(reader.readers)
 
     def _drop_if_unread(self, node: Node) -> None:

@@ -199,6 +199,11 @@ class Server:
         """Whether clusters wait to be sent to some proxy."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
+    def busy(self, gateway: str) -> bool:
+        """Whether every proxy of the Gateway is still at work on the last route table that it was sent."""
+        known, now = self._gateways.get(gateway), self._clock()
+        return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
+
     def state(self, gateway: str) -> State:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []

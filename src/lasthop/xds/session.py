@@ -30,6 +30,9 @@ itself and of all later ones, by up to 15 s (facts/xds.md 5)."""
 LONGEST_PACE: Final = 1.0
 """Each further response waits twice as long as the one before it, up to this: a client that is merely slow must not find a
 long queue in front of an urgent edit."""
+PATIENCE: Final = 10.0
+"""A route table does not warm: it is confirmed as soon as Envoy has built it, which takes seconds if it is huge. A second one
+sent behind it would be one more that a tightened policy has to wait for, so it waits for the first."""
 CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
 """Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
@@ -47,6 +50,9 @@ class Session:
         self._types: dict[str, Subscription] = {}
         self._nonce = 0
         self._polled_at = 0.0
+        self._answered_at = self._rested = 0.0
+        """From the answer to a route table until then the client has time for other things: as long as it took over the
+        table."""
 
     def __repr__(self) -> str:
         return f"Session({', '.join(map(repr, self._types.values()))})"
@@ -74,6 +80,11 @@ class Session:
         """Clusters wait to be sent."""
         clusters = self._types.get(CLUSTER)
         return clusters is not None and (bool(clusters.updates) or self._seen != self._cache.generation)
+
+    def busy(self, now: float) -> bool:
+        """The client has not answered the last route table yet, so that it would not be sent another one."""
+        routes = self._types.get(ROUTES)
+        return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
 
     def receive(self, request: Any, now: float) -> list[Event]:
         """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once."""
@@ -117,6 +128,7 @@ class Session:
         if any(sub.updates or sub.removals for sub in self._types.values()):
             moments += [r.sent_at + PACE for sub in self._types.values() for r in sub.in_flight.values()]
             moments += [_free_at(sub) for sub in self._types.values() if sub.in_flight]
+            moments.append(self._rested)
         return min((moment for moment in moments if moment > self._polled_at), default=None)
 
     def _catch_up(self, now: float) -> None:
@@ -136,6 +148,8 @@ class Session:
         response = sub.answered(request.response_nonce)
         if response is None:
             return []
+        if sub.type_url == ROUTES and response.resources:
+            self._answered_at, self._rested = now, now + min(LONGEST_PACE, max(0.0, now - response.sent_at))
         resources = {r.name: r for r in response.resources}
         if request.HasField("error_detail"):
             detail: str = request.error_detail.message
@@ -153,6 +167,8 @@ class Session:
         if type_url == LISTENER and not paced:
             # A listener that is gone goes with the new ones, not after them: they may want its address.
             removed = tuple(sub.removals)
+        if type_url == ROUTES and self._answered_at <= now < self._rested:
+            resources = tuple(resource for resource in resources if resource.name in sub.asked)
         return self._respond(sub, now, resources, removed) if resources or removed or sub.unanswered else None
 
     def _remove(self, now: float) -> Response | None:
@@ -221,7 +237,7 @@ def _recent(moment: float, now: float) -> bool:
 
 def _free_at(sub: Subscription) -> float:
     """When the next response may go although the last ones are not confirmed."""
-    pause = min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
+    pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
     last: float = max(response.sent_at for response in sub.in_flight.values())
     return last + pause
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lasthop.api.meta import Key
 from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output
 
 calls: list[tuple[str, Any]] = []
@@ -305,3 +306,92 @@ def test_what_names_others_waits_for_those_that_nobody_has_been_told_of() -> Non
     for number in range(3):
         g.set(f"t{number}", "x")
     assert set(g.settle(limit=2)) == {"clusters", "routes"}
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+def thing(namespace: str, number: int) -> Key:
+    return Key("Thing", namespace, str(number))
+
+
+def shown(g: Graph, key: Key) -> tuple[Any, Any]:
+    return g.input(key), g.input(Key("Shared", "infra", "ca"))
+
+
+def tenants(*namespaces: str, each: int = 20) -> Graph:
+    g = Graph([Output("urgent", "things", lambda g, key: g.input(key)), Output("out", "things", shown)])
+    for namespace in namespaces:
+        for number in range(each):
+            g.set(thing(namespace, number), 0)
+            g.enter("things", (thing(namespace, number),))
+    g.settle()
+    return g
+
+
+def settled(g: Graph, **how: Any) -> list[Key]:
+    return [key for (key,) in g.settle(limit=4, **how).get("out", {})]
+
+
+def test_owners_take_turns_however_much_one_of_them_has_changed() -> None:
+    g = tenants("noisy", "other")
+    g.set(thing("other", 7), 1)
+    for number in range(20):
+        g.set(thing("noisy", number), 1)
+    assert settled(g) == [thing("other", 7), thing("noisy", 19), thing("noisy", 18), thing("noisy", 17)]
+    for _ in range(50):  # however often
+        g.set(thing("noisy", 0), object())
+        g.set(thing("other", 3), object())
+        assert thing("other", 3) in settled(g)
+
+
+def test_what_waits_in_somebody_elses_backlog_is_promoted_by_its_owners_edit() -> None:
+    g = tenants("a", "b")
+    g.set(Key("Shared", "infra", "ca"), "rotated")  # concerns all
+    assert len(settled(g)) == 4
+    g.set(thing("a", 2), "tightened")
+    assert thing("a", 2) in settled(g)
+    while g.unsettled:
+        settled(g)
+    assert g.members("out")[(thing("b", 1),)] == (0, "rotated")
+
+
+def test_once_there_is_enough_each_output_still_gets_on_by_one_member() -> None:
+    g = tenants("a")
+    for number in range(20):
+        g.set(thing("a", number), 1)
+    changes = g.settle(limit=4, enough=lambda: True)
+    assert {name: len(found) for name, found in changes.items()} == {"urgent": 1, "out": 1}
+
+
+def test_only_some_outputs_and_the_others_later() -> None:
+    g = tenants("a")
+    g.set(thing("a", 1), 1)
+    assert g.settle(limit=4, only=("urgent",)) == {"urgent": {(thing("a", 1),): 1}}
+    assert g.unsettled and settled(g) == [thing("a", 1)]
+
+
+def test_what_is_held_waits_and_holds_up_nobody_else() -> None:
+    g = tenants("a", "b")
+    g.set(thing("a", 1), 1)
+    g.set(thing("b", 1), 1)
+    hold = {"out": {thing("a", 1)}}
+    assert settled(g, hold=hold) == [thing("b", 1)]
+    assert g.unsettled and not g.unsettled_but(hold)
+    g.set(thing("b", 2), 1)
+    assert g.unsettled_but(hold) and settled(g, hold=hold) == [thing("b", 2)]
+    assert settled(g) == [thing("a", 1)] and not g.unsettled
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=60), st.integers(1, 5), st.booleans())
+def test_turns_come_to_the_same_end_as_one_settle(edits: list[tuple[str, int]], limit: int, enough: bool) -> None:
+    g, at_once = tenants("a", "b", "c", each=6), tenants("a", "b", "c", each=6)
+    for count, (namespace, number) in enumerate(edits):
+        for each in (g, at_once):
+            each.set(thing(namespace, number), count)
+        if count % 3 == 0:
+            g.settle(limit=limit, enough=lambda: enough, hold={"out": {thing("a", 1)}})
+    at_once.settle()
+    while g.unsettled:
+        g.settle(limit=limit, enough=lambda: enough)
+    assert g.members("out") == at_once.members("out")

@@ -10,6 +10,7 @@ from xds_playbook import (
     connected,
     drain,
     endpoints,
+    listeners,
     nothing,
     routes,
     sends,
@@ -19,7 +20,7 @@ from xds_playbook import (
 )
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES
-from lasthop.xds.session import CHUNK, HEAVY_CHUNK, PACE
+from lasthop.xds.session import CHUNK, HEAVY_CHUNK, LONGEST_PACE, PACE, PATIENCE
 
 
 def test_one_response_of_a_type_is_unconfirmed() -> None:
@@ -115,3 +116,37 @@ def test_an_endpoint_edit_promotes_its_cluster_in_the_backlog() -> None:
     play >> update(endpoints("c7@2=2")) << nothing >> ack(CLUSTER)
     response = play.poll()
     assert response and response.resources[-1].name == "c7"
+
+
+# Route tables
+
+
+def test_a_second_route_table_waits_for_the_answer_to_the_first() -> None:
+    """Envoy builds one at a time, for seconds if it is huge; whatever comes after it in the stream waits as long."""
+    play = connected(clusters("a=1"), listeners("l=1"), routes("r=1"))
+    play >> update(routes("r=2")) << sends(ROUTES, "r=2") >> wait(LONGEST_PACE) >> update(routes("r=3")) << nothing
+    assert play.session.busy(play.now)
+    play >> update(clusters("a=2")) << sends(CLUSTER, "a=2") << nothing
+    play >> wait(PATIENCE - LONGEST_PACE) << sends(ROUTES, "r=3")
+
+
+def test_after_a_table_the_client_has_as_much_time_for_other_things_as_it_took() -> None:
+    """So that a cluster, and the endpoints it then asks for, are not each behind one more table."""
+    play = connected(clusters("a=1"), endpoints("a@1=1"), listeners("l=1"), routes("r=1"))
+    play >> update(routes("r=2")) << sends(ROUTES, "r=2") >> wait(0.5) >> update(routes("r=3")) >> ack(ROUTES) << nothing
+    assert not play.session.busy(play.now) and play.session.deadline() == play.now + 0.5
+    play >> update(clusters("a=2"), endpoints("a@2=1")) << sends(CLUSTER, "a=2") << nothing
+    play >> subscribe(ENDPOINTS, ("a@2",)) << sends(ENDPOINTS, "a@2=1") << nothing
+    play >> wait(0.5) << sends(ROUTES, "r=3")
+
+
+def test_a_table_that_is_asked_for_is_sent_in_that_time_too() -> None:
+    play = connected(clusters("a=1"), listeners("l=1"), routes("r=1"))
+    play >> update(routes("r=2", "new=1")) << sends(ROUTES, "r=2") >> wait(0.5) >> ack(ROUTES)
+    play >> subscribe(ROUTES, ("new",)) << sends(ROUTES, "new=1")
+
+
+def test_a_clock_set_back_does_not_prolong_it() -> None:
+    play = connected(clusters("a=1"), listeners("l=1"), routes("r=1"))
+    play >> update(routes("r=2")) << sends(ROUTES, "r=2") >> wait(0.5) >> ack(ROUTES) >> update(routes("r=3"))
+    play >> wait(-3600) << sends(ROUTES, "r=3")

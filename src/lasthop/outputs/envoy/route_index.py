@@ -15,6 +15,7 @@ The tree is put together from encoded routes, so what an edit costs here is a wa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -77,12 +78,20 @@ def _upgrades(matcher: list[bytes]) -> list[bytes]:
 
 def _matcher(tree: dict[str, list[int]], routes: Sequence[Sequence[bytes]]) -> list[bytes]:
     keys = sorted((path.encode(), path) for path in tree if path)
-    entries = [
-        field(_MAP_ENTRIES, field(_ENTRY_KEY, key) + field(_ENTRY_VALUE, _leaf(routes, tree[path]))) for key, path in keys
-    ]
+    entries = [_map_entry(key, _listed(routes, tree[path])) for key, path in keys]
     by = encode(matcher_pb2.Matcher.MatcherTree(input=_header(":path")))
     found = enclosed(_TREE, [by, *enclosed(_PREFIX_MAP, entries)])
-    return [*found, field(_ON_NO_MATCH, _leaf(routes, tree[""]))] if tree[""] else found
+    return [*found, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else found
+
+
+def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[bytes, ...]:
+    return tuple(body for number in numbers for body in routes[number])
+
+
+@functools.lru_cache(maxsize=16_384)
+def _map_entry(key: bytes, listed: tuple[bytes, ...]) -> bytes:
+    """Remembered, because an edit leaves all leaves but a few as they are."""
+    return field(_MAP_ENTRIES, field(_ENTRY_KEY, key) + field(_ENTRY_VALUE, _leaf(listed)))
 
 
 def _header(name: str) -> Any:
@@ -121,9 +130,8 @@ def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
         yield stack[-1]
 
 
-def _leaf(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> bytes:
+def _leaf(listed: tuple[bytes, ...]) -> bytes:
     """An OnMatch. One route alone needs no list around it, which would be one more thing to bring into the caches."""
-    listed = [body for number in numbers for body in routes[number]]
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:
