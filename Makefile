@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test lint bench conformance cluster
+.PHONY: setup run test lint bench fuzz conformance cluster
 
 setup: .venv/.installed
 
@@ -31,6 +31,10 @@ lint: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+# By number (ITERATIONS, always the same worlds) or by time (SECONDS); see tests/fuzz.
+fuzz: setup
+	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # A whole run begins with the proof that the node it runs on does what it says.
 conformance: setup

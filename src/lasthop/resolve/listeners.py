@@ -249,7 +249,9 @@ def _crashed() -> Condition:
 
 
 def _hostname_of(listener: api.Listener) -> str:
-    return listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else ""
+    """What is no hostname is no name to hold either."""
+    named = _shared(listener.protocol) in ("HTTP", SNI) and is_hostname(listener.hostname, wildcard=True)
+    return listener.hostname.lower() if named else ""
 
 
 def _terminates(listener: api.Listener) -> bool:

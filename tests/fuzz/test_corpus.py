@@ -1,0 +1,48 @@
+"""What the fuzzer once found stays fixed, with a real Envoy; and the fuzzer finds what is there to be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.resolve import http_syntax, refusals
+from tests.fuzz.__main__ import corpus, world
+from tests.fuzz.harness import Failed, harness
+
+
+async def test_every_world_of_the_corpus_passes() -> None:
+    assert corpus()
+    async with harness() as found:
+        for name, documents in corpus().items():
+            try:
+                await found.show(documents)
+            except Failed as failed:
+                pytest.fail(f"{name}: {failed}")
+
+
+def test_a_world_is_the_same_whenever_it_is_made() -> None:
+    assert [world(3, number) for number in range(20)] == [world(3, number) for number in range(20)]
+    assert world(3, 0) != world(4, 0)
+
+
+def route(**rule: Any) -> dict[str, Any]:
+    metadata = {"name": "odd", "namespace": "team"}
+    spec = {"parentRefs": [{"name": "web", "namespace": "edge"}], "hostnames": ["shared.example"], "rules": [rule]}
+    return {"kind": "HTTPRoute", "metadata": metadata, "spec": spec}
+
+
+async def test_what_is_not_checked_and_envoy_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "PATH", http_syntax.HEADER_VALUE)
+    async with harness() as found:
+        with pytest.raises(Failed, match="refused by Envoy"):
+            await found.show([route(matches=[{"path": {"value": "/a?b"}}], backendRefs=[{"name": "a", "port": 443}])])
+
+
+async def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "MAX_WEIGHT", 1 << 40)
+    monkeypatch.setattr(refusals, "MAX_WEIGHTS", 1 << 50)
+    refs = [{"name": "a", "port": 443, "weight": 1 << 35}, {"name": "b", "port": 443}]
+    async with harness() as found:
+        with pytest.raises(Failed, match=r"raised|found"):
+            await found.show([route(backendRefs=refs)])
