@@ -35,6 +35,8 @@ FOREIGN = Certificate("foreign", OTHER_CA, sans=dns("other.example"), valid=LONG
 EXPIRED = Certificate("expired", CA, sans=dns("api.example"), valid=(NOW - 9 * DAY, NOW - DAY))
 EXPIRED_WRONG_NAME = Certificate("expired, wrong name", CA, sans=dns("other.example"), valid=(NOW - 9 * DAY, NOW - DAY))
 NOT_YET = Certificate("not yet", CA, sans=dns("api.example"), valid=(NOW + DAY, NOW + 9 * DAY))
+FUTURE_CA = Certificate("a CA from tomorrow on", ca=True, valid=(NOW + DAY, NOW + 9 * DAY))
+OF_FUTURE_CA = Certificate("good, but for its CA", FUTURE_CA, sans=dns("api.example"), valid=LONG)
 SELF_SIGNED = Certificate("self-signed", sans=dns("api.example"), valid=LONG)
 NAMELESS = Certificate("nameless", valid=LONG)
 
@@ -103,6 +105,11 @@ ROWS = {
     "expired": Row(EXPIRED, 503, ("ca",)),
     "expired-waived": Row(EXPIRED, 200, ("ca", EXPIRY)),
     "not-yet-waived": Row(NOT_YET, 200, ("ca", EXPIRY)),
+    "exact-not-yet": Row(NOT_YET, 500, pins=pinned(certificates=[NOT_YET.pem])),
+    "exact-not-yet-waived": Row(NOT_YET, 200, (EXPIRY,), pinned(certificates=[NOT_YET.pem])),
+    "ca-not-yet": Row(OF_FUTURE_CA, 500, ("future-ca",)),
+    "ca-not-yet-beside-another": Row(OF_FUTURE_CA, 503, ("future-ca", "ca")),
+    "ca-not-yet-waived": Row(OF_FUTURE_CA, 200, ("future-ca", EXPIRY)),
     "expired-waived-and-wrong-name": Row(EXPIRED_WRONG_NAME, 503, ("ca", EXPIRY)),
     "wrong-name": Row(WRONG_NAME, 503, ("ca",)),
     "wrong-name-waived": Row(WRONG_NAME, 200, ("ca", NAMES)),
@@ -167,6 +174,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
         docs.profile("strict", waivers="Deny"),
         docs.config_map("ca", CA.pem),
         docs.config_map("other-ca", OTHER_CA.pem),
+        docs.config_map("future-ca", FUTURE_CA.pem),
         docs.waiver("all", "All"),
         docs.waiver("names", "Names"),
         docs.waiver("expiry", "Expiry", expires=f"{NOW + 20 * DAY:%FT%TZ}", created=f"{NOW - DAY:%FT%TZ}"),

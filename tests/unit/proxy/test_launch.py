@@ -1,0 +1,21 @@
+"""What an Envoy may do on its host."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from lasthop.proxy.launch import descriptors, set_limits
+
+
+def test_it_leaves_no_core_dump_and_has_all_descriptors() -> None:
+    """Its memory holds private keys."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            set_limits(process.pid)
+            limits = Path(f"/proc/{process.pid}/limits").read_text()
+        finally:
+            process.kill()
+    found = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
+    assert found["Max core file size"] == ["0", "0"]
+    assert found["Max open files"] == [str(descriptors())] * 2
