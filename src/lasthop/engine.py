@@ -109,6 +109,8 @@ class Engine:
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
         self._hops: dict[tuple[Key, int], set[Hop]] = {}
         """Those that policies may apply to, by Service and port."""
+        self.last_policies_version = 0
+        """Grows whenever `last_policies` changes."""
         self._findings: dict[tuple[str, Any], tuple[Finding, ...]] = {}
         self._crashes: dict[NodeId, Crash] = {}
 
@@ -150,6 +152,11 @@ class Engine:
         for port in ports:
             del self._marks[port]
             self.graph.set(served_plaintext(*port), None)
+
+    def recall_policies(self, last: Mapping[tuple[Key, int], Key]) -> None:
+        """Takes what was remembered when this last ran, before anything is read."""
+        for port, policy in last.items():
+            self.graph.set(had_policy(*port), policy)
 
     def set_crd_versions(self, versions: StringMap) -> None:
         self.graph.set(CRD_VERSIONS, versions)
@@ -223,6 +230,11 @@ class Engine:
         """Whether there is anything to do besides the route tables of these Gateways."""
         return self.graph.unsettled_but({HOSTS.name: busy})
 
+    def last_policies(self) -> dict[tuple[Key, int], Key]:
+        """The policy that each Service port had last, of those that a route leads to."""
+        found = {port: self.graph.peek(had_policy(*port)) for port in self._hops}
+        return {port: policy for port, policy in found.items() if policy is not None}
+
     def findings(self) -> list[Finding]:
         """Each once: several hops may say the same of one Service."""
         crashed = {crash_finding(id) for id in self._crashes}
@@ -258,16 +270,17 @@ class Engine:
 
     def _remember(self, hop: Hop, policy: Key | Gone | None) -> None:
         """Keeps the last policy of each Service port that a route leads to."""
-        known = self._hops.setdefault((hop.service, hop.port), set())
+        port = (hop.service, hop.port)
+        hops = self._hops.setdefault(port, set())
         if not isinstance(policy, Gone):
-            known.add(hop)
+            hops.add(hop)
             if policy is not None:
-                self.graph.set(had_policy(hop.service, hop.port), policy)
+                self.last_policies_version += self.graph.set(had_policy(*port), policy)
             return
-        known.discard(hop)
-        if not known:
-            del self._hops[hop.service, hop.port]
-            self.graph.set(had_policy(hop.service, hop.port), None)
+        hops.discard(hop)
+        if not hops:
+            del self._hops[port]
+            self.last_policies_version += self.graph.set(had_policy(*port), None)
 
     def _load_assignment(self, xds: _Changes, hop: Hop, resource: Resource | None) -> None:
         name = resource.name if isinstance(resource, Resource) else ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.status import GatewayStatus
 from lasthop.controller import Controller
+from lasthop.infra import memory
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.plan.listener import Gateway
@@ -26,6 +28,8 @@ from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Source
 from lasthop.store.graph import Crash
 
+REMEMBER_INTERVAL: Final = 1.0
+
 
 class HostController(Controller):
     def __init__(
@@ -37,8 +41,12 @@ class HostController(Controller):
         settings: Settings | None = None,
         entry: Callable[[Entry], None] = lambda entry: None,
         concurrency: int | None = None,
+        remembered: Path | None = None,
     ) -> None:
+        """`remembered` is the file of what must survive a restart."""
         super().__init__(source, settings or Settings(), SystemStoreCopies(run_dir / "system-ca").current)
+        self._remembered = remembered
+        self.engine.recall_policies(memory.load(remembered) if remembered else {})
         self.processes = Processes(
             envoy,
             run_dir,
@@ -70,6 +78,7 @@ class HostController(Controller):
                 self._settle()
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 self.server.open()
+                keeping.append(tasks.create_task(self._keep_remembered()))
                 await self.processes.run()
                 for task in (reading, *keeping):
                     task.cancel()
@@ -78,6 +87,20 @@ class HostController(Controller):
 
     def stop(self) -> None:
         self.processes.stop()
+
+    async def _keep_remembered(self) -> None:
+        """Once a second, and only where something is new."""
+        path, saved = self._remembered, -1
+        while path is not None:
+            version = self.engine.last_policies_version
+            if version != saved:
+                try:
+                    await asyncio.to_thread(memory.save, path, self.engine.last_policies())
+                    saved = version
+                except OSError as error:
+                    self.log.warning("what is remembered cannot be saved", error=str(error))
+                    return
+            await asyncio.sleep(REMEMBER_INTERVAL)
 
     def unready(self) -> list[str]:
         """A gateway of one owner is there to serve: it is ready once some port of a Gateway is served, and every proxy has

@@ -75,6 +75,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
         settings=Settings(default_address=address),
         entry=print_entry,
         concurrency=concurrency,
+        remembered=state / "policies.json",
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

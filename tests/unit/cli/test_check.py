@@ -237,3 +237,38 @@ def test_a_gateway_in_a_broken_file_is_why_nothing_is_served(tmp_path: Path) -> 
     folder = write(tmp_path / "objects", base=BASE.replace("port: 80,", "port: 99999,"))
     (error,) = _errors(folder)
     assert "99999" in error
+
+
+def test_what_a_gateway_refuses_is_folded_under_that_gateway(tmp_path: Path) -> None:
+    gateways = (
+        f"""\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  gatewayClassName: lasthop
+  addresses: [{{value: 127.0.0.{number}}}]
+  listeners: [{{name: http, port: {8000 + number}, protocol: HTTP}}]
+---
+{route(name, "{name: api, port: 443}", gateway=name)}"""
+        for number, name in enumerate(("one", "two", "three"), start=1)
+    )
+    waiver = """\
+apiVersion: lasthop.dev/v1alpha1
+kind: VerificationWaiver
+metadata: {name: all, namespace: shop}
+spec: {waives: All, reason: self-signed}
+"""
+    waived = policy().replace(
+        'group: "", kind: ConfigMap, name: corp-ca', "group: lasthop.dev, kind: VerificationWaiver, name: all"
+    )
+    folder = write(tmp_path / "objects", policy=waived, waiver=waiver, more="---\n".join(gateways))
+    found = {
+        each["message"].split(":")[0]: each["follows"] for each in _json(folder)["findings"] if each["severity"] == "error"
+    }
+    assert {at: [each["object"]["name"] for each in follows] for at, follows in found.items()} == {
+        "at Gateway shop/one": ["one"],
+        "at Gateway shop/two": ["two"],
+        "at Gateway shop/three": ["three"],
+        "at Gateway shop/web": ["api"],
+    }

@@ -270,3 +270,36 @@ def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_com
     service = [fact.text for fact in _all(_explained(Key("Service", "shop", "api"), *more))]
     assert any("TLSRoute shop/r, TLSRoute shop/s: TLS because of" in text for text in service)
     assert any("by TLSRoute shop/r: passthrough" in text for text in service)
+
+
+def test_a_refused_policy_does_not_say_that_anything_is_verified() -> None:
+    bad_name = mk_policy("shop/p", "api", "10.0.0.1", ["corp-ca"])
+    found = _explained(POLICY, bad_name)
+    assert not [each.text for each in _all(found) if "verified against" in each.text]
+    assert _said(found, "refers to the bundle of ConfigMap shop/corp-ca").because
+    assert not [each.text for each in _all(_explained(ROUTE, bad_name)) if "verified against" in each.text]
+
+
+def test_a_policy_that_only_passthrough_reaches_is_not_used() -> None:
+    world = (*_without("HTTPRoute", "Gateway"), mk_gateway("shop/web", STREAMS[:1]))
+    through = mk_stream_route("TLSRoute", "shop/t", "shop/web", [{"name": "api", "port": 443}], ["a.p.example"])
+    found = _explained(POLICY, through, world=world)
+    assert _said(found, "target Service shop/api: not used").state is State.WARNING
+    assert _said(found, "only TLS Passthrough leads there")
+
+
+def test_a_policy_whose_ports_all_have_policies_of_their_own_is_never_used() -> None:
+    found = _explained(POLICY, mk_policy("shop/q", "api", "api.internal", ["corp-ca"], section="https"))
+    assert _said(found, "target Service shop/api: never used").state is State.WARNING
+    assert _said(found, "each is named by a policy of its own (shop/q)")
+
+
+def test_a_policy_for_a_service_that_does_not_exist_is_told_where_it_is_probably_meant() -> None:
+    found = _explained(ROUTE, mk_policy("shop/p", "apii", "api.internal", ["corp-ca"]))
+    assert _said(found, "plaintext: no BackendTLSPolicy targets this port").state is State.WARNING
+    assert _said(found, "BackendTLSPolicy shop/p names Service apii, which does not exist; it may mean this one")
+
+
+def test_equal_ages_are_told_as_such() -> None:
+    rival = mk_policy("shop/q", "api", "other.internal", ["corp-ca"], created="2026-01-01T00:00:00Z")
+    assert _said(_explained(ROUTE, rival), "the same target has shop/p, which is as old and comes first by name")

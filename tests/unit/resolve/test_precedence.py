@@ -114,3 +114,11 @@ def test_cluster_a_policy_with_a_field_of_a_newer_api_fails_closed_and_names_it(
     accepted = status.ancestors[0].conditions[0]
     assert (accepted.reason, accepted.status) == ("Invalid", "False")
     assert "from" in accepted.message
+
+
+def test_cluster_an_xbackend_with_a_field_of_a_newer_api_is_refused_and_the_field_is_named() -> None:
+    validation = {"hostname": "api.example", "wellKnownCACertificates": "System", "minimumKeySize": 4096}
+    spec = {"type": "ExternalHostname", "tls": {"mode": "ServerOnly", "validation": validation}}
+    read = read_object("XBackend", msgspec.json.encode({"metadata": {"name": "x", "namespace": "a"}, "spec": spec}))
+    assert read.problem is not None and "minimumKeySize" in read.problem.message
+    assert read.changes[Key("XBackend", "a", "x")] is None

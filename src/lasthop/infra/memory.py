@@ -1,0 +1,42 @@
+"""What is remembered across restarts: the policy that each Service port had last, so that one which is deleted while nothing
+runs is noticed too. Losing the file loses only that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from lasthop.api.meta import Key
+
+Policies = Mapping[tuple[Key, int], Key]
+"""By Service and port."""
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    service: tuple[str, str]
+    port: int
+    policy: tuple[str, str]
+
+
+def load(path: Path) -> Policies:
+    """Empty if there is no such file, or it cannot be read."""
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    return {(Key("Service", *e.service), e.port): Key("BackendTLSPolicy", *e.policy) for e in entries}
+
+
+def save(path: Path, policies: Policies) -> None:
+    """Whole or not at all. Raises `OSError`."""
+    entries = [
+        _Entry((service.namespace, service.name), port, (policy.namespace, policy.name))
+        for (service, port), policy in sorted(policies.items())
+    ]
+    written = path.with_suffix(".new")
+    written.touch(mode=0o600)
+    written.write_bytes(msgspec.json.encode(entries))
+    os.replace(written, path)

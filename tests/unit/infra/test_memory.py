@@ -1,0 +1,70 @@
+"""What is remembered across restarts, and that a file which cannot be read is no reason not to start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lasthop.api.meta import Key, Object
+from lasthop.engine import Engine
+from lasthop.infra import memory
+from tests.snapshot import Snapshot, settle
+from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+
+POLICY = Key("BackendTLSPolicy", "a", "p")
+ROUTE = Key("HTTPRoute", "a", "r")
+PORT = (Key("Service", "a", "api"), 443)
+WORLD = keyed(
+    mk_class(),
+    mk_gateway("a/g"),
+    mk_service("a/api"),
+    mk_route("a/r", "a/g", [{"name": "api", "port": 443}]),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_policy("a/p", "api", "api.example", ["ca"]),
+)
+
+
+def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
+    engine = Engine(now=NOW.timestamp())
+    engine.recall_policies(memory.load(path))
+    engine.apply(objects)
+    settle(engine, Snapshot())
+    memory.save(path, engine.last_policies())
+    return engine
+
+
+def lost(engine: Engine) -> list[str]:
+    return [finding.message for finding in engine.findings() if finding.reason == "NoLongerVerified"]
+
+
+def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "policies.json"
+    assert lost(life(path, WORLD)) == []
+    assert memory.load(path) == {PORT: POLICY}
+    without = {key: obj for key, obj in WORLD.items() if key != POLICY}
+    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p is gone."
+    assert lost(life(path, without)) == [said]
+    assert lost(life(path, without)) == [said]
+    assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
+    assert memory.load(path) == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
+def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "policies.json").write_bytes(content)
+    assert memory.load(tmp_path / "policies.json") == {}
+    assert memory.load(tmp_path / "nowhere") == {}
+
+
+def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
+    engine = Engine(now=NOW.timestamp())
+    engine.apply(WORLD)
+    settle(engine, Snapshot())
+    before = engine.last_policies_version
+    engine.apply(keyed(mk_policy("a/p", "api", "other.example", ["ca"])))
+    settle(engine, Snapshot())
+    assert engine.last_policies_version == before
+    engine.apply({ROUTE: None})
+    settle(engine, Snapshot())
+    assert engine.last_policies_version > before
