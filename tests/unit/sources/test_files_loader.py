@@ -201,6 +201,21 @@ def test_an_empty_file_that_never_had_objects_is_nothing(tmp_path: Path) -> None
     assert (batch.changes, batch.findings, batch.policies_known) == ({}, (), True)
 
 
+@pytest.mark.parametrize("before", ["", "# nothing yet\n"])
+def test_a_file_that_held_nothing_has_no_last_good_content_when_its_first_policy_is_broken(
+    tmp_path: Path, before: str
+) -> None:
+    files, state = tmp_path / "files", tmp_path / "state"
+    files.mkdir()
+    write(files, a=before)
+    loader = Loader(files, State(state))
+    assert reload(loader).policies_known
+    write(files, a=BROKEN)
+    for batch in (reload(loader), reload(Loader(files, State(state)))):
+        assert not batch.policies_known
+        assert reasons(batch)[-1] == "FileNotApplied"
+
+
 # -- the same object twice
 
 
@@ -244,6 +259,21 @@ def test_a_policy_that_fails_admission_is_rejected_with_its_targets(tmp_path: Pa
     assert POLICY not in batch.changes
     assert rejected(batch) == ["web", "pay"]
     assert batch.policies_known
+
+
+def test_a_rejected_policy_keeps_the_age_that_is_written_over_edits_and_restarts(tmp_path: Path) -> None:
+    """Precedence goes by age, also of what cannot be read whole; without one a document counts as there from the beginning."""
+    dated = policy("web", hostname="'no host'").replace(
+        "namespace: shop", "namespace: shop, creationTimestamp: 2020-02-03T04:05:06+01:00"
+    )
+    for text, age in ((dated, "2020-02-03T03:05:06Z"), (policy("web", hostname="'no host'"), "1970-01-01T00:00:00Z")):
+        write(tmp_path, a=text)
+        loader = Loader(tmp_path)
+        ages = [reload(loader).changes[REJECTED].metadata.creation_timestamp]  # type: ignore[union-attr]
+        write(tmp_path, a=text.replace("name: web}", "name: pay}"))
+        ages.append(reload(loader).changes[REJECTED].metadata.creation_timestamp)  # type: ignore[union-attr]
+        ages.append(reload(Loader(tmp_path)).changes[REJECTED].metadata.creation_timestamp)  # type: ignore[union-attr]
+        assert set(ages) == {age}
 
 
 def test_a_good_policy_beside_a_broken_document_is_rejected_too(tmp_path: Path) -> None:

@@ -54,11 +54,11 @@ class Attached:
         return (path for path, file in self._files.items() if not file.outside)
 
     def findings(self) -> Iterable[Finding]:
-        for findings in self._findings.values():
+        for _, findings in sorted(self._findings.items()):
             yield from findings
 
     def not_applied(self) -> Iterable[NotApplied]:
-        return self._not_applied.values()
+        return (told for _, told in sorted(self._not_applied.items()))
 
     def read(self, path: str) -> LocalFile:
         """What it says now, without believing it yet."""

@@ -159,6 +159,9 @@ class Loader:
         again, _ = examine(self._shown(path), saved.text)
         return (again, saved.written) if isinstance(again, Content) else (None, 0)
 
+    def _written(self, path: str) -> int:
+        return self._state.written(str(self.root / path)) if self._state else 0
+
     def _remembered(self) -> set[str]:
         """Files that were there: in this life, or at the start in the one before."""
         if self._published is not None or self._state is None:
@@ -210,10 +213,14 @@ class Loader:
                 self._unsaved[path] = None
             case Broken() as broken:
                 new, written = (before.good, before.written) if before else self._saved(path)
+                if new is not None and not new.entries:
+                    new = None  # nothing is no content to fall back on: what the file holds now may be its first policy
                 self._files[path] = _File(new, broken, reading.stamp, written)
                 self._broken[path] = broken
             case Content() as new:
-                written = before.written if before and new is old else reading.stamp.mtime if reading.stamp else 0
+                written = reading.stamp.mtime if reading.stamp else 0
+                if reading.stored is None:  # it is not new, whenever the file was written last
+                    written = before.written if before else self._written(path)
                 self._files[path] = _File(new, None, reading.stamp, written)
                 if reading.stored is not None:
                     self._unsaved[path] = Saved(new.digest, new.text, written, reading.stored)

@@ -78,6 +78,9 @@ class State:
             return Saved(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
         return None
 
+    def written(self, path: str) -> int:
+        return next((written for (written,) in self._rows("select written from last_good where path = ?", path)), 0)
+
     def local_file(self, path: str) -> bytes | None:
         for (content,) in self._rows("select content from local_file where path = ?", path):
             return bytes(content)
