@@ -15,7 +15,7 @@ import click
 from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.cli import places
-from lasthop.cli.run import print_entry
+from lasthop.cli.printer import Printer, printing
 from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterController
 from lasthop.cluster_host import ClusterHostController
@@ -83,7 +83,8 @@ def command(
     watched = tuple(name for name in namespaces.split(",") if name)
     own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
     try:
-        asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin))
+        with printing() as printer:
+            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
     except* (ConfigError, AdminUnusable, EnvoyNotFound, FolderHeld) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
@@ -100,6 +101,7 @@ async def _run(
     namespace: str,
     namespaces: tuple[str, ...],
     admin: str,
+    printer: Printer,
 ) -> None:
     """`site` is where proxies run elsewhere; None: they run here."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)
@@ -118,7 +120,7 @@ async def _run(
                 namespace=namespace,
                 address=address,
                 namespaces=namespaces,
-                entry=print_entry,
+                entry=printer,
             )
             proxies, held = controller.processes.proxies, Folder(run_dir).held()
         else:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from lasthop import logs
 from lasthop.cli import choice, places
+from lasthop.cli.printer import Printer, printing
 from lasthop.cli.view import ControllerView
 from lasthop.host import HostController
-from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
 from lasthop.proxy.folder import Folder, FolderHeld
 from lasthop.resolve.settings import Settings
@@ -55,7 +53,8 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}; lasthop init {folder} makes a small working one")
     try:
-        asyncio.run(_run(folder, admin, address, concurrency))
+        with printing() as printer:
+            asyncio.run(_run(folder, admin, address, concurrency, printer))
     except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
@@ -63,7 +62,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.ClickException(str(error)) from None
 
 
-async def _run(folder: Path, admin: str, address: str, concurrency: int | None) -> None:
+async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: Printer) -> None:
     envoy = find_envoy()
     run_dir = places.private(places.of_folder(places.runtime_root(), folder))
     state = places.private(places.of_folder(places.state_root(), folder))
@@ -73,7 +72,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
         envoy,
         run_dir,
         settings=Settings(default_address=address),
-        entry=print_entry,
+        entry=printer,
         concurrency=concurrency,
         remembered=state / "policies.json",
     )
@@ -87,9 +86,3 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None) 
         ):
             controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
             await controller.run()
-
-
-def print_entry(entry: Entry) -> None:
-    fields = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
-    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
-    sys.stdout.flush()

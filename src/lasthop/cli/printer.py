@@ -1,0 +1,74 @@
+"""Prints failed requests on a thread of its own: whoever reads standard output may be slow or stopped, and must not stop the
+gateway with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop import logs
+from lasthop.proxy.entry import Entry
+
+STANDARD_OUTPUT: Final = 1
+WAITING: Final = 2_000
+"""Lines that may wait to be printed; what comes then is dropped and counted."""
+PATIENCE: Final = 1.0
+"""Seconds to print what still waits when everything ends."""
+
+
+class Printer:
+    """`dropped` is told how many lines were dropped once there is room again."""
+
+    def __init__(self, fd: int, dropped: Callable[[int], None]) -> None:
+        self._fd, self._tell = fd, dropped
+        self._lines: queue.Queue[bytes | None] = queue.Queue(WAITING)
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, entry: Entry) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._print, daemon=True)
+            self._thread.start()
+        fields = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
+        try:
+            self._lines.put_nowait(msgspec.json.encode(fields) + b"\n")
+        except queue.Full:
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._tell(self._dropped)
+            self._dropped = 0
+
+    def close(self) -> None:
+        if self._thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._lines.put(None, timeout=PATIENCE)
+                self._thread.join(PATIENCE)
+
+    def _print(self) -> None:
+        """Without a buffer: its lock, held by a write that is stuck, would keep the process from ending."""
+        # BrokenPipeError: nobody reads any more, and nobody misses what is not printed.
+        with contextlib.suppress(OSError):
+            while (line := self._lines.get()) is not None:
+                while line:
+                    line = line[os.write(self._fd, line) :]
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[Printer]:
+    """Failed requests on standard output."""
+    log = logs.get()
+    printer = Printer(
+        STANDARD_OUTPUT,
+        lambda lines: log.warning("standard output was not read quickly enough for all failed requests", lines_skipped=lines),
+    )
+    try:
+        yield printer
+    finally:
+        printer.close()
