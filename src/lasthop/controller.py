@@ -65,7 +65,8 @@ class Controller:
         self.time_to_programmed = Durations()
         """From a change of what a Gateway's proxies are to have until they have confirmed all of it."""
         self._proxies: dict[Key, ProxyState] = {}
-        self._problems: dict[Key, str] = {}
+        self._missing: dict[Key, str] = {}
+        """Why a Gateway has no proxy, until it has one."""
         self._changed_at: dict[Key, float] = {}
         """Since when a Gateway's proxies have not confirmed everything."""
         self._quarantines: dict[Key, Quarantine] = {}
@@ -195,9 +196,11 @@ class Controller:
             self.server.remove(key.path)
             self.engine.set_proxy(key, ProxyState())
             self.presence.gone(key.path)
+            for part in self._withheld.get(key, {}):
+                self.engine.set_quarantine(part.type_url, part.id, part.hash, None)
             for known in (
                 self._proxies,
-                self._problems,
+                self._missing,
                 self._changed_at,
                 self._quarantines,
                 self._withheld,
@@ -210,9 +213,19 @@ class Controller:
     # --- what comes back ---------------------------------------------------------------------------------------------
 
     def connected(self, gateway: str) -> None:
+        key = gateway_key(gateway)
         self.presence.arrived(gateway)
-        self._proxy_changed(gateway_key(gateway), problem="")
+        self._missing.pop(key, None)
+        if quarantine := self._quarantines.get(key):
+            quarantine.connected()
+        self._proxy_changed(key)
         self.proxies_changed()
+
+    def no_proxy(self, key: Key, why: str) -> None:
+        """There is none, and none will come before something changes."""
+        if key in self._gateways:
+            self._missing[key] = why
+            self._proxy_changed(key)
 
     def disconnected(self, gateway: str) -> None:
         if self.server.state(gateway).proxies == 0:
@@ -224,14 +237,19 @@ class Controller:
         key = gateway_key(gateway)
         if event.type_url in (LISTENER, ROUTES):
             versions = {name: resource.version for name, resource in event.resources.items()}
-            if self.presence.confirmed(gateway, event.type_url, versions):
+            if self.presence.confirmed(gateway, event.type_url, versions, event.removed):
                 self._proxy_changed(key)
                 self.proxies_changed()
         if key in self._changed_at and self.server.state(gateway).synced:
             self.time_to_programmed.observe(time.monotonic() - self._changed_at.pop(key))
         # Every acknowledgement counts: a refusal is narrowed down to what differs from the last one.
-        if self._quarantine(key).acked(event.type_url, event.resources):
+        quarantine = self._quarantine(key)
+        problem = quarantine.problem
+        if quarantine.acked(event.type_url, event.resources, event.removed):
             self._withhold(key)
+        if quarantine.problem != problem:
+            self._proxy_changed(key)
+            self.proxies_changed()
 
     def nacked(self, gateway: str, event: Nacked) -> None:
         key = gateway_key(gateway)
@@ -240,7 +258,7 @@ class Controller:
         )
         quarantine = self._quarantine(key)
         quarantine.nacked(event.type_url, event.resources, event.detail)
-        self._proxy_changed(key, problem="; ".join((*quarantine.environment.values(), *quarantine.unattributed.values())))
+        self._proxy_changed(key)
         self._withhold(key)
         self.proxies_changed()
 
@@ -264,7 +282,14 @@ class Controller:
 
     def _quarantine_served(self, key: Key) -> None:
         quarantine, cache = self._quarantines.get(key), self.server.cache(key.path)
-        if quarantine and cache and quarantine.served(cache, self._built_without.get(key, frozenset())):
+        if not quarantine or not cache:
+            return
+        changed = quarantine.served(cache, self._built_without.get(key, frozenset()))
+        if not self.engine.unsettled:
+            edited = [part for part in quarantine.convicted if not self.engine.is_built(part.type_url, part.id, part.hash)]
+            quarantine.forget(edited)
+            changed |= bool(edited)
+        if changed:
             self._withhold(key)
 
     def _elsewhere_changed(self, key: Key) -> None:
@@ -279,18 +304,16 @@ class Controller:
         refused = (entry for standing in self.presence.elsewhere(key.path) for entry in standing.refused)
         return {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in refused}
 
-    def _proxy_changed(self, key: Key, *, problem: str | None = None) -> None:
+    def _proxy_changed(self, key: Key) -> None:
         """What is known of a Gateway's proxies goes into the engine, from where it reaches the status."""
         if key not in self._gateways:
             return
-        if problem is not None:
-            self._problems[key] = problem
         holds = partial(self.presence.holds, key.path)
         listeners, tables = self._served(key, LISTENER), self._served(key, ROUTES)
         ports = {listener_port(name) for name, r in listeners.items() if holds(LISTENER, name, r.version)}
         # Envoy accepts connections only when it has the listener's route tables too, in whatever version.
         ports -= {(int(name.split("/")[2]), "TCP") for name in tables if not holds(ROUTES, name)}
-        problems = (self._problems.get(key, ""), *(standing.problem for standing in self.presence.elsewhere(key.path)))
+        problems = (self._problem(key), *(standing.problem for standing in self.presence.elsewhere(key.path)))
         state = ProxyState.at(ports, self.presence.connected(key.path), next(filter(None, problems), ""))
         if state == self._proxies.get(key):
             return
@@ -308,11 +331,15 @@ class Controller:
         found = {}
         for key in self._gateways:
             versions = self.presence.here(key.path)
-            problem, refused = self._problems.get(key, ""), self._refused_here(key)
+            problem, refused = self._problem(key), self._refused_here(key)
             if versions is not None or problem or refused:
                 entries = tuple((*part, detail) for part, detail in sorted(refused.items(), key=str))
                 found[key.path] = Standing(versions is not None, versions or {}, problem, entries)
         return found
+
+    def _problem(self, key: Key) -> str:
+        quarantine = self._quarantines.get(key)
+        return self._missing.get(key) or (quarantine.problem if quarantine else "")
 
     def _refused_here(self, key: Key) -> dict[Part, str]:
         quarantine = self._quarantines.get(key)

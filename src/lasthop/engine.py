@@ -48,7 +48,7 @@ from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.refused_pairs import refused_pair_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
-from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage
+from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage, input_node
 from lasthop.store.store import Store
 
 STATUS = tuple(
@@ -167,6 +167,10 @@ class Engine:
         """Empty complaint: the part is only one of several suspects."""
         input_key = refused_pair_input(part, digest) if type_url == SECRET else quarantine_input(type_url, part, digest)
         self.graph.set(input_key, complaint)
+
+    def is_built(self, type_url: str, part: str, digest: str) -> bool:
+        """Whether something would have this part at this content, were it not in quarantine."""
+        return bool(self.graph.readers_at(input_node(quarantine_input(type_url, part, digest))))
 
     def advance(self, now: float) -> None:
         self.graph.advance(now)

@@ -110,7 +110,7 @@ class HostController(Controller):
                 self.log.error("proxy ended", gateway=key.path, reason=event.reason, last_words=list(event.log))
             case str():
                 self.log.error("no proxy", gateway=key.path, problem=event)
-                self._proxy_changed(key, problem=event)
+                self.no_proxy(key, event)
 
     def _entries_skipped(self, key: Key, skipped: Skipped) -> None:
         self.log.warning(

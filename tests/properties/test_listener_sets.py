@@ -5,13 +5,21 @@ The oracle reads the objects by itself and naively; it shares no code with `reso
 
 from __future__ import annotations
 
+from typing import Any
+
+from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lasthop.api.core import Namespace
 from lasthop.api.gateway import Gateway, Listener, ListenerSet
 from lasthop.api.meta import Key, Object
 from lasthop.api.status import GatewayStatus, ListenerSetStatus
-from tests.properties.test_incremental import BASE, EDITS, fresh, key
+from lasthop.outputs.envoy.resource import LISTENER, ROUTES
+from lasthop.resolve.gateways import gateway as resolved_gateway
+from tests.properties.test_incremental import BASE, EDITS, FRONTEND, fresh, key
+from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_listener_set, mk_route, mk_secret
 
 Objects = dict[Key, Object]
 
@@ -121,3 +129,77 @@ def test_the_world_has_a_set_that_is_served() -> None:
     gateway = found.status[Key("Gateway", "b", "g1")]
     assert isinstance(gateway, GatewayStatus)
     assert gateway.attached_listener_sets == 1
+
+
+_NAMES = st.sampled_from(["", "*.example", "x.example", "*.x.example", "a.x.example"])
+
+
+@st.composite
+def _listeners(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Some with a certificate that is missing, some with filters, which are not served."""
+    found = []
+    for number in range(draw(st.integers(1, 3))):
+        protocol, port = draw(st.sampled_from([("HTTP", 80), ("HTTPS", 443), ("HTTPS", 443), ("TLS", 443)]))
+        listener: dict[str, Any] = {"name": f"n{number}", "port": port, "protocol": protocol, "hostname": draw(_NAMES)}
+        listener["allowedRoutes"] = {"namespaces": {"from": "All"}}
+        if protocol != "HTTP":
+            mode = draw(st.sampled_from(["Terminate", "Terminate", "Passthrough"])) if protocol == "TLS" else "Terminate"
+            refs = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "missing"]))}]} if mode == "Terminate" else {}
+            listener["tls"] = {"mode": mode, **refs}
+        elif draw(st.booleans()):
+            listener["filters"] = {"requests": [{"type": "RequestHeaderModifier"}]}
+        found.append(listener)
+    return found
+
+
+_FRONTENDS = st.sampled_from([{}, {}, {"tls": {"frontend": FRONTEND}}])
+"""Of which one asks for certificates of clients, whose CA is missing."""
+
+
+@settings(slow, max_examples=300)
+@given(_listeners(), _listeners(), _listeners(), _FRONTENDS)
+def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
+    own: list[dict[str, Any]], of_a: list[dict[str, Any]], of_b: list[dict[str, Any]], spec: dict[str, Any]
+) -> None:
+    """Every listener that has not lost a conflict has its name on every port that is open: its chain, or one that closes."""
+    engine, snapshot = fresh(
+        keyed(
+            mk_class(),
+            mk_gateway("a/g", own, allowedListeners={"namespaces": {"from": "All"}}, **spec),
+            mk_listener_set("a/l", "a/g", of_a),
+            mk_listener_set("b/l", "a/g", of_b),
+            *(mk_secret(f"{ns}/k0", *key_pair("k0")) for ns in "ab"),
+            *(mk_route(f"{ns}/r", "", [], parents=[{"kind": "ListenerSet", "name": "l"}]) for ns in "ab"),
+            mk_route("a/r0", "a/g", []),
+        )
+    )
+    for gateway in engine.store.keys("Gateway"):
+        plan = engine.graph.value(resolved_gateway, gateway)
+        for listener in plan.listeners if plan else ():
+            name = f"{gateway.path}/{listener.port}"
+            found = snapshot.xds.get((gateway, LISTENER, name))
+            if found is None or listener.transport == "UDP" or not listener.hostname or listener.conflicted:
+                continue
+            host = listener.hostname.replace("*", "any-other-label")
+            if listener.protocol == "HTTP":
+                table = route_pb2.RouteConfiguration.FromString(snapshot.xds[gateway, ROUTES, name].body)
+                answers = {domain: each for each in table.virtual_hosts for domain in each.domains}
+                chosen = answers[_longest(list(answers), host)]
+                assert listener.served or (list(chosen.domains), len(chosen.routes)) == ([listener.hostname], 0)
+                continue
+            chains = {
+                server_name: chain
+                for chain in listener_pb2.Listener.FromString(found.body).filter_chains
+                for server_name in chain.filter_chain_match.server_names or ["*"]
+            }
+            chain = chains[_longest(list(chains), host)]
+            assert chain.name == listener.table or chain.name.startswith(f"{listener.table}/")
+            assert listener.served or not chain.filters
+
+
+def _longest(patterns: list[str], host: str) -> str:
+    """As Envoy chooses: the name itself, else the longest wildcard that ends as the name does."""
+    if host in patterns:
+        return host
+    fitting = [p for p in patterns if p == "*" or (p.startswith("*.") and host.endswith(p[1:]))]
+    return max(fitting, key=len)

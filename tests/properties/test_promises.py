@@ -31,10 +31,10 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
-from tests.properties.test_incremental import BASE, EDIT, EDITS, STORE, key
+from tests.properties.test_incremental import BASE, DELETE, EDIT, EDITS, STORE, key
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.summary_routes import ext_authz
-from tests.world import CLIENTS, NOW, keyed, mk_config_map, mk_policy
+from tests.world import CLIENTS, NOW, keyed, mk_config_map, mk_policy, policies, rejected_policies
 
 Objects = dict[Key, Object]
 
@@ -320,6 +320,19 @@ def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edi
     settle(engine, snapshot)
     check(objects, snapshot, later)
     assert engine.graph.crashes == {}
+
+
+CLAIMS = st.lists(
+    st.tuples(st.one_of(policies(), policies(), rejected_policies()), DELETE, st.just(True)), min_size=1, max_size=20
+)
+"""Edits of policies only, so that they often meet at the same port, or miss it."""
+
+
+@settings(slow, max_examples=60)
+@given(CLAIMS)
+def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[tuple[Object, bool, bool]]) -> None:
+    objects, _, snapshot = walk(edits)
+    check(objects, snapshot)
 
 
 @slow

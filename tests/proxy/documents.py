@@ -193,6 +193,10 @@ def profile(path: str, **backend_tls: Any) -> Document:
     return obj(OWN_API, "GatewayProfile", path, spec={"backendTLS": backend_tls})
 
 
+def http_profile(path: str, **http: Any) -> Document:
+    return obj(OWN_API, "GatewayProfile", path, spec={"http": http})
+
+
 def with_profile(name: str) -> Document:
     """For a Gateway's spec."""
     return {"infrastructure": {"parametersRef": own(name, "GatewayProfile")}}

@@ -85,6 +85,8 @@ class Echo(ThreadingHTTPServer):
         self.context = context
         self.seen: list[dict[str, Any]] = []
         self.response_headers: list[tuple[str, str]] = []
+        self.plan = "200"
+        """Where a request asks for none."""
         self._tries: dict[str, Iterator[int]] = {}
         self._lock = threading.Lock()
 
@@ -106,7 +108,7 @@ class Echo(ThreadingHTTPServer):
     def outcome(self, seen: dict[str, Any]) -> tuple[int, float]:
         with self._lock:
             self.seen.append(seen)
-            plan = seen["headers"].get("x-plan", "200").split()
+            plan = seen["headers"].get("x-plan", self.plan).split()
             number = next(self._tries.setdefault(seen["headers"].get("x-id", ""), itertools.count()))
         status, _, delay = plan[min(number, len(plan) - 1)].partition(":")
         return int(status), int(delay or 0) / 1000

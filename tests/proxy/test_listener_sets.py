@@ -99,3 +99,40 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
         until(lambda: not answers(secure, "team.test", 200, tls=True), 5)
         until(lambda: answers(lasthop.port, "team.test", 404, tls=False), 5)
         assert (plain(), secured()) == (200, 200)
+
+
+def test_a_listener_that_loses_its_certificate_is_closed_and_leaves_its_name_to_nobody(
+    own: Callable[..., Lasthop], serve: Callable[..., Backend]
+) -> None:
+    """The certificate of a wildcard listener fits the name, so that it could answer in its place."""
+    lasthop, secure, served = own(), free_port(), serve(issued())
+    wild, narrow = Certificate("wild", CA, sans=dns("*.w.test")), Certificate("narrow", CA, sans=dns("api.w.test"))
+    lasthop.write(
+        "gateway.yaml",
+        docs.gateway_class(),
+        docs.gateway(
+            "web",
+            docs.http(lasthop.port),
+            docs.https(secure, "wild", "*.w.test"),
+            {**docs.https(secure, "narrow", "api.w.test"), "name": "narrow"},
+        ),
+        docs.secret("wild", tls_crt=wild.pem, tls_key=wild.key_pem),
+        docs.config_map("ca", CA.pem),
+        *docs.hop("api", served.port, docs.policy("api", "api.example", "ca"), host="*.w.test"),
+    )
+    lasthop.write("narrow.yaml", docs.secret("narrow", tls_crt=narrow.pem, tls_key=narrow.key_pem))
+    lasthop.start()
+    until(lambda: answers(secure, "api.w.test", 200, tls=True), 5)
+    assert answers(secure, "other.w.test", 200, tls=True)
+    lasthop.write("narrow.yaml", docs.secret("narrow", tls_crt=narrow.pem, tls_key=wild.key_pem))
+    until(lambda: _closed(secure, "api.w.test"), 5)
+    assert answers(secure, "other.w.test", 200, tls=True)
+
+
+def _closed(port: int, host: str) -> bool:
+    """Whether the gateway ends the connection before any certificate is shown."""
+    try:
+        with connected(port, host, tls=True):
+            return False
+    except (ssl.SSLEOFError, ConnectionResetError):
+        return True

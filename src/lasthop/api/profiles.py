@@ -59,6 +59,21 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
 
 
+ESCAPED_SLASHES = ("RejectRequest", "UnescapeAndRedirect", "UnescapeAndForward", "KeepUnchanged")
+UNDERSCORES = ("RejectRequest", "DropHeader", "Allow")
+"""These two: the strictest first."""
+
+
+class HTTPProfile(Struct, frozen=True):
+    """The `http` part as it is written."""
+
+    escaped_slashes: str = ""
+    merge_slashes: bool | None = None
+    underscores_in_headers: str = ""
+    idle_seconds: int | None = None
+    handshake_seconds: int | None = None
+
+
 class LimitsProfile(Struct, frozen=True):
     """The `limits` part as it is written; `plan/limits.py` has what each of them means."""
 
@@ -78,6 +93,7 @@ class GatewayProfileSpec(Struct, frozen=True):
     backend_tls: BackendTLSProfile = msgspec.field(default=BackendTLSProfile(), name="backendTLS")
     external_name_services: str = ""
     external_hostnames: str = ""
+    http: HTTPProfile = HTTPProfile()
     limits: LimitsProfile = LimitsProfile()
     proxy: ProxyProfile = ProxyProfile()
 

@@ -1,6 +1,6 @@
 """Findings as a list of mistakes: what only follows from another finding is said there, in one line, and not counted.
 
-There are nine cases of a finding that follows from another:
+There are ten cases of a finding that follows from another:
 1. a broken file is not applied, which its own errors imply;
 2. an object is missing because it stands in a broken file;
 3. a ConfigMap or Secret lacks a key because the local file for it cannot be read;
@@ -9,7 +9,8 @@ There are nine cases of a finding that follows from another:
 6. a policy that misses its target is not reached, and nothing is while a Gateway is missing or not ours;
 7. something is missing in a cluster because the user may not see it;
 8. a route has no parent because its ListenerSet is not let in, or its Gateway is not served;
-9. nothing is served because the Gateway stands in a broken file.
+9. nothing is served because the Gateway stands in a broken file;
+10. a backend is withheld because a file that may hold a policy for it cannot be read.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from lasthop.sources.files.yaml import parse
 
 NOT_APPLIED = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 LOCAL_FILE = "LocalFile"
+WITHHELD = "withheld: a file that may hold a BackendTLSPolicy"
 
 _OBJECT = re.compile(r"\b[A-Z]\w+ [a-z0-9][\w./-]*\w")
 """An object as messages name it: `Service shop/api`."""
@@ -77,6 +79,7 @@ class _Known:
         self._mistargeted: dict[Key, Finding] = {}
         self._unserved: Finding | None = None
         self._broken = {str(key): file for key, file in broken.items()}
+        self._opaque = next((each.file for each in findings if each.reason == FILE_NOT_APPLIED and each.remedy), "")
         for error in findings:
             if error.severity is not Severity.ERROR:
                 continue
@@ -97,6 +100,8 @@ class _Known:
             case reason if reason in NOT_APPLIED:
                 return self._of_file.get(finding.file)
             case reasons.INVALID_BACKEND_TLS | reasons.PLAINTEXT_NOT_PERMITTED:
+                if WITHHELD in finding.message:
+                    return self._of_file.get(self._opaque)
                 return self._of_gateway(finding) or self._of_named(finding) or self._missing(finding)
             case "NotReached":
                 own_target = self._mistargeted.get(finding.object) if finding.object else None

@@ -10,8 +10,9 @@ import click
 
 from lasthop.api.gateway import Gateway
 from lasthop.api.meta import Key
-from lasthop.cli import choice
+from lasthop.cli import admin, choice, places
 from lasthop.cli.causes import broken_objects
+from lasthop.cli.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.outputs.status.strangers import class_finding
@@ -27,7 +28,8 @@ from lasthop.store.graph import Crash
 
 
 class Folder:
-    """The same admission and resolution as `lasthop run`, on a host whose ports are free and with proxies that obey."""
+    """The same admission and resolution as a first `lasthop run`, which has no last good contents, on a host whose ports are
+    free and with proxies that obey. Where a gateway that runs on the folder has an older text in force, that is noted."""
 
     def __init__(self, path: Path, now: float | None = None) -> None:
         self._source = FilesSource(path, allow_files=choice.allowed_files())
@@ -38,11 +40,13 @@ class Folder:
             raise click.ClickException(str(error)) from None
         self.source_findings = batch.findings
         self.objects = sum(self._written(key) for key in batch.changes)
-        # Even if a broken file might hold a policy: it is a finding of its own, and what it withholds would only repeat it.
         self.engine = Engine(now=time.time() if now is None else now)
         self.engine.set_system_store(host_store())
+        self.engine.set_policies_known(batch.policies_known)
         self.engine.apply(batch.changes)
         let_gateways_run(self.engine)
+        for line in _older_in_force(path):
+            note(line)
 
     def _written(self, key: Key) -> bool:
         """Namespaces that nobody wrote are made up."""
@@ -56,6 +60,19 @@ class Folder:
 
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         return self._source.locate(key, field)
+
+
+def _older_in_force(path: Path) -> Iterator[str]:
+    try:
+        told = admin.ask(places.running(path), "/api/not-applied")
+    except click.ClickException:
+        return  # none runs, or not for this user
+    for each in told:
+        if each["since"]:
+            yield (
+                f"the gateway that runs on {path} has an older text in force, of {each['since']}, because of "
+                f"{each['file']}:{each['line']}: {each['why']}; below is what a start without it would do"
+            )
 
 
 def names(engine: Engine, kind: str) -> set[tuple[str, str]]:

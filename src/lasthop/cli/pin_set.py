@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from lasthop.cli.chain import Shown
+from lasthop.cli.terminal import printable
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
 FORMS: Final = ("certificate", "key", "fingerprint")
@@ -30,7 +31,7 @@ def as_yaml(leaf: Shown, name: str, namespace: str, form: str, origin: str) -> s
     """`origin`: where the certificate comes from, and who has checked that."""
     place = f"\n  namespace: {_text(namespace)}" if namespace else ""
     return f"""\
-# {origin}
+# {printable(origin)}
 # A BackendTLSPolicy in the same namespace refers to it, alone, by
 #   caCertificateRefs: [{{group: lasthop.dev, kind: PinSet, name: {name}}}]
 apiVersion: {API_VERSION}

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.meta import Key
+
+READY_PORT: Final = 15021
+"""Where kubelets ask a proxy's Pod whether it is ready. No listener can have it there: if the port gave way, whoever may write
+a ListenerSet could have all Pods replaced."""
 
 
 class Infrastructure(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What the operator permits a Gateway on its way to backends."""
+"""What the operator permits a Gateway: on its way to backends, and of its clients."""
 
 from __future__ import annotations
 
@@ -28,3 +28,21 @@ class BackendRules(msgspec.Struct, frozen=True):
 
 NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False, external_hostnames=False)
 """Where it cannot be known what is permitted."""
+
+
+class HttpRules(msgspec.Struct, frozen=True):
+    """What is done with requests that gateways and backends are known to read differently, and how patient a listener is.
+
+    The defaults are Envoy's advice for a proxy at the edge. A rule for `/admin` is worth nothing if `//admin` or `/%2fadmin`
+    passes by it and the backend takes both for the same.
+    """
+
+    escaped_slashes: str = "UnescapeAndRedirect"
+    """`%2F`, `%5C` in a path. Redirected, the client asks again with the path that is then matched; gRPC is refused."""
+    merge_slashes: bool = True
+    underscores_in_headers: str = "DropHeader"
+    """A backend may take `X_User` for `X-User`. Dropped, as by nginx, and not refused: gRPC metadata may have such names."""
+    idle_seconds: int = 300
+    """A client's connection without a request. Envoy's own default is an hour, against one limit of connections for all."""
+    handshake_seconds: int = 10
+    """From the connection to the end of its TLS handshake."""

@@ -14,10 +14,13 @@ from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.outputs.envoy.xds_cluster import LocalXds
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import Folder
+from lasthop.proxy.memory import max_heap
 from lasthop.proxy.running import Running
 
 DRAIN_SECONDS: Final = 30
 """How long a removed listener or filter chain may finish its connections (Envoy's own default: 600)."""
+FILE_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of any file that Envoy writes: far more than Lasthop leaves it, and no full disk."""
 
 
 def command(envoy: Envoy, bootstrap_path: Path, concurrency: int) -> list[str]:
@@ -51,6 +54,7 @@ def make_bootstrap(gateway: str, folder: Folder, xds_socket: Path) -> bytes:
         admin_socket=folder.admin_socket,
         # A connection takes two descriptors, one to each side; an Envoy that has none left spins.
         max_connections=min(MAX_CONNECTIONS, descriptors() * 2 // 5),
+        max_heap=max_heap(),
     )
 
 
@@ -64,11 +68,12 @@ def start(args: list[str], folder: Folder) -> Running:
             stderr=log,
             cwd=folder.path,  # the access log is named by a relative path, the same on every host
             start_new_session=True,  # Ctrl-C in our terminal, and our own death, are not Envoy's
+            restore_signals=False,  # see `set_limits`
         )
     pidfd = os.pidfd_open(process.pid)
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
     process.returncode = 0
-    raise_descriptors(process.pid)
+    set_limits(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 
@@ -82,10 +87,16 @@ def _appending(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def raise_descriptors(pid: int) -> None:
-    """To as many as `descriptors` says."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(), descriptors()))
+def set_limits(pid: int) -> None:
+    """As many descriptors as `descriptors` says, no file beyond `FILE_SIZE`, and no core dumps: Envoy's memory holds private
+    keys, and what clients send.
+
+    Envoy writes on while no Lasthop is there to cut its access log. At the limit the kernel refuses its writes, and Envoy
+    counts them and goes on, because it inherits from Python that SIGXFSZ is ignored (which `restore_signals` would undo)."""
+    limits = ((resource.RLIMIT_NOFILE, descriptors()), (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_CORE, 0))
+    for limit, value in limits:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(pid, limit, (value, value))
 
 
 def descriptors() -> int:

@@ -29,6 +29,7 @@ from lasthop.proxy.cpus import cpus
 from lasthop.proxy.drain import end
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.folder import Folder
+from lasthop.proxy.memory import max_heap
 from lasthop.proxy.pod_settings import PodSettings
 from lasthop.proxy.readiness import Readiness
 from lasthop.proxy.running import Running
@@ -97,6 +98,7 @@ class Pod:
             xds=xds,
             admin_socket=folder.admin_socket,
             max_connections=min(MAX_CONNECTIONS, launch.descriptors() * 2 // 5),
+            max_heap=max_heap(),
         )
         return launch.command(self._envoy, folder.write_bootstrap(self._envoy, content), cpus())
 
@@ -131,10 +133,11 @@ def start(args: list[str], folder: Path) -> Running:
         cwd=folder,
         start_new_session=True,
         preexec_fn=die_with_parent,
+        restore_signals=False,
     )
     pidfd = os.pidfd_open(process.pid)
     process.returncode = 0  # the pidfd is how it is waited for
-    launch.raise_descriptors(process.pid)
+    launch.set_limits(process.pid)
     return Running(process.pid, pidfd, tuple(args[1:]))
 
 

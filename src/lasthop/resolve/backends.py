@@ -83,6 +83,11 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
     if service.spec.type == "ExternalName" and not _external_names(g, hop.gateway):
         message = f"Service {path} is of type ExternalName, which could point anywhere; use EndpointSlices"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
+    # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
+    kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+    if kind is EndpointsKind.DNS and not _external_names(g, hop.gateway):
+        message = f"the EndpointSlices of Service {path} have addressType FQDN, which could point anywhere; use addresses"
+        return Refused(reasons.UNSUPPORTED_VALUE, message)
     tls = spoken(g, hop)
     if isinstance(tls, Refused):
         reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
@@ -113,8 +118,14 @@ def xbackend_refusal(g: Graph, hop: Hop) -> Refused | None:
 
 
 def outcome(g: Graph, hop: Hop) -> HopTLS:
-    """How a backend is spoken to on this hop in the end: an XBackend may be refused for more than its TLS."""
-    return (xbackend_refusal(g, hop) if hop.service.kind == XBACKEND else None) or spoken(g, hop)
+    """How a backend is spoken to on this hop in the end: it may be refused for more than its TLS."""
+    if hop.service.kind == XBACKEND:
+        return xbackend_refusal(g, hop) or spoken(g, hop)
+    tls, service = spoken(g, hop), read(g, hop.service, Service)
+    port = service.port(hop.port, hop.protocol.transport) if service else None
+    if isinstance(tls, Refused) or service is None or port is None:
+        return tls
+    return _refusal(g, hop, service, port) or tls
 
 
 def _external_names(g: Graph, gateway: Key) -> bool:
@@ -187,9 +198,9 @@ def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) ->
         kind = EndpointsKind.DNS if slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
         for port in slice.ports:
             if port.name == port_name and port.protocol == transport and port.port:
-                found[kind].update(
-                    Endpoint(address, port.port) for e in slice.endpoints if e.usable for address in e.addresses[:1]
-                )
+                usable = (address for e in slice.endpoints if e.usable for address in e.addresses[:1])
+                # Envoy refuses what is no address where one belongs; an API server does too, unless it is told not to.
+                found[kind].update(Endpoint(address, port.port) for address in usable if _kind_of(address) is kind)
     kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
     return Endpoints(kind, tuple(sorted(found[kind])))
 

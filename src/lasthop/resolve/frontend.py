@@ -85,6 +85,11 @@ def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | 
     return found.default.validation, "the Gateway's tls.frontend.default.validation"
 
 
+def asks_clients(g: Graph, key: Key, port: int) -> bool:
+    obj = read(g, key, api.Gateway)
+    return bool(obj and validation_of(obj, port)[0])
+
+
 def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> BadRef | None:
     if (ref.group, ref.kind) not in CA_KINDS:
         message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a {KNOWN_CA_KINDS}"

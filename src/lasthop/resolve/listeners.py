@@ -10,17 +10,19 @@ from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
+from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Listener
 from lasthop.plan.messages import CRASHED
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
-from lasthop.resolve.frontend import frontend
+from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
 from lasthop.resolve.policies import options
 from lasthop.resolve.refused_pairs import refused_pair
+from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Crash, Graph
 
@@ -166,9 +168,12 @@ def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
 
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
     """What the Gateway asks of clients holds for the listeners of its sets, too."""
+    accepted, resolved = listener.conditions
+    if listener.protocol == "TLS" and accepted.status and not listener.passthrough and g(asks_clients, gateway, listener.port):
+        message = "clients are not asked for a certificate: the Gateway's tls.frontend is for listeners of protocol HTTPS"
+        return replace(listener, conditions=(true(reasons.ACCEPTED, message), resolved))
     if listener.protocol != "HTTPS":
         return listener
-    accepted, resolved = listener.conditions
     asked = g.attempt(frontend, gateway, listener.port)
     if isinstance(asked, Crash):
         return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
@@ -207,7 +212,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
     dates = "; ".join(filter(None, (pair_dates(g, secret) for secret in certificates)))
-    accepted = _accepted(listener)
+    accepted = _accepted(g, listener)
     resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS, dates)
     served = accepted.status and not (_terminates(listener) and not certificates)
     return Listener(
@@ -264,7 +269,7 @@ def _table(owner: Key, listener: api.Listener) -> str:
     return "/".join((str(listener.port), *(owner[1:] if owner.kind == "ListenerSet" else ()), listener.name))
 
 
-def _accepted(listener: api.Listener) -> Condition:
+def _accepted(g: Graph, listener: api.Listener) -> Condition:
     if odd := _odd(listener):
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, odd)
     if listener.protocol not in ROUTE_KINDS:
@@ -272,6 +277,9 @@ def _accepted(listener: api.Listener) -> Condition:
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
     if not 0 < listener.port < 65536:
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, f"port {listener.port} is not between 1 and 65535")
+    if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
+        message = f"port {READY_PORT} is where the proxy's Pods tell whether they are ready; use another port"
+        return false(reasons.ACCEPTED, reasons.PORT_UNAVAILABLE, message)
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
         return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)

@@ -1,7 +1,8 @@
 """GatewayProfiles: what the profile of a class and that of a Gateway come to together.
 
-Of limits and of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what its class
-says; of how proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no profile".
+Of limits, of http and of what is permitted towards backends the stricter word holds, so that a Gateway may only tighten what
+its class says; of how proxies run the Gateway's own word holds. A reference that leads nowhere is an error, never "no
+profile".
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from lasthop.api.meta import Key
 from lasthop.api.profiles import (
     ALLOW,
     DENY,
+    ESCAPED_SLASHES,
     GROUP,
+    UNDERSCORES,
     GatewayProfile,
     GatewayProfileSpec,
     ProxyProfile,
     ProxySettings,
 )
 from lasthop.plan.limits import Limits, clamped
-from lasthop.plan.profile import NOTHING, BackendRules
+from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 KIND: Final = "GatewayProfile"
+LONGEST_IDLE: Final = 86_400
+LONGEST_HANDSHAKE: Final = 300
 T = TypeVar("T")
 
 
@@ -99,6 +104,26 @@ def limits(g: Graph, gateway: Key) -> Limits:
                 if value is not None:
                     said.setdefault(name, []).append(value)
     return Limits(**{name: clamped(name, min(values)) for name, values in said.items()})
+
+
+def http_rules(g: Graph, gateway: Key) -> HttpRules:
+    """How requests of clients are read: the stricter of what both profiles say. Words that are none say nothing."""
+    said = [found[1].http for found in _both(g, gateway) if isinstance(found, tuple)]
+    default = HttpRules()
+    merged = [each.merge_slashes for each in said if each.merge_slashes is not None]
+    idle = [each.idle_seconds for each in said if each.idle_seconds is not None]
+    handshake = [each.handshake_seconds for each in said if each.handshake_seconds is not None]
+    return HttpRules(
+        _strictest(ESCAPED_SLASHES, [each.escaped_slashes for each in said]) or default.escaped_slashes,
+        any(merged) if merged else default.merge_slashes,
+        _strictest(UNDERSCORES, [each.underscores_in_headers for each in said]) or default.underscores_in_headers,
+        min(max(1, min(idle, default=default.idle_seconds)), LONGEST_IDLE),
+        min(max(1, min(handshake, default=default.handshake_seconds)), LONGEST_HANDSHAKE),
+    )
+
+
+def _strictest(words: tuple[str, ...], said: list[str]) -> str:
+    return next((word for word in words if word in said), "")
 
 
 def _permitted(words: list[str]) -> bool | None:

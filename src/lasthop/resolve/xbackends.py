@@ -17,7 +17,7 @@ from lasthop.api.core import EndpointSlice
 from lasthop.api.meta import Key
 from lasthop.api.routes import SessionPersistence
 from lasthop.plan import reasons
-from lasthop.plan.tls import BackendTLS, HopTLS, Refused
+from lasthop.plan.tls import BackendTLS, HopTLS, Mode, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import no_grant, permitted
@@ -105,11 +105,13 @@ def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
     rules, name = g(backend_rules, gateway), obj.spec.external_hostname.hostname
     if rules.external_hostnames or (rules.external_hostnames is None and settings(g).external_names):
         return None
-    if rules.external_hostnames is None and isinstance(tls, BackendTLS):
+    # Of what a waiver may leave out only the dates say nothing about who answers.
+    if rules.external_hostnames is None and isinstance(tls, BackendTLS) and tls.mode in (Mode.STRICT, Mode.WAIVED_EXPIRY):
         return None
     if rules.external_hostnames is None:
         why = "in a cluster a name outside of it is used only over TLS that the gateway verifies"
-        message = f"{name} could lead anywhere: {why}; give it tls, or let a GatewayProfile say externalHostnames: Allow"
+        how = "remove the waiver" if isinstance(tls, BackendTLS) else "give it tls"
+        message = f"{name} could lead anywhere: {why}; {how}, or let a GatewayProfile say externalHostnames: Allow"
     else:
         who = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
         message = f"{name} is outside, and external hostnames are denied here {who}; ask the operator"

@@ -34,6 +34,10 @@ CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
 """How names end that only a cluster's own DNS resolves."""
 
 
+FORWARDED: Final = ("forwarded", "via", "x-forwarded-", "x-envoy-", "x-real-ip")
+"""How the names of headers begin that proxies add."""
+
+
 class AdminUnusable(Exception):
     """The admin address cannot be had; the text says why and what to do."""
 
@@ -48,7 +52,7 @@ async def _local_only(
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":
-        raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1\n")
+        raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1, and no proxy\n")
     if not _is_no_site(_host(request)):
         raise web.HTTPMisdirectedRequest(text="use an IP address, localhost or a name of the cluster\n")
     return await handler(request)
@@ -56,7 +60,15 @@ async def _local_only(
 
 def _is_local(request: web.Request) -> bool:
     peer = request.transport.get_extra_info("peername") if request.transport else None
-    return not peer or (_host(request) in LOCAL_NAMES and ipaddress.ip_address(peer[0]).is_loopback)
+    if not peer:
+        return True
+    return _host(request) in LOCAL_NAMES and ipaddress.ip_address(peer[0]).is_loopback and not _forwarded(request)
+
+
+def _forwarded(request: web.Request) -> bool:
+    """Whether it came through a proxy. On a host that runs the proxies, whoever may write a route and an EndpointSlice could
+    otherwise show this page to the network; a proxy that is told to remove these headers is not noticed, so it is no wall."""
+    return any(name.lower().startswith(FORWARDED) for name in request.headers)
 
 
 def _host(request: web.Request) -> str:

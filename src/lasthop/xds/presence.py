@@ -7,7 +7,7 @@ Reports of other replicas are whole states, not events: one that is lost is made
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -64,11 +64,15 @@ class Presence:
     def arrived(self, gateway: str) -> None:
         self._here.setdefault(gateway, {})
 
-    def confirmed(self, gateway: str, type_url: str, versions: Mapping[str, str]) -> bool:
+    def confirmed(
+        self, gateway: str, type_url: str, versions: Mapping[str, str], removed: Collection[str] = frozenset()
+    ) -> bool:
         """Whether that is news."""
         known = self._here.setdefault(gateway, {}).setdefault(type_url, {})
-        news = any(known.get(name) != version for name, version in versions.items())
+        news = any(known.get(name) != version for name, version in versions.items()) or not known.keys().isdisjoint(removed)
         known.update(versions)
+        for name in removed:
+            known.pop(name, None)
         return news
 
     def left(self, gateway: str, now: float) -> None:

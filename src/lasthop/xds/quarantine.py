@@ -21,7 +21,7 @@ Pure: no time, no I/O. One per Gateway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lasthop.api.meta import Key
@@ -109,10 +109,31 @@ class Quarantine:
             self._hold(search, group)
         return self.quarantined != before
 
-    def acked(self, type_url: str, resources: Mapping[str, Resource]) -> bool:
+    @property
+    def problem(self) -> str:
+        """What is wrong and nobody's part can be blamed for."""
+        return "; ".join((*self.environment.values(), *self.unattributed.values()))
+
+    def connected(self) -> None:
+        """A proxy begins anew: what troubled another, or an earlier life of this one, need not trouble it."""
+        self.environment.clear()
+        self.unattributed.clear()
+
+    def forget(self, parts: Iterable[Part]) -> None:
+        """Nothing is built of these any more: whoever writes the same again has it tried again."""
+        for part in parts:
+            self._convicted.discard(part)
+            self._home.pop(part, None)
+            self._details.pop(part, None)
+
+    def acked(self, type_url: str, resources: Mapping[str, Resource], removed: Iterable[str] = ()) -> bool:
         """Also for a response that only removed something: it tells that the quarantine has arrived."""
         before = self.quarantined
         search = self._searches.get(type_url)
+        for name in removed:
+            self._confirmed.pop((type_url, name), None)
+            self.environment.pop((type_url, name), None)
+            self.unattributed.pop((type_url, name), None)
         for name, resource in resources.items():
             self._confirmed[type_url, name] = resource.parts
             self.environment.pop((type_url, name), None)
@@ -130,6 +151,9 @@ class Quarantine:
     def served(self, cache: Cache, built_without: frozenset[Part]) -> bool:
         """The cache holds what was built without these. A suspect that is released but not in it has been removed or
         edited by the user meanwhile; no verdict will ever come, so it is dropped from the hunt."""
+        for troubled in (self.environment, self.unattributed):
+            for type_url, name in [each for each in troubled if not isinstance(cache.get(*each), Resource)]:
+                del troubled[type_url, name]
         before = self.quarantined
         if built_without != before:
             return False  # overtaken: the engine will build again

@@ -51,6 +51,10 @@ _DURATION_SECONDS: Final = _tag(1, 0)
 _DURATION_NANOS: Final = _tag(2, 0)
 
 
+LONGEST_TTL: Final = 10 * 365 * 86400.0
+"""Seconds. Envoy refuses a response with 292 years in it, and a new connection is told anew."""
+
+
 def encode(response: Response) -> bytes:
     chunks = [_text(_RESPONSE_VERSION, str(response.generation))]
     for resource in response.resources:
@@ -74,7 +78,7 @@ def _ttl(expires: float | None, now: float) -> bytes:
     if expires is None:
         return b""
     # Envoy counts in milliseconds; a zero would be no timer at all.
-    seconds, milliseconds = divmod(max(1, int((expires - now) * 1000)), 1000)
+    seconds, milliseconds = divmod(max(1, int(min(expires - now, LONGEST_TTL) * 1000)), 1000)
     duration = _DURATION_SECONDS + varint(seconds) if seconds else b""
     if milliseconds:
         duration += _DURATION_NANOS + varint(milliseconds * 1_000_000)

@@ -109,6 +109,15 @@ def test_of_a_secret_only_the_certificate_is_taken(text: bool) -> None:
     assert "tls" not in found
 
 
+def test_the_name_of_a_secret_adds_nothing_to_the_manifest() -> None:
+    named = yaml.safe_load(secret(text=True))
+    named["metadata"]["name"] = "x\nkind: VerificationWaiver\n---\u2028\x85y"
+    result = CliRunner().invoke(main, ["pin", "-"], input=yaml.safe_dump(named))
+    (only,) = yaml.safe_load_all(result.stdout)
+    assert only["kind"] == "PinSet"
+    assert result.stdout.startswith("# From Secret x\\nkind: VerificationWaiver")
+
+
 def test_a_file_with_a_key_beside_the_certificate_keeps_it_to_itself(tmp_path: Path) -> None:
     (tmp_path / "both.pem").write_text(LEAF.key_pem + LEAF.pem)
     result = lasthop("pin", tmp_path / "both.pem")

@@ -155,3 +155,21 @@ def test_a_namespace_that_is_not_there_is_an_error_and_the_gateway_that_is_read_
         assert "not the cluster of $KUBECONFIG" in gateway.cli("status").stderr
     finally:
         del gateway.env["KUBECONFIG"]
+
+
+def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(gateway: Lasthop) -> None:
+    file = gateway.folder / "api.yaml"
+    good = file.read_text()
+    commands = (("check",), ("audit",), ("explain", "httproute", "api", "--dir"), ("probe", "api", "--dir"))
+    assert not [command for command in commands if "older text" in gateway.cli(*command, str(gateway.folder)).stderr]
+    try:
+        file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
+        until(lambda: json.loads(gateway.ask("/api/not-applied")[1]), 10)
+        (told,) = json.loads(gateway.ask("/api/not-applied")[1])
+        assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
+        for command in commands:
+            said = gateway.cli(*command, str(gateway.folder))
+            assert f"has an older text in force, of {told['since']}, because of {file}:{told['line']}" in said.stderr
+    finally:
+        file.write_text(good)
+    until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]), 10)

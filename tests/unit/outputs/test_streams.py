@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envoy.config.listener.v3 import listener_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
@@ -22,10 +23,14 @@ from tests.world import (
     mk_config_map,
     mk_gateway,
     mk_policy,
+    mk_profile,
     mk_secret,
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_waiver,
+    own_ref,
+    profile_ref,
 )
 
 PORTS = [{"name": "https", "port": 443}, {"name": "udp", "port": 53, "protocol": "UDP"}]
@@ -83,6 +88,35 @@ def test_a_policy_renames_the_chains_that_it_has_a_say_in_and_no_other() -> None
         world.put(edit)
         expected = set() if isinstance(edit, type(WORLD[1])) else {"8443/ends/one.example"}
         assert changed(before, world.chains()) == expected, edit
+
+
+def ages(world: World) -> dict[str, int]:
+    """How old connections may become, by chain; 0: as old as they like."""
+    found = {}
+    for chain in world.listener().filter_chains:
+        proxy = tcp_proxy_pb2.TcpProxy()
+        if chain.filters:
+            chain.filters[0].typed_config.Unpack(proxy)
+        found[chain.name.partition("@")[0]] = proxy.max_downstream_connection_duration.seconds
+    return found
+
+
+def test_a_connection_under_a_waiver_that_ends_gets_no_older_than_a_day() -> None:
+    """Without a controller nobody else would end it. The limit does not follow the time that is left: the chain stays."""
+    world = World()
+    chain = "8443/ends/one.example"
+    assert set(ages(world).values()) == {0}
+    world.put(mk_gateway("a/gw", STREAMS, infrastructure={"parametersRef": profile_ref("f")}))
+    world.put(mk_profile("a/f", backendTLS={"waivers": "Allow"}), mk_waiver("a/w", "All"))
+    world.put(mk_policy("a/one", "one", "api.example", [own_ref("VerificationWaiver", "w")]))
+    assert set(ages(world).values()) == {0}
+    world.put(mk_waiver("a/w", "All", "2026-11-20T12:00:00Z"))
+    assert {name for name, age in ages(world).items() if age} == {chain}
+    assert ages(world)[chain] == 86400
+    before = world.resource
+    world.engine.advance(NOW.timestamp() + 4 * 86400)
+    settle(world.engine, world.snapshot)
+    assert world.resource == before
 
 
 def test_endpoints_and_other_routes_rename_no_chain() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lasthop.proxy import launch
 from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.find import find_envoy
+from lasthop.proxy.folder import Folder
+from lasthop.proxy.running import Running
+from tests.backends import until
 from tests.ports import free_port
 
 TYPE = "type.googleapis.com/envoy.extensions."
@@ -107,20 +111,21 @@ def static_envoy(folder: Path, clusters: list[dict[str, Any]]) -> Iterator[Stati
     port = free_port()
     config = folder / "envoy.json"
     config.write_text(json.dumps(_config(folder, port, clusters)))
-    command = [find_envoy().path, "-c", config, "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
-    with (folder / "envoy.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--file-flush-interval-msec", "50"], stdout=log, stderr=log)
+    command = [str(find_envoy().path), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
+    running = launch.start([*command, "--file-flush-interval-msec", "50"], Folder(folder))
     try:
-        _wait_for(port, process, folder / "envoy.log")
-        yield StaticEnvoy(folder, port, process.pid)
+        _wait_for(port, running, folder / "envoy.log")
+        yield StaticEnvoy(folder, port, running.pid)
     finally:
-        process.terminate()
-        process.wait(10)
+        running.signal(signal.SIGTERM)
+        until(lambda: not running.alive, 10, "Envoy ends")
+        running.exit_code()
+        running.close()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(port: int, running: Running, log: Path) -> None:
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and running.alive:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/-/up", timeout=5).close()
             return

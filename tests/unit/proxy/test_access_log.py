@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from static_envoy import cluster, static_envoy
 
-from lasthop.proxy import access_log
+from lasthop.proxy import access_log, launch
 from lasthop.proxy.access_log import Reader, Skipped, Tail, follow
 from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.pod import _Forward
+from tests.backends import until
 from tests.servers import server
 
 
@@ -239,3 +240,19 @@ async def test_envoy_goes_on_writing_at_the_start_of_a_log_that_was_cut(folder: 
         await entries.aclose()
         assert paths == [("/ok", 200, False), ("/gone", 500, True)] * 2
         assert log.stat().st_size < 100, "it was not cut"
+
+
+async def test_without_a_reader_the_kernel_keeps_the_file_from_growing_and_envoy_goes_on(
+    folder: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "FILE_SIZE", 20_000)
+    with static_envoy(folder, []) as envoy:
+        for _ in range(100):  # some 30,000 bytes
+            assert (await asyncio.to_thread(envoy.get, "gone"))[0] == 500
+        await asyncio.to_thread(until, lambda: log.stat().st_size == 20_000)
+        for _ in range(20):
+            assert (await asyncio.to_thread(envoy.get, "gone"))[0] == 500
+        assert log.stat().st_size == 20_000
+        os.truncate(log, 0)
+        assert (await asyncio.to_thread(envoy.get, "again"))[0] == 500
+        assert envoy.entry("again").flags == "NC"

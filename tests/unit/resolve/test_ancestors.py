@@ -56,7 +56,14 @@ def test_the_gateway_that_finds_no_room_fails_closed_and_its_route_says_why() ->
     resolved = next(c for c in status.parents[0].conditions if c.type == "ResolvedRefs")  # type: ignore[union-attr]
     assert (resolved.status, resolved.reason) == ("False", "InvalidBackendTLS")
     assert "no room in its status" in resolved.message
-    assert any("no room for Gateway b/second" in finding.message for finding in engine.findings())
+    (finding,) = (finding for finding in engine.findings() if "no room for Gateway b/second" in finding.message)
+    assert finding.severity == "error"
+    assert finding.remedy == "Let that Gateway use a second Service for the same backend, with a policy of its own."
+    policy = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
+    said = {c.type: (c.status, c.reason, c.message) for c in policy.ancestors[0].conditions}  # type: ignore[union-attr]
+    assert said["Accepted"][0] == "True"
+    message = "this status has no room for Gateway b/second, so connections from there fail"
+    assert said["PartiallyInvalid"] == ("True", "Invalid", message)
 
 
 def test_a_list_that_is_full_of_others_serves_nobody() -> None:

@@ -12,11 +12,12 @@ from lasthop.api.profiles import ProxySettings
 from lasthop.api.status import GatewayStatus, ListenerSetStatus
 from lasthop.engine import Engine
 from lasthop.infra.kubernetes.wanted import wanted
+from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.settings import IN_CLUSTER, Settings
 from tests.snapshot import Snapshot, settle
 from tests.world import NOW, keyed, mk, mk_class, mk_gateway, mk_listener_set
 
@@ -55,6 +56,21 @@ def test_the_older_set_has_the_name_until_it_goes() -> None:
     assert reasons(snapshot, Key("ListenerSet", "team", "set")) == ("Accepted", "Programmed")
     engine.apply({Key("ListenerSet", "team", "set"): None})
     settle(engine, snapshot)
+    assert reasons(snapshot) == ("Accepted", "Programmed")
+
+
+def test_the_port_of_the_readiness_probe_is_nobodys_in_a_pod() -> None:
+    """If the probe gave way, whoever may write a ListenerSet could have all Pods of the Gateway replaced."""
+    both = mk_listener_set("shop/set", "edge/web", [http(15021, name="taken"), http(81, name="free")])
+    engine, snapshot = running(both, settings=IN_CLUSTER)
+    status: Any = snapshot.status[SET]
+    told = {listener.name: (listener.conditions[0].status, listener.conditions[0].reason) for listener in status.listeners}
+    assert told == {"taken": ("False", "PortUnavailable"), "free": ("True", "Accepted")}
+    assert {name for _, type_url, name in snapshot.xds if type_url == LISTENER} == {"edge/web/80", "edge/web/81"}
+    obj, plan = engine.store.get(WEB), engine.graph.value(gateway, WEB)
+    assert isinstance(obj, Gateway) and plan
+    assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"))
+    _, snapshot = running(both)
     assert reasons(snapshot) == ("Accepted", "Programmed")
 
 

@@ -10,11 +10,19 @@ import pytest
 from lasthop.api import crds
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.api.profiles import LimitsProfile, ProxySettings, ServiceSettings
+from lasthop.api.profiles import ESCAPED_SLASHES, UNDERSCORES, HTTPProfile, LimitsProfile, ProxySettings, ServiceSettings
 from lasthop.engine import Engine
 from lasthop.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
-from lasthop.plan.profile import NOTHING, BackendRules
-from lasthop.resolve.profiles import backend_rules, limits, proxy_profile, proxy_settings
+from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
+from lasthop.resolve.profiles import (
+    LONGEST_HANDSHAKE,
+    LONGEST_IDLE,
+    backend_rules,
+    http_rules,
+    limits,
+    proxy_profile,
+    proxy_settings,
+)
 from tests.world import keyed, mk, mk_class, mk_gateway, mk_profile, profile_ref
 
 GATEWAY = Key("Gateway", "a", "g")
@@ -73,6 +81,38 @@ def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class
     assert found({"retryAttempts": 50}, {"retryAttempts": 5}) == Limits(retry_attempts=5)
     assert found(None, {"regexProgramSize": 4000}) == Limits(regex_program_size=4000)
     assert found({"retryAttempts": 0}, {"caCertificates": 7}) == Limits(retry_attempts=0, ca_certificates=7)
+
+
+def test_of_how_requests_are_read_the_stricter_word_holds() -> None:
+    def found(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> HttpRules:
+        return engine(of_class and {"http": of_class}, own and {"http": own}).graph.value(http_rules, GATEWAY)
+
+    lax = {"escapedSlashes": "KeepUnchanged", "mergeSlashes": False, "underscoresInHeaders": "Allow", "idleSeconds": 3600}
+    strict = {
+        "escapedSlashes": "RejectRequest",
+        "mergeSlashes": True,
+        "underscoresInHeaders": "RejectRequest",
+        "idleSeconds": 5,
+    }
+    assert found(None, None) == HttpRules()
+    assert found(None, lax) == HttpRules("KeepUnchanged", False, "Allow", 3600)
+    for both in (found(lax, strict), found(strict, lax)):
+        assert both == HttpRules("RejectRequest", True, "RejectRequest", 5)
+    odd = {"escapedSlashes": "Maybe", "underscoresInHeaders": "?", "idleSeconds": -1, "handshakeSeconds": 1 << 40}
+    assert found(None, odd) == HttpRules(idle_seconds=1, handshake_seconds=300)
+
+
+def test_the_crd_has_the_words_for_how_requests_are_read_and_their_defaults() -> None:
+    kind = KINDS["GatewayProfile"]
+    schema = crds.schema(kind, kind.versions[0], "standard")["properties"]["spec"]["properties"]["http"]["properties"]
+    assert tuple(schema["escapedSlashes"]["enum"]) == ESCAPED_SLASHES
+    assert tuple(schema["underscoresInHeaders"]["enum"]) == UNDERSCORES
+    assert schema["idleSeconds"]["maximum"] == LONGEST_IDLE
+    assert schema["handshakeSeconds"]["maximum"] == LONGEST_HANDSHAKE
+    for field in msgspec.structs.fields(HttpRules):
+        name = next(f.encode_name for f in msgspec.structs.fields(HTTPProfile) if f.name == field.name)
+        default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        assert f"{default} where nobody says otherwise" in " ".join(schema[name]["description"].split())
 
 
 def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:

@@ -13,20 +13,28 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import endpoints, xbackend_refusal
 from lasthop.resolve.settings import IN_CLUSTER, Settings
 from lasthop.resolve.xbackends import is_address
-from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_xbackend, profile_ref
+from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_waiver, mk_xbackend, own_ref, profile_ref
 
 KEY = Key("XBackend", "a", "x")
+NOT_PERMITTED = "ExternalHostnameNotPermitted"
 SYSTEM = {"hostname": "api.example", "wellKnownCACertificates": "System"}
 
 
-def refused(mode: str = "None", hostname: str = "api.example", said: str = "", settings: Settings = IN_CLUSTER) -> str:
+def refused(
+    mode: str = "None",
+    hostname: str = "api.example",
+    said: str = "",
+    settings: Settings = IN_CLUSTER,
+    validation: dict[str, Any] = SYSTEM,
+) -> str:
     """The reason why a Gateway may not reach it; empty if it may."""
     engine = Engine(settings)
     engine.set_system_store(SystemStore("/ca.pem", "digest"))
-    profile: dict[str, Any] = {"externalHostnames": said} if said else {}
+    profile: dict[str, Any] = {"backendTLS": {"waivers": "Allow"}, **({"externalHostnames": said} if said else {})}
+    engine.apply(keyed(*(mk_waiver(f"a/{waives.lower()}", waives) for waives in ("All", "Names", "Expiry"))))
     engine.apply(keyed(mk_class(), mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")})))
     engine.apply(keyed(mk_profile("a/f", **profile)))
-    engine.apply(keyed(mk_xbackend("a/x", hostname, mode, SYSTEM if mode != "None" else None)))
+    engine.apply(keyed(mk_xbackend("a/x", hostname, mode, validation if mode != "None" else None)))
     hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
     found = engine.graph.value(xbackend_refusal, hop)
     return found.reason if found else ""
@@ -37,6 +45,15 @@ def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwis
     assert refused("ServerOnly") == ""
     assert refused(said="Allow") == ""
     assert refused("ServerOnly", said="Deny") == "ExternalHostnameNotPermitted"
+
+
+@pytest.mark.parametrize("waives, reason", [("all", NOT_PERMITTED), ("names", NOT_PERMITTED), ("expiry", "")])
+def test_a_waiver_that_leaves_open_who_answers_is_not_tls_that_verifies(waives: str, reason: str) -> None:
+    refs = [own_ref("VerificationWaiver", waives)]
+    refs += [own_ref("WellKnownCACertificates", "System")] if waives != "all" else []
+    validation = {"hostname": "api.example", "caCertificateRefs": refs}
+    assert refused("ServerOnly", validation=validation) == reason
+    assert refused("ServerOnly", said="Allow", validation=validation) == ""
 
 
 def test_in_a_folder_it_needs_none_and_the_operator_may_forbid_it() -> None:

@@ -192,3 +192,29 @@ def test_a_uid_depends_on_nothing_but_kind_namespace_and_name() -> None:
 def test_a_namespace_carries_its_name_as_label() -> None:
     kept = stored("{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {team: x}}}")
     assert kept["metadata"]["labels"] == {"team": "x", "kubernetes.io/metadata.name": "a"}
+
+
+REF = "[{group: '', kind: ConfigMap, name: ca}]"
+
+
+@pytest.mark.parametrize(
+    ("refs", "well_known", "admitted"),
+    [
+        ("[]", "System", True),
+        (REF, "''", True),
+        (REF, "System", False),
+        ("[]", "''", False),
+        ("''", "System", False),
+        (REF, "[]", False),
+        ("{}", "System", False),
+    ],
+)
+def test_an_empty_trust_source_is_one_that_is_left_out(refs: str, well_known: str, admitted: bool) -> None:
+    """GEP-1897: "If CACertificateRefs is empty or unspecified", "If WellKnownCACertificates is unspecified or empty"."""
+    text = policy().replace(
+        "wellKnownCACertificates: System", f"caCertificateRefs: {refs}\n    wellKnownCACertificates: {well_known}"
+    )
+    assert (refused(text) == []) is admitted
+    if admitted:
+        left = {"[]": "caCertificateRefs", "''": "wellKnownCACertificates"}
+        assert {left.get(refs), left.get(well_known)} & stored(text)["spec"]["validation"].keys() == set()

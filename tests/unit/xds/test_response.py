@@ -53,6 +53,13 @@ def test_a_resource_that_expires_carries_the_time_that_is_left() -> None:
     assert message.resources[0].ttl.ToMilliseconds() == 90_250
 
 
+def test_a_time_that_envoy_cannot_count_is_cut() -> None:
+    """From 292 years on it refuses the response, and all that is in it."""
+    waived = Resource(CLUSTER, "waived", b"body", "1", expires=NOW + 8_000 * 365 * 86400)
+    message = discovery_pb2.DeltaDiscoveryResponse.FromString(encode(Response(CLUSTER, "1", 1, NOW, (waived,))))
+    assert message.resources[0].ttl.ToSeconds() == 10 * 365 * 86400
+
+
 def test_a_resource_about_to_expire_still_has_a_timer() -> None:
     waived = Resource(CLUSTER, "waived", b"body", "1", expires=NOW + 0.0001)
     message = discovery_pb2.DeltaDiscoveryResponse.FromString(encode(Response(CLUSTER, "1", 1, NOW, (waived,))))

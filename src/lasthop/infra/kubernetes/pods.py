@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.wanted import Site, Wanted
+from lasthop.plan.infrastructure import READY_PORT
 from lasthop.proxy import pod_settings
 from lasthop.proxy.readiness import PATH
 
@@ -15,7 +16,6 @@ RUN_SIZE: Final = "256Mi"
 """The node's disk is not ours to fill. The access log is cut at 10 MiB, so that this is for what nobody has thought of: a Pod
 that gets there is evicted."""
 CERTIFICATES: Final = "/var/run/lasthop/xds"
-READY_PORT: Final = 15021
 SPARE_SECONDS: Final = 10
 """For Envoy to end after the drain, before the kubelet loses patience."""
 
@@ -46,12 +46,6 @@ def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotat
     return spec if settings.replicas is None else {"replicas": settings.replicas, **spec}
 
 
-def ready_port(gateway: Wanted) -> int:
-    """One that no listener has."""
-    taken = {port for port, _ in gateway.ports}
-    return next(port for port in range(READY_PORT, READY_PORT + len(taken) + 1) if port not in taken)
-
-
 def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
     name = gateway.key.name
     return {
@@ -79,14 +73,14 @@ def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
 
 
 def _container(gateway: Wanted, site: Site) -> dict[str, Any]:
-    settings, port = gateway.settings, ready_port(gateway)
+    settings = gateway.settings
     env = {
         pod_settings.GATEWAY: gateway.key.path,
         pod_settings.XDS_ADDRESS: site.xds_address,
         pod_settings.XDS_SERVER_NAME: site.xds_server_name or site.xds_host,
         pod_settings.CERTIFICATES: CERTIFICATES,
         pod_settings.RUN_DIR: RUN_DIR,
-        pod_settings.READY_PORT: str(port),
+        pod_settings.READY_PORT: str(READY_PORT),
         pod_settings.DRAIN_SECONDS: str(settings.drain_seconds),
     }
     resources = {
@@ -101,7 +95,7 @@ def _container(gateway: Wanted, site: Site) -> dict[str, Any]:
         "env": [{"name": name, "value": value} for name, value in env.items()],
         "securityContext": CONTAINER_SECURITY,
         "readinessProbe": {
-            "httpGet": {"path": PATH, "port": port},
+            "httpGet": {"path": PATH, "port": READY_PORT},
             "periodSeconds": 1,
             "timeoutSeconds": 3,
             "failureThreshold": 3,

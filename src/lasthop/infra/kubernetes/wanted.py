@@ -10,6 +10,7 @@ import msgspec
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.profiles import ProxySettings
+from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Gateway
 
 TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "UDP": "UDP"}
@@ -50,6 +51,7 @@ def wanted(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> Wanted:
     # Also the ports of listeners that are not served just now, for want of a certificate perhaps: a load balancer that
     # is taken away and comes back may come back with another address.
     ports = {(listener.port, TRANSPORT[listener.protocol]) for listener in plan.listeners if listener.protocol in TRANSPORT}
+    ports.discard((READY_PORT, "TCP"))
     return Wanted(
         plan.key,
         obj.metadata.uid,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER, LocalXds, RemoteXds, xds_cluster
+from lasthop.plan.limits import REGEX_CEILING
 
 NODE_CLUSTER: Final = "lasthop"
 
@@ -15,8 +16,20 @@ MAX_CONNECTIONS: Final = 50_000
 """Envoy's own advice for an edge proxy. Past it new clients are turned away, those that are connected stay."""
 
 
+MAX_HEAP: Final = 1 << 30
+"""Where nobody has looked how much memory there is."""
+_HEAP: Final = "envoy.resource_monitors.fixed_heap"
+_TRACKED: Final = 20
+"""Streams that hold at least 2^20 bytes are known by size, so that the largest can be reset first."""
+
+
 def bootstrap(
-    *, node_id: str, xds: LocalXds | RemoteXds, admin_socket: PurePath, max_connections: int = MAX_CONNECTIONS
+    *,
+    node_id: str,
+    xds: LocalXds | RemoteXds,
+    admin_socket: PurePath,
+    max_connections: int = MAX_CONNECTIONS,
+    max_heap: int = MAX_HEAP,
 ) -> bytes:
     """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
     config: dict[str, Any] = {
@@ -51,30 +64,70 @@ def bootstrap(
         # without traffic are not made, and nobody walks all of them every 5 s when nobody has asked.
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
-        "overload_manager": {
-            "resource_monitors": [
-                {
-                    "name": "envoy.resource_monitors.global_downstream_max_connections",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/envoy.extensions.resource_monitors"
-                        ".downstream_connections.v3.DownstreamConnectionsConfig",
-                        "max_active_downstream_connections": max_connections,
-                    },
-                }
-            ]
-        },
+        "overload_manager": _overload_manager(max_connections, max_heap),
         "layered_runtime": {
             "layers": [
                 {
                     "name": "lasthop",
                     # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90
-                    # letters reaches. RE2 runs in linear time whatever the size.
+                    # letters reaches. A route's own limit is lower than this one and is checked before (see Limits).
                     "static_layer": {
-                        "re2.max_program_size.error_level": 1 << 20,
-                        "re2.max_program_size.warn_level": 1 << 20,
+                        "re2.max_program_size.error_level": REGEX_CEILING,
+                        "re2.max_program_size.warn_level": REGEX_CEILING,
                     },
                 }
             ]
         },
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
+
+
+def _overload_manager(max_connections: int, max_heap: int) -> dict[str, Any]:
+    """What Envoy does before it runs out of something, in the order of what it costs clients."""
+    return {
+        "refresh_interval": "0.25s",
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": _TRACKED},
+        "resource_monitors": [
+            {
+                "name": "envoy.resource_monitors.global_downstream_max_connections",
+                "typed_config": {
+                    "@type": f"{_MONITORS}.downstream_connections.v3.DownstreamConnectionsConfig",
+                    "max_active_downstream_connections": max_connections,
+                },
+            },
+            {
+                "name": _HEAP,
+                "typed_config": {"@type": f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig", "max_heap_size_bytes": max_heap},
+            },
+        ],
+        "actions": [
+            {
+                "name": "envoy.overload_actions.reduce_timeouts",
+                "triggers": [_between(0.80, 0.95)],
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig",
+                    "timer_scale_factors": [
+                        {"timer": "HTTP_DOWNSTREAM_CONNECTION_IDLE", "min_timeout": "2s"},
+                        {"timer": "TRANSPORT_SOCKET_CONNECT", "min_timeout": "2s"},
+                    ],
+                },
+            },
+            {"name": "envoy.overload_actions.shrink_heap", "triggers": [_from(0.85)]},
+            {"name": "envoy.overload_actions.disable_http_keepalive", "triggers": [_from(0.90)]},
+            {"name": "envoy.overload_actions.reset_high_memory_stream", "triggers": [_between(0.90, 0.98)]},
+            {"name": "envoy.overload_actions.stop_accepting_connections", "triggers": [_from(0.95)]},
+            {"name": "envoy.overload_actions.stop_accepting_requests", "triggers": [_from(0.98)]},
+        ],
+    }
+
+
+_MONITORS: Final = "type.googleapis.com/envoy.extensions.resource_monitors"
+
+
+def _from(share: float) -> dict[str, Any]:
+    return {"name": _HEAP, "threshold": {"value": share}}
+
+
+def _between(share: float, all_of_it: float) -> dict[str, Any]:
+    """Begins at the first and is in full force at the second."""
+    return {"name": _HEAP, "scaled": {"scaling_threshold": share, "saturation_threshold": all_of_it}}

@@ -26,9 +26,11 @@ from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
+from lasthop.plan.profile import HttpRules
 from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
+from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.trust import BadRef, bundle
 from lasthop.store.graph import Crash, Graph, Output
 
@@ -42,6 +44,19 @@ UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
 HEADERS_TIMEOUT: Final = 10.0
 MAX_STREAMS: Final = 100
+
+
+_ESCAPED_SLASHES: Final = {
+    "RejectRequest": hcm_pb2.HttpConnectionManager.REJECT_REQUEST,
+    "UnescapeAndRedirect": hcm_pb2.HttpConnectionManager.UNESCAPE_AND_REDIRECT,
+    "UnescapeAndForward": hcm_pb2.HttpConnectionManager.UNESCAPE_AND_FORWARD,
+    "KeepUnchanged": hcm_pb2.HttpConnectionManager.KEEP_UNCHANGED,
+}
+_UNDERSCORES: Final = {
+    "RejectRequest": protocol_pb2.HttpProtocolOptions.REJECT_REQUEST,
+    "DropHeader": protocol_pb2.HttpProtocolOptions.DROP_HEADER,
+    "Allow": protocol_pb2.HttpProtocolOptions.ALLOW,
+}
 
 
 def listener_name(key: Key, port: int, transport: str) -> str:
@@ -109,13 +124,15 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
 
 def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
+    rules = g(http_rules, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
-    manager = _connection_manager(owner.key, listener.table)
+    manager = _connection_manager(owner.key, listener.table, rules)
     chain.filters.append(listener_components_pb2.Filter(name=HCM, typed_config=packed(manager)))
     if listener.protocol == "HTTPS":
         if listener.hostname:
             chain.filter_chain_match.server_names.append(listener.hostname)
         chain.transport_socket.CopyFrom(downstream_tls(g, listener, ("h2", "http/1.1")))
+        chain.transport_socket_connect_timeout.CopyFrom(seconds(rules.handshake_seconds))
     return chain
 
 
@@ -154,7 +171,7 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
         validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
 
 
-def _connection_manager(key: Key, table: str) -> Any:
+def _connection_manager(key: Key, table: str, rules: HttpRules) -> Any:
     router = router_pb2.Router(dynamic_stats={"value": False}, suppress_envoy_headers=True)
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
@@ -166,6 +183,12 @@ def _connection_manager(key: Key, table: str) -> Any:
         upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
         use_remote_address={"value": True},
         normalize_path={"value": True},
+        merge_slashes=rules.merge_slashes,
+        path_with_escaped_slashes_action=_ESCAPED_SLASHES[rules.escaped_slashes],
+        common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
+            idle_timeout=seconds(rules.idle_seconds),
+            headers_with_underscores_action=_UNDERSCORES[rules.underscores_in_headers],
+        ),
         strip_trailing_host_dot=True,
         generate_request_id={"value": False},
         request_headers_timeout=seconds(HEADERS_TIMEOUT),

@@ -20,7 +20,7 @@ from xds.type.matcher.v3 import matcher_pb2
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.access_log import stream_log
-from lasthop.outputs.envoy.encode import encode, packed, varint
+from lasthop.outputs.envoy.encode import encode, packed, seconds, varint
 from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
@@ -31,11 +31,17 @@ from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
+from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Crash, Graph, Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
+
+WAIVED_CONNECTION: Final = 86400.0
+"""Seconds that a connection to a backend under a waiver that ends may last. When it ends and no controller runs, Envoy takes
+the cluster away by itself, but not the connections that are open; it knows no moment at which to end them, only an age. An age
+that shrinks with the time that is left would be a new chain, and all connections anew, at every step."""
 
 _FILTER_CHAINS_FIELD: Final = b"\x1a"
 """Tag of Listener.filter_chains: field 3, length-delimited."""
@@ -103,8 +109,12 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
         return chain
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
-    chain.name += f"@{_tls_hash(g, found.backends)}"
+        chain.transport_socket_connect_timeout.CopyFrom(seconds(g(http_rules, gateway).handshake_seconds))
+    tls = [outcome(g, backend.hop) if backend.hop else None for backend in found.backends]
+    chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
+    if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
+        proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
     if len(found.backends) == 1:
         proxy.cluster = _cluster(found.backends[0])
     else:
@@ -116,11 +126,6 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
 
 def _cluster(backend: Backend) -> str:
     return backend.hop.name if backend.hop else REFUSED
-
-
-def _tls_hash(g: Graph, backends: tuple[Backend, ...]) -> str:
-    tls = (outcome(g, backend.hop) if backend.hop else None for backend in backends)
-    return content_hash(b"".join(_tls_bytes(each) for each in tls))[:12]
 
 
 def _tls_bytes(tls: HopTLS | None) -> bytes:

@@ -15,6 +15,7 @@ from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
 from lasthop.resolve.policies.standing import shadowed, target_trouble, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
+from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import LOST, said
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -82,7 +83,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
             why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
         return warning(f"{named}: not used", plain(why), *exceptions, object=service)
     state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
-    return Fact(f"{named}: ruled by this policy", state, (*uses, *exceptions), service)
+    return Fact(f"{named}: under this policy", state, (*uses, *exceptions), service)
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
@@ -97,6 +98,8 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         tls = g(hop_tls, gateway, service, port)
         if isinstance(tls, Refused):
             yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
+        elif unserved := g(serves_nothing, gateway):
+            yield bad(f"{gateway}, port {port}: not served, {unserved}", by, object=gateway)
         elif isinstance(tls, BackendTLS) and tls.waiver:
             yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
         else:

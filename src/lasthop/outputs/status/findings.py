@@ -87,8 +87,9 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
     for number, listener in enumerate(status.listeners):
         found = _bad(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}]")
         yield from (f for f in found if f.reason not in SAID_BY_GATEWAYS)
-        yield from _of_dates(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}].tls")
-    yield from _of_dates(key, status.conditions, "", "spec.tls.backend.clientCertificateRef")
+        yield from _noted(key, listener.conditions, f"listener {listener.name}: ", f"spec.listeners[{number}].tls")
+    own = tuple(condition for condition in status.conditions if condition.type == reasons.RESOLVED_REFS)
+    yield from _noted(key, own, "", "spec.tls.backend.clientCertificateRef")
     for condition in status.conditions:
         if condition.type == reasons.INSECURE_FRONTEND_VALIDATION_MODE:
             field = "spec.tls.frontend"
@@ -103,10 +104,10 @@ def _of_listeners(key: Key, status: GatewayStatus | ListenerSetStatus) -> Iterat
     yield from (f for f in _bad(key, status.conditions) if f.reason not in SAID_ELSEWHERE and f.message not in said)
 
 
-def _of_dates(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:
-    """What a certificate that can be used will soon, or should, no longer be used for."""
+def _noted(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field: str) -> Iterator[Finding]:
+    """What is said where nothing is wrong: a certificate that should soon, or now, no longer be used."""
     for condition in conditions:
-        if condition.type == reasons.RESOLVED_REFS and condition.status == "True" and condition.message:
+        if condition.type in (reasons.ACCEPTED, reasons.RESOLVED_REFS) and condition.status == "True" and condition.message:
             yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)
 
 

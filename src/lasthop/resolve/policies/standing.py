@@ -13,6 +13,7 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.backends import outcome
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.policies.backend_tls import Ancestors, ancestors, missing_port, reached_by
 from lasthop.resolve.policies.gate import permitted_tls
@@ -106,6 +107,9 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
             notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
         else:
             notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
+    for other in g(ancestors, policy).without_room:
+        message = f"this status has no room for {other}, so connections from there fail"
+        elsewhere.append(Trouble(reasons.INVALID, message))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
@@ -146,7 +150,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
             more.append(Condition(reasons.PARTIALLY_INVALID, True, found.troubles[0].reason, _joined(told)))
         if unserved := g(not_programmed, gateway):
             more.append(unserved)
-        if isinstance(permitted, BackendTLS) and permitted.waiver:
+        if isinstance(permitted, BackendTLS) and permitted.waiver and _in_effect(g, policy, gateway):
             more.append(degraded(permitted.waiver))
     return accepted, resolved, *more
 
@@ -179,6 +183,15 @@ def unreached(g: Graph, policy: Key) -> str:
 def degraded(waiver: Waiver) -> Condition:
     """While a waiver is in effect; absent otherwise."""
     return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, said(waiver))
+
+
+def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
+    """Whether some hop from this Gateway is made as the policy says: a backend may be refused for other reasons."""
+    obj = read(g, policy, BackendTLSPolicy)
+    services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
+    hops = (Hop(*member) for service in services for member, _ in g.bucket("reach", service))
+    made = (outcome(g, hop) for hop in hops if hop.gateway == gateway)
+    return any(isinstance(tls, BackendTLS) and tls.policy == policy for tls in made)
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:

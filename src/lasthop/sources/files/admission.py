@@ -46,6 +46,8 @@ def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
     schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
     key, metadata = completed(kind, document.get("metadata"), problems)
     content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    if kind.kind == "BackendTLSPolicy":
+        content = _without_empty_trust(content)
     content = structured(schema.root, content, (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
@@ -56,6 +58,18 @@ def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
     if not refused and metadata and (check := CHECKS.get(kind.kind)):
         check(key, stored, problems)
     return stored, problems.found()
+
+
+def _without_empty_trust(content: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
+    empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
+    spec = content.get("spec")
+    validation = spec.get("validation") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(validation, dict):
+        return content
+    empty = {"caCertificateRefs": [], "wellKnownCACertificates": ""}
+    kept = {name: value for name, value in validation.items() if name not in empty or value != empty[name]}
+    return {**content, "spec": {**spec, "validation": kept}}
 
 
 def admitted(stored: dict[str, Any]) -> Admitted:

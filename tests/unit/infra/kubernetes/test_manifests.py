@@ -137,9 +137,9 @@ def test_a_new_listener_does_not_restart_the_pods() -> None:
     assert pod(gateway(ports=((80, "TCP"),))) == pod(gateway(ports=((80, "TCP"), (8443, "TCP"))))
 
 
-def test_a_listener_may_have_the_port_that_readiness_would_have() -> None:
-    of = gateway(ports=((15021, "TCP"), (15022, "UDP")))
-    assert pod(of)["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] == 15023
+@pytest.mark.parametrize("port", [(15021, "TCP"), (15021, "UDP")])
+def test_not_even_the_port_of_the_readiness_probe_does(port: tuple[int, str]) -> None:
+    assert pod(gateway(ports=((80, "TCP"),))) == pod(gateway(ports=((80, "TCP"), port)))
 
 
 def test_the_profile_is_heard() -> None:

@@ -1,0 +1,23 @@
+"""How much memory an Envoy may use."""
+
+from __future__ import annotations
+
+import pytest
+
+from lasthop.proxy.memory import MIN_HEAP, limited
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("memory_max", "heap"),
+    [
+        (f"{GIB}\n", int(0.8 * GIB) >> 20 << 20),
+        ("max\n", 4 * GIB),
+        ("", 4 * GIB),
+        (str(1 << 62), 4 * GIB),
+        (str(32 << 20), MIN_HEAP),
+    ],
+)
+def test_a_containers_limit_counts_before_the_machines_memory(memory_max: str, heap: int) -> None:
+    assert limited(memory_max, 8 * GIB) == heap

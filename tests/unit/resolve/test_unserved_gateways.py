@@ -1,0 +1,95 @@
+"""A good policy at a Gateway from which nothing comes: its entry there says so, and no hop from there counts as verified."""
+
+from __future__ import annotations
+
+import pytest
+
+from lasthop.api.meta import Key, Object
+from lasthop.api.status import PolicyStatus
+from lasthop.engine import Engine
+from lasthop.outputs.explain.explain import explain
+from lasthop.resolve.ports import Probe
+from tests.snapshot import Snapshot, settle
+from tests.world import (
+    HTTP_AND_HTTPS,
+    NOW,
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_policy,
+    mk_route,
+    mk_service,
+    mk_slice,
+    profile_ref,
+)
+
+GATEWAY = Key("Gateway", "a", "g")
+POLICY = Key("BackendTLSPolicy", "a", "p")
+WORLD = keyed(
+    mk_class(),
+    mk_gateway("a/g"),
+    mk_service("a/api"),
+    mk_slice("a/api-1", "api", ["10.0.0.1"]),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_policy("a/p", "api", "api.example", ["ca"]),
+    mk_route("a/r", "a/g", [{"name": "api", "port": 443}]),
+)
+
+
+def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, str, str]], Engine]:
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    engine.apply({**WORLD, **keyed(gateway)})
+    settle(engine, snapshot)
+    if problem:
+        engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe(problem))
+        snapshot.take(engine.settle())
+    status = snapshot.status[POLICY]
+    assert isinstance(status, PolicyStatus)
+    return {c.type: (c.status, c.reason, c.message) for c in status.ancestors[0].conditions}, engine
+
+
+def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
+    found, engine = outcome(mk_gateway("a/g"))
+    assert found.keys() == {"Accepted", "ResolvedRefs"}
+    assert [hop.manner for hop in engine.hops()] == ["verified"]
+
+
+@pytest.mark.parametrize(
+    ("gateway", "problem", "said"),
+    [
+        (mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("nowhere")}), "", "Gateway a/g is not accepted: "),
+        (mk_gateway("a/g", HTTP_AND_HTTPS[1:]), "", "Gateway a/g is not accepted: not valid: https"),
+        (mk_gateway("a/g"), "0.0.0.0:80 is in use by nginx", "Gateway a/g serves no port: 0.0.0.0:80 is in use by nginx"),
+    ],
+)
+def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_not_verified(
+    gateway: Object, problem: str, said: str
+) -> None:
+    found, engine = outcome(gateway, problem)
+    assert found["Accepted"][0] == "True"
+    assert found["Programmed"][:2] == ("False", "ParentNotProgrammed")
+    assert found["Programmed"][2].startswith(said)
+    (hop,) = engine.hops()
+    assert hop.manner == "failing closed"
+    assert hop.detail.startswith(said)
+    tree = explain(engine.graph, POLICY)
+    assert tree is not None and tree.state == "bad"
+
+
+def test_one_port_of_two_is_enough_to_serve() -> None:
+    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
+    two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
+    engine.apply({**WORLD, **keyed(mk_gateway("a/g", two))})
+    settle(engine, snapshot)
+    engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe("taken"))
+    engine.settle()
+    assert [hop.manner for hop in engine.hops()] == ["verified"]
+
+
+def test_a_client_certificate_that_cannot_be_shown_is_named_in_the_entry() -> None:
+    found, engine = outcome(mk_gateway("a/g", tls={"backend": {"clientCertificateRef": {"name": "nowhere"}}}))
+    assert found["Accepted"][0] == "True"
+    assert found["Programmed"][:2] == ("False", "InvalidClientCertificateRef")
+    assert [hop.manner for hop in engine.hops()] == ["failing closed"]

@@ -1,0 +1,44 @@
+"""Who is told what by the admin address: what names objects is for this machine, asked directly and by its own name."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from lasthop.cli.view import ControllerView
+from lasthop.cluster import ClusterController
+from lasthop.infra.kubernetes.wanted import Site
+from lasthop.web.app import application
+from tests.fake_api import FakeApi, client_of, serving
+
+PROXIED = {"x-forwarded-for": "192.0.2.1"}
+PRIVATE = ("/", "/live", "/api/objects", "/api/findings", "/api/not-applied", "/api/explain", "/api/audit", "/api/readiness")
+
+
+@pytest.mark.parametrize(
+    "headers, private, metrics",
+    [
+        ({}, {200, 204, 404}, 200),
+        ({"host": "localhost:1"}, {200, 204, 404}, 200),
+        ({"host": "evil.example"}, {421}, 421),
+        (PROXIED, {421}, 200),
+        ({"x-envoy-external-address": "192.0.2.1"}, {421}, 200),
+        ({"Via": "1.1 proxy"}, {421}, 200),
+        ({"Forwarded": "for=192.0.2.1"}, {421}, 200),
+        ({"host": "evil.example", **PROXIED}, {421}, 421),
+    ],
+)
+async def test_what_names_objects_is_for_this_machine(headers: dict[str, str], private: set[int], metrics: int) -> None:
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        site = Site("lasthop", "x.svc", 1)
+        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        view = ControllerView(controller, {}, lambda *_: None)
+        async with TestClient(TestServer(application(view), host="127.0.0.1")) as browser:
+
+            async def status(path: str) -> int:
+                async with browser.get(path, headers=headers) as response:
+                    return response.status
+
+            assert {await status(path) for path in PRIVATE} <= private
+            assert await status("/metrics") == metrics
+            assert await status("/healthz") == 200
