@@ -37,9 +37,9 @@ class ControllerView:
         self._locate = locate
         engine = controller.engine
 
-        def version() -> int | None:
+        def version() -> tuple[int, int] | None:
             """Membership and statuses follow the inputs only when everything has been settled."""
-            return None if engine.unsettled else engine.graph.revision
+            return None if engine.unsettled else engine.graph.version
 
         async def hops() -> list[HopReport]:
             return joined(await in_slices(engine.each_hop()))

@@ -74,7 +74,7 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
     gateway.write("refused.yaml", rejected)
     try:
-        until(lambda: "refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
         ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
         assert "could not be read whole" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
