@@ -37,9 +37,9 @@ class ControllerView:
         self._locate = locate
         engine = controller.engine
 
-        def version() -> int | None:
+        def version() -> tuple[int, int] | None:
             """Membership and statuses follow the inputs only when everything has been settled."""
-            return None if engine.unsettled else engine.graph.revision
+            return None if engine.unsettled else engine.graph.version
 
         async def hops() -> list[HopReport]:
             return joined(await in_slices(engine.each_hop()))
@@ -47,7 +47,12 @@ class ControllerView:
         async def certificates() -> list[CertificateReport]:
             return each_once(await in_slices(engine.each_holder()))
 
+        async def documents(kind: str) -> list[dict[str, Any]]:
+            return await in_slices(controller.book.documents(kind))
+
         self._hops, self._certificates = Shared(hops, version), Shared(certificates, version)
+        kinds = (each.kind for each in KINDS.values() if has_status(each))
+        self._documents = {kind: Shared(functools.partial(documents, kind), version) for kind in kinds}
 
     def readiness(self) -> Readiness:
         written = unapplied(self._controller.not_applied, self._controller.source_findings)
@@ -81,7 +86,13 @@ class ControllerView:
 
     async def objects(self, kind: str | None = None) -> list[dict[str, Any]]:
         kinds = [kind] if kind in KINDS else [each.kind for each in KINDS.values() if has_status(each)]
-        return await in_slices(document for each in kinds for document in self._controller.book.documents(each))
+        return [document for each in kinds for document in await self._documents_of(each)]
+
+    async def _documents_of(self, kind: str) -> list[dict[str, Any]]:
+        """Those with a status are kept until something changes: every open page asks for them each second."""
+        if shared := self._documents.get(kind):
+            return await shared.get()
+        return await in_slices(self._controller.book.documents(kind))
 
     def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
         return tree(self._controller.engine.graph, key, self._locate, reads=reads)

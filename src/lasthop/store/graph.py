@@ -152,6 +152,8 @@ class Graph:
         self.crashes: dict[NodeId, Crash] = {}
         """Queries that raise by themselves, not because something that they read does."""
         self._revision = 1
+        self._sets = 0
+        """How often an input has changed."""
         self._inputs: dict[Any, Any] = {}
         self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
         self._nodes: dict[NodeId, Node] = {}
@@ -229,6 +231,7 @@ class Graph:
         """Sets an input (None: it is not there); says whether that changed anything."""
         if self._inputs.get(key) == value:
             return False
+        self._sets += 1
         if value is None:
             del self._inputs[key]
         else:
@@ -302,9 +305,10 @@ class Graph:
         raise RuntimeError("stages feed each other in a circle")
 
     @property
-    def revision(self) -> int:
-        """Grows with every change of an input: as long as it is the same, so is every value."""
-        return self._revision
+    def version(self) -> tuple[int, int]:
+        """Another with every change of an input, also of one that nobody has read yet, and as time passes a deadline: while it
+        is the same and everything is settled, every value and every member is the same."""
+        return self._sets, self._revision
 
     @property
     def unsettled(self) -> bool:

@@ -74,7 +74,7 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
     gateway.write("refused.yaml", rejected)
     try:
-        until(lambda: "refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
         ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
         assert "could not be read whole" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
@@ -134,6 +134,27 @@ def test_names_complete(gateway: Lasthop, typed: str, completed: str) -> None:
     env = {**gateway.env, "_LASTHOP_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": last}
     result = subprocess.run([EXECUTABLE], env=env, capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout.split() == [f"plain,{completed}"]
+
+
+def test_every_name_in_the_table_can_be_copied_into_the_next_command(gateway: Lasthop) -> None:
+    names = list(_rows(gateway.cli("status").stdout))
+    assert {name.partition("/")[0] for name in names} >= {"gatewayclass", "gateway", "httproute", "backendtlspolicy"}
+    for name in names:
+        assert gateway.cli("status", name).returncode == 0, name
+        assert gateway.cli("explain", name).returncode == 0, name
+    probed = gateway.cli("probe", "backendtlspolicy/shop/api")
+    assert "BackendTLSPolicy shop/api" in probed.stdout and "connect" in probed.stdout
+
+
+def test_a_namespace_that_is_not_there_is_an_error_and_the_gateway_that_is_read_is_named(gateway: Lasthop) -> None:
+    for command in ("check", "audit", "status"):
+        found = gateway.cli(command, "-n", "shpo")
+        assert (found.returncode, "did you mean shop?" in found.stderr) == (1, True), (command, found.stderr)
+    gateway.env["KUBECONFIG"] = "/nowhere/config"
+    try:
+        assert "not the cluster of $KUBECONFIG" in gateway.cli("status").stderr
+    finally:
+        del gateway.env["KUBECONFIG"]
 
 
 def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(gateway: Lasthop) -> None:

@@ -96,3 +96,16 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
     assert 'mode="Verified"' in even
     assert CRASHED in shown and "api.example" in shown
+
+
+async def test_an_object_that_nothing_reads_yet_is_shown_at_once() -> None:
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        site = Site("lasthop", "x.svc", 1)
+        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        controller.take(Batch(keyed(mk_class(), mk_gateway("a/gw"))))
+        controller.engine.settle()
+        view = ControllerView(controller, {}, lambda *_: None)
+        assert await view.objects("BackendTLSPolicy") == []
+        controller.engine.apply(keyed(mk_policy("a/p", "nowhere", "api.example", ["ca"])))
+        controller.engine.settle()
+        assert [document["metadata"]["name"] for document in await view.objects("BackendTLSPolicy")] == ["p"]
