@@ -96,7 +96,7 @@ class Inputs:
         engine.set_system_store(self.store)
 
 
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=35)
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any]]) -> None:
     inputs, engine, snapshot = Inputs(), Engine(now=NOW.timestamp()), Snapshot()
@@ -273,7 +273,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(slow, max_examples=50)
+@settings(slow, max_examples=35)
 @given(st.lists(EVENTS, min_size=5, max_size=25))
 def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str, Any]]) -> None:
     site, objects, known, versions = Site(), dict(BASE), True, StringMap()

@@ -377,7 +377,7 @@ EPISODES = st.lists(st.tuples(st.booleans(), st.lists(_EDIT, max_size=4)), min_s
 """(whether every policy is known, edits in the meantime): unreadable input comes and goes."""
 
 
-@settings(slow, max_examples=70)
+@settings(slow, max_examples=50)
 @given(EPISODES)
 def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
     episodes: list[tuple[bool, list[tuple[Object, bool, bool]]]],
