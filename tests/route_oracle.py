@@ -28,7 +28,8 @@ class Request:
 
     @property
     def path(self) -> str:
-        return self.target.partition("?")[0]
+        """As it is matched: a gateway at the edge takes several slashes for one."""
+        return re.sub("/+", "/", self.target.partition("?")[0])
 
     @property
     def query(self) -> dict[str, str]:
