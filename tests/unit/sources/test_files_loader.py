@@ -276,6 +276,17 @@ def test_a_rejected_policy_keeps_the_age_that_is_written_over_edits_and_restarts
         assert set(ages) == {age}
 
 
+def test_of_one_policy_in_two_broken_files_the_first_by_path_is_told_whichever_broke_first(tmp_path: Path) -> None:
+    write(tmp_path, b=policy("web", "pay", hostname="'no host'"))
+    loader = Loader(tmp_path)
+    reload(loader)
+    write(tmp_path, a=policy("web", "web", hostname="'no host'"))
+    living, again = reload(loader).changes[REJECTED], reload(Loader(tmp_path)).changes[REJECTED]
+    assert living == again
+    assert isinstance(again, RejectedPolicy)
+    assert f"{tmp_path}/a.yaml" in again.message
+
+
 def test_a_good_policy_beside_a_broken_document_is_rejected_too(tmp_path: Path) -> None:
     write(tmp_path, a=policy() + "---\n" + service("x", 0))
     batch = reload(Loader(tmp_path))

@@ -230,7 +230,7 @@ class Loader:
         return self._in_force.replace(path, old, new)
 
     def _reject(self) -> dict[Key, Object | None]:
-        now = report.rejected(self._broken.values(), self._in_force)
+        now = report.rejected([broken for _, broken in sorted(self._broken.items())], self._in_force)
         changes: dict[Key, Object | None] = {key: None for key in self._rejected.keys() - now.keys()}
         changes |= {key: policy for key, policy in now.items() if self._rejected.get(key) != policy}
         self._rejected = dict(now)
