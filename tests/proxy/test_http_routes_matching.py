@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import http.client
 import random
-import re
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
@@ -72,12 +70,6 @@ def redirecting(route: Document) -> Document:
     return {**route, "spec": {**route["spec"], "rules": rules}}
 
 
-def merged(asked: Request) -> Request:
-    """As the gateway reads it: several slashes in a path are one."""
-    path, mark, query = asked.target.partition("?")
-    return dataclasses.replace(asked, target=re.sub("/+", "/", path) + mark + query)
-
-
 @pytest.fixture(scope="module")
 def running(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
     lasthop = module_own()
@@ -117,7 +109,7 @@ def test_envoy_chooses_the_rule_that_the_spec_chooses(running: Lasthop, hostname
             response.read()
             location = urlsplit(response.headers["location"] or "").hostname
             found = location.removesuffix(".rule") if location else None
-            expected = chosen(routes, merged(asked), LISTENERS[hostname])
+            expected = chosen(routes, asked, LISTENERS[hostname])
             hits.add(expected)
             if found != expected:
                 wrong.append((asked, found, expected))
