@@ -38,13 +38,15 @@ class Listener(msgspec.Struct, frozen=True):
     """Whether traffic is accepted for it at all."""
     conflicted: bool = False
     """Another listener has its port or its name."""
+    misnamed: bool = False
+    """What it has for a hostname is none, so there is no name to hold."""
     passthrough: bool = False
     """TLS that is left to the backend."""
 
     @property
     def shut(self) -> bool:
         """Not served, and its name is nobody else's: a wider listener would answer without what this one asks for."""
-        return not self.served and not self.conflicted
+        return not self.served and not self.conflicted and not self.misnamed
 
     @property
     def transport(self) -> str:

@@ -226,6 +226,7 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
+        misnamed=_misnamed(listener),
         passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
 
@@ -241,6 +242,7 @@ def _closed(key: Key, listener: api.Listener) -> Listener:
         table=_table(key, listener),
         conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
         served=False,
+        misnamed=_misnamed(listener),
     )
 
 
@@ -249,9 +251,11 @@ def _crashed() -> Condition:
 
 
 def _hostname_of(listener: api.Listener) -> str:
-    """What is no hostname is no name to hold either."""
-    named = _shared(listener.protocol) in ("HTTP", SNI) and is_hostname(listener.hostname, wildcard=True)
-    return listener.hostname.lower() if named else ""
+    return listener.hostname.lower() if _shared(listener.protocol) in ("HTTP", SNI) else ""
+
+
+def _misnamed(listener: api.Listener) -> bool:
+    return bool(listener.hostname) and not is_hostname(listener.hostname, wildcard=True)
 
 
 def _terminates(listener: api.Listener) -> bool:
@@ -300,7 +304,7 @@ def _odd(listener: api.Listener) -> str:
     """What Envoy would refuse the whole port for, in case no schema has checked it."""
     if not 1 <= listener.port <= MAX_PORT:
         return f"port {listener.port} is not between 1 and {MAX_PORT:,}; use another"
-    if listener.hostname and not is_hostname(listener.hostname, wildcard=True):
+    if _misnamed(listener):
         return f"{shown(listener.hostname)} is no hostname; correct it"
     return "" if is_hostname(listener.name) else f"{shown(listener.name)} is no name of a listener; correct it"
 
