@@ -162,8 +162,7 @@ class Controller:
         """What stands behind names (a tightened policy, other endpoints) goes to the proxies ahead of everything else. Says
         whether there was anything."""
         update = self.engine.settle(SLICE, urgent=True, enough=_used_up(TURN))
-        for key, changes in update.xds.items():
-            self.server.update(key.path, changes)
+        self._send(update)
         self._sent(update)
         return bool(update.xds)
 
@@ -171,8 +170,7 @@ class Controller:
         """From whatever has changed to everyone who must know."""
         self._dirty.clear()
         update = self.engine.settle(limit, enough=_used_up(TURN), busy=self._busy())
-        for key, changes in update.xds.items():
-            self.server.update(key.path, changes)
+        self._send(update)
         self.book.take(update.status, time.time())
         self.told(update.status)
         self._sync_gateways()
@@ -185,13 +183,17 @@ class Controller:
         """Gateways none of whose proxies has an answer to the last route table yet. The answer, or time, wakes us."""
         return {key for key in self._gateways if self.server.busy(key.path)}
 
+    def _send(self, update: Update) -> None:
+        for key, changes in update.xds.items():
+            self.server.update(key.path, changes)
+        if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
+            for key in list(self._quarantines):
+                self._quarantine_served(key)
+
     def _sent(self, update: Update) -> None:
         for key in update.xds:
             self._changed_at.setdefault(key, time.monotonic())
             self._proxy_changed(key)
-        if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
-            for key in list(self._quarantines):
-                self._quarantine_served(key)
 
     def _tell_crashes(self) -> None:
         """Each once when it appears, and once when it is gone."""

@@ -175,12 +175,11 @@ class Engine:
 
     def set_quarantine(self, type_url: str, part: str, digest: str, complaint: str | None) -> None:
         """Empty complaint: the part is only one of several suspects."""
-        input_key = refused_pair_input(part, digest) if type_url == SECRET else quarantine_input(type_url, part, digest)
-        self.graph.set(input_key, complaint)
+        self.graph.set(_refusal_input(type_url, part, digest), complaint)
 
     def is_built(self, type_url: str, part: str, digest: str) -> bool:
         """Whether something would have this part at this content, were it not in quarantine."""
-        return bool(self.graph.readers_at(input_node(quarantine_input(type_url, part, digest))))
+        return bool(self.graph.readers_at(input_node(_refusal_input(type_url, part, digest))))
 
     def advance(self, now: float) -> None:
         self.graph.advance(now)
@@ -356,6 +355,10 @@ class Engine:
                     self._findings[(output.name, key)] = new
                 changed |= old != new
         return changed
+
+
+def _refusal_input(type_url: str, part: str, digest: str) -> tuple[str, ...]:
+    return refused_pair_input(part, digest) if type_url == SECRET else quarantine_input(type_url, part, digest)
 
 
 class _Changes:

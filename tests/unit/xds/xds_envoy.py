@@ -150,7 +150,7 @@ async def envoy(directory: Path, ads: Path) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(
         str(ENVOY), "-c", str(config), "--disable-hot-restart", "--concurrency", "1",
         "--log-path", str(directory / "envoy.log"), "-l", "info",
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, cwd=directory,
     )  # fmt: skip
     try:
         yield
