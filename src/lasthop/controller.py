@@ -424,6 +424,11 @@ class Controller:
         return obj.metadata.uid if obj is not None else ""
 
     @property
+    def settled(self) -> bool:
+        """Whether everything that has come in is worked out and handed to the xDS server."""
+        return not self._dirty.is_set() and not self.engine.unsettled
+
+    @property
     def ready(self) -> bool:
         return not self.unready()
 

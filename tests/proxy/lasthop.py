@@ -78,6 +78,11 @@ class Lasthop:
         assert self.process and self.process.poll() is None, self.log
         return self.ask("/readyz")[0] == 200
 
+    def settled(self) -> bool:
+        """Owners take turns, so what is served first need not be what was written first."""
+        answer = json.loads(self.ask("/api/readiness")[1])
+        return bool(answer["settled"] and answer["ready"])
+
     def stop(self) -> int:
         assert self.process
         self.process.send_signal(signal.SIGTERM)
@@ -123,7 +128,7 @@ class Lasthop:
         name = f"marker-{self._markers}"
         self.write("marker.yaml", documents.route(name))
         until(lambda: self.get(name).status == 500, 10, "a marker is served")
-        until(self.ready, 10, "everything is acknowledged")
+        until(self.settled, 10, "everything is worked out and acknowledged")
 
     def standard(self, **gateway: Any) -> None:
         """A class and the Gateway `shop/web` with one HTTP listener, and with a hop so that its Envoy has a cluster."""

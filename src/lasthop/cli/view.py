@@ -56,7 +56,7 @@ class ControllerView:
 
     def readiness(self) -> Readiness:
         written = unapplied(self._controller.not_applied, self._controller.source_findings)
-        return Readiness(tuple(self._controller.unready()), tuple(written))
+        return Readiness(tuple(self._controller.unready()), tuple(written), self._controller.settled)
 
     @property
     def traffic(self) -> Mapping[str, Traffic]:

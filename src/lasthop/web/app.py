@@ -103,7 +103,7 @@ async def _readyz(request: web.Request) -> web.Response:
 
 async def _readiness(request: web.Request) -> web.Response:
     found = request.app[VIEW].readiness()
-    return _json({"ready": not found.unready, "problems": found.problems})
+    return _json({"ready": not found.unready, "settled": found.settled, "problems": found.problems})
 
 
 async def _metrics(request: web.Request) -> web.Response:

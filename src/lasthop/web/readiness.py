@@ -15,6 +15,8 @@ class Readiness(msgspec.Struct, frozen=True):
     """Why the process is not ready, a line each; empty: it is."""
     unapplied: tuple[str, ...] = ()
     """What was written and is not in force, a line each; the process may be ready all the same, with what it had before."""
+    settled: bool = True
+    """Everything that has been read is worked out; under many edits that may take a moment."""
 
     @property
     def problems(self) -> tuple[str, ...]:
