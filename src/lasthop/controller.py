@@ -61,6 +61,7 @@ class Controller:
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
+        self._all_read = True
         self.log = logs.get()
         self._system_store = system_store
         self.presence = Presence()
@@ -112,6 +113,7 @@ class Controller:
         self.engine.set_crd_versions(batch.crd_versions)
         self.engine.apply(batch.changes)
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
+        self._all_read = batch.complete
         self._tell_findings()
         self._arrived.set()
         if self.loaded.is_set():
@@ -426,7 +428,7 @@ class Controller:
     @property
     def settled(self) -> bool:
         """Whether everything that has come in is worked out and handed to the xDS server."""
-        return not self._dirty.is_set() and not self.engine.unsettled
+        return self._all_read and not self._dirty.is_set() and not self.engine.unsettled
 
     @property
     def ready(self) -> bool:

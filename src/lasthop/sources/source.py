@@ -26,6 +26,8 @@ class Batch(msgspec.Struct, frozen=True):
     mentioned."""
     not_applied: tuple[NotApplied, ...] = ()
     """The files whose present text is refused, and what is in force instead: the whole list."""
+    complete: bool = True
+    """False while a part of what has been written is still being read."""
 
 
 class Source(Protocol):

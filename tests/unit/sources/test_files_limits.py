@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from files_texts import SERVICE, policy, reload, route, service, write
 
+from lasthop.api.meta import Key
 from lasthop.sources.files import FilesSource, content, folder, limits, reading, yaml
 from lasthop.sources.files.content import Broken, Content, examine
 from lasthop.sources.files.loader import Loader
@@ -196,13 +197,17 @@ async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
         assert await asyncio.to_thread(examined.wait, 10)
         for number in (81, 82):  # also the second time, and whatever becomes of the large file meanwhile
             write(tmp_path, small=service("web", number))
-            changes = (await asyncio.wait_for(edit, 10)).changes
+            while not (changes := (await asyncio.wait_for(edit, 10)).changes):
+                edit = asyncio.ensure_future(anext(batches))
             assert changes[SERVICE].spec.ports[0].port == number  # type: ignore[union-attr]
             edit = asyncio.ensure_future(anext(batches))
             write(tmp_path, large=padding + service("large", number))
         release.set()
         while True:
             batch = await asyncio.wait_for(edit, 10)
+            if not batch.changes:
+                edit = asyncio.ensure_future(anext(batches))
+                continue
             (found,) = batch.changes.values()
             assert found.metadata.name == "large"  # type: ignore[union-attr]
             if found.spec.ports[0].port == 82:  # type: ignore[union-attr]
@@ -235,11 +240,38 @@ async def test_a_large_file_that_is_deleted_while_it_is_read_does_not_come_back(
         (tmp_path / "large.yaml").unlink()
         release.set()
         write(tmp_path, small=service("web", 81))
-        changes = (await asyncio.wait_for(edit, 10)).changes
+        while not (changes := (await asyncio.wait_for(edit, 10)).changes):
+            edit = asyncio.ensure_future(anext(batches))
         assert [key.name for key in changes] == ["web"]
         write(tmp_path, small=service("web", 82), large=service("large", 2))  # and when it returns it is seen
         while "large" not in {key.name for key in changes}:
             changes = (await asyncio.wait_for(anext(batches), 10)).changes
     finally:
         release.set()
+        await batches.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("first", ["small", "large"])
+async def test_a_policy_that_moves_to_or_from_a_large_file_is_never_known_to_be_gone(tmp_path: Path, first: str) -> None:
+    """Between the two files nothing new may be plaintext: the other one may hold the policy."""
+    padding = "#" * limits.LARGE_FILE + "\n"
+    with_policy = {"small": policy(), "large": padding + policy()}
+    without = {"small": service("web", 80), "large": padding + service("large", 1)}
+    second = "large" if first == "small" else "small"
+    write(tmp_path, **{first: with_policy[first], second: without[second]})
+    batches = FilesSource(tmp_path).batches()
+    there = Key("BackendTLSPolicy", "shop", "web")
+    try:
+        held = dict((await anext(batches)).changes)
+        assert there in held
+        write(tmp_path, **{second: with_policy[second]})
+        write(tmp_path, **{first: without[first]})
+        while True:
+            batch = await asyncio.wait_for(anext(batches), 10)
+            held.update(batch.changes)
+            assert held[there] is not None or not batch.policies_known
+            if batch.complete and held.get(Key("Service", "shop", "web" if first == "small" else "large")):
+                break
+        assert batch.policies_known and held[there] is not None
+    finally:
         await batches.aclose()  # type: ignore[attr-defined]

@@ -60,6 +60,8 @@ class Loader:
         self._repeated: dict[str, str] = {}
         self._linked: tuple[str, ...] = ()
         self._lost = ""
+        self._pending: frozenset[str] = frozenset()
+        """Large files whose present text is still being read."""
         self._published: Batch | None = None
         self._unsaved: dict[str, Saved | None] = {}
         self._save_error = ""
@@ -177,7 +179,7 @@ class Loader:
             return self._apply(readings)
 
     def _apply(self, readings: Readings) -> Batch | None:
-        self._lost = readings.lost
+        self._lost, self._pending = readings.lost, readings.large
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
         touched: set[Key] = set()
@@ -196,6 +198,7 @@ class Loader:
             tuple(self._findings(refused)),
             self._policies_known(),
             not_applied=(*refused.values(), *self._attached.not_applied()),
+            complete=not self._pending,
         )
         previous, self._published = self._published, batch
         if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
@@ -237,7 +240,8 @@ class Loader:
         return changes
 
     def _policies_known(self) -> bool:
-        if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
+        # A policy may just have moved into a file that takes long to read.
+        if self._pending or any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
             return False
         return all(
             any(path.startswith(f"{folder}/") and self._files[path].good is not None for path in self._broken)

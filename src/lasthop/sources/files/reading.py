@@ -32,7 +32,7 @@ class Readings(NamedTuple):
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
     large: frozenset[str] = frozenset()
-    """Files that were left out: to read them takes so long that others should not wait for it."""
+    """Files that are still to be read: it takes so long that others should not wait for it."""
     lost: str = ""
     """Why the folder as a whole cannot be read."""
 

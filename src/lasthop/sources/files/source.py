@@ -77,10 +77,10 @@ class FilesSource:
                 readings = await self._settled(look)
                 for path in readings.large - self._large.keys():
                     self._large[path] = asyncio.ensure_future(self._read_large(path))
-                if (batch := await asyncio.to_thread(loader.apply, readings)) is not None:
-                    yield batch
-                for readings in self._large_ones_read():
-                    if (batch := await asyncio.to_thread(loader.apply, readings)) is not None:
+                read = [readings, *self._large_ones_read()]
+                for number, found in enumerate(read, 1):
+                    pending = self._large.keys() | {path for later in read[number:] for path in later.files}
+                    if (batch := await asyncio.to_thread(loader.apply, found._replace(large=frozenset(pending)))) is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
                 if watcher.follow_root() or await self._watch_outside(watcher, look):
