@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from lasthop.sources.kubernetes.client import Client
+from tests.backends import PATIENCE
 
 Json = dict[str, Any]
 Name = tuple[str, str]
@@ -370,7 +371,7 @@ async def client_of(api: FakeApi) -> AsyncIterator[Client]:
         yield client
 
 
-async def until(condition: Any, within: float = 5.0) -> None:
+async def until(condition: Any, within: float = PATIENCE) -> None:
     """Waits for something to become true."""
     deadline = time.monotonic() + within
     while not condition():

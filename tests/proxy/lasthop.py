@@ -70,9 +70,9 @@ class Lasthop:
         with (self.root / "out").open("ab") as out, (self.root / "err").open("ab") as err:
             self.process = subprocess.Popen(command, stdout=out, stderr=err, env=self.env)
         if ready:
-            until(self.ready, 30, "lasthop is ready")
+            until(self.ready, "lasthop is ready")
             # Envoy acknowledges a listener a moment before it listens.
-            until(lambda: self.get("nobody").status == 404, 5, "the port is served")
+            until(lambda: self.get("nobody").status == 404, "the port is served")
 
     def ready(self) -> bool:
         assert self.process and self.process.poll() is None, self.log
@@ -127,8 +127,8 @@ class Lasthop:
         self._markers += 1
         name = f"marker-{self._markers}"
         self.write("marker.yaml", documents.route(name))
-        until(lambda: self.get(name).status == 500, 10, "a marker is served")
-        until(self.settled, 10, "everything is worked out and acknowledged")
+        until(lambda: self.get(name).status == 500, "a marker is served")
+        until(self.settled, "everything is worked out and acknowledged")
 
     def standard(self, **gateway: Any) -> None:
         """A class and the Gateway `shop/web` with one HTTP listener, and with a hop so that its Envoy has a cluster."""
@@ -156,13 +156,13 @@ class Lasthop:
             response = connection.getresponse()
             return Answer(response.status, response.read().decode())
 
-    def until_status(self, name: str, status: int, within: float = 5.0, **settings: Any) -> Answer:
+    def until_status(self, name: str, status: int, **settings: Any) -> Answer:
         def asked() -> Answer | None:
             answer = self.get(name, **settings)
             assert answer.status == status, f"{name}: {answer}"
             return answer
 
-        found: Answer = until(asked, within)
+        found: Answer = until(asked)
         return found
 
     # --- what it says ------------------------------------------------------------------------------------------------

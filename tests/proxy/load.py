@@ -60,7 +60,7 @@ class Load:
     def more(self, count: int = 20) -> None:
         """Waits for requests that start from now on."""
         now = time.monotonic()
-        until(lambda: sum(taken.start > now for taken in list(self.taken)) >= count, 15, "requests go on")
+        until(lambda: sum(taken.start > now for taken in list(self.taken)) >= count, "requests go on")
 
     def seen(self, since: float = 0.0) -> set[tuple[int, str] | str]:
         """Answers to requests that started after a moment."""
@@ -74,7 +74,7 @@ class Load:
         before = self.seen(since=time.monotonic() - 0.2)
         began = time.monotonic()
         edit()
-        first = until(lambda: next((t for t in list(self.taken) if t.start > began and t.what == after), None), 10, f"{after}")
+        first = until(lambda: next((t for t in list(self.taken) if t.start > began and t.what == after), None), f"{after}")
         self.more()
         assert self.seen(since=began) <= before | {after}
         late = self.seen(since=first.end + WORKERS_AGREE)

@@ -15,7 +15,7 @@ from tests.proxy.lasthop import BACKEND_FAILURE, NO_ANSWER, Lasthop
 
 def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
     """The first line for a host, which comes within a second of its request."""
-    (found, *_) = until(lambda: gateway.entries(name), 2, f"a line for {name}")
+    (found, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
     return found  # type: ignore[no-any-return]
 
 

@@ -208,6 +208,6 @@ def test_the_log_says_why_a_connection_came_to_nothing(world: World) -> None:
         lines = (world.lasthop.root / "out").read_text().splitlines()
         return next((e for e in map(json.loads, lines) if e.get("route") == "TCPRoute shop/invalid-tls"), None)
 
-    entry = until(logged, 5)
+    entry = until(logged)
     assert entry["authority"] == "invalid.tcp.test"
     assert "ConfigMap shop/missing does not exist" in entry["why"]

@@ -47,7 +47,7 @@ def test_a_policy_that_fails_admission_fails_its_target_closed(lasthop: Lasthop,
         assert lasthop.conditions("HTTPRoute", name)["ResolvedRefs"][:2] == ("False", "InvalidBackendTLS")
         assert f"/{name}.yaml:" in lasthop.log
         (lasthop.folder / f"{name}.yaml").write_text(good[name])
-        lasthop.until_status(name, 200, within=1)
+        lasthop.until_status(name, 200)
 
 
 def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
@@ -63,10 +63,10 @@ def test_an_unreadable_file_withholds_new_plaintext_until_it_is_mended(
     assert plain.connections == []
     assert "withheld" in lasthop.conditions("HTTPRoute", "plain")["ResolvedRefs"][2]
     lasthop.write("unknown.yaml", docs.config_map("harmless", ""))
-    lasthop.until_status("plain", 200, within=1)
+    lasthop.until_status("plain", 200)
     # What is plaintext by now stays so: a typo elsewhere is no reason to take it down.
     (lasthop.folder / "another.yaml").write_text("apiVersion: [\n")
-    until(lambda: "another.yaml:" in lasthop.log, 5)
+    until(lambda: "another.yaml:" in lasthop.log)
     lasthop.settle()
     assert lasthop.get("plain") == (200, "plain")
 
@@ -77,9 +77,9 @@ def test_the_same_object_in_two_files_is_refused_and_both_are_named(lasthop: Las
     lasthop.start()
     assert lasthop.get("api").status == 200
     lasthop.write("twin.yaml", docs.policy("api", "wrong.example", "ca"))
-    until(lambda: [f for f in lasthop.findings() if "hop.yaml" in str(f) and "twin.yaml" in str(f)], 5)
+    until(lambda: [f for f in lasthop.findings() if "hop.yaml" in str(f) and "twin.yaml" in str(f)])
     lasthop.settle()
     assert lasthop.get("api").status in (200, 500), "the first stays in force, or neither is"
     assert not served.saw_plaintext
     (lasthop.folder / "twin.yaml").unlink()
-    lasthop.until_status("api", 200, within=2)
+    lasthop.until_status("api", 200)

@@ -102,7 +102,7 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
 
     # Renewed: the next connection has it.
     two.write("client.yaml", pair(SECOND))
-    until(lambda: seen_by(two, optional) == "gateway web, renewed", 5)
+    until(lambda: seen_by(two, optional) == "gateway web, renewed")
 
     # Broken: no TLS leg of this Gateway goes on; plaintext ones and the other Gateway's do.
     for broken, reason in (
@@ -118,7 +118,7 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
         route = two.conditions("HTTPRoute", "optional")["ResolvedRefs"]
         assert route[:2] == ("False", "InvalidBackendTLS")
         assert "client certificate of Gateway shop/web" in route[2]
-        said = until(lambda: [line["why"] for line in two.entries("optional")], 5)
+        said = until(lambda: [line["why"] for line in two.entries("optional")])
         assert all("client certificate of Gateway shop/web" in why for why in said)
         assert two.get("plain").status == 200
         assert two.get("optional", port=second_port).status == 200
@@ -144,5 +144,5 @@ def test_a_client_certificate_in_another_namespace_needs_a_grant(
     assert served.connections == []
     assert lasthop.conditions("Gateway", "web")["ResolvedRefs"][:2] == ("False", "RefNotPermitted")
     lasthop.write("grant.yaml", docs.grant("vault/gateways", "Gateway", "shop", "Secret"))
-    lasthop.until_status("api", 200, within=1)
+    lasthop.until_status("api", 200)
     assert served.last.client == "gateway web"

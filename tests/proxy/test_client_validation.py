@@ -84,7 +84,7 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
             "calls.yaml", docs.service("calls"), *docs.endpoints("calls", calls.port), route("calls", rule(docs.to("calls")))
         )
         lasthop.start()
-        until(lambda: visit(ports["silent"], None), 5, "the ports are served")
+        until(lambda: visit(ports["silent"], None), "the ports are served")
         yield lasthop, ports
 
 
@@ -121,10 +121,10 @@ def test_grpc_over_tls_with_a_client_certificate(site: Site) -> None:
 def test_another_ca_holds_for_whoever_comes_next_and_none_closes_the_port(site: Site) -> None:
     lasthop, ports = site
     lasthop.write("clients.yaml", docs.config_map("clients", PARTNERS.pem))
-    until(lambda: (visit(ports["default"], ALICE), visit(ports["default"], BOB)) == (None, 500), 5, "the new CA holds")
+    until(lambda: (visit(ports["default"], ALICE), visit(ports["default"], BOB)) == (None, 500), "the new CA holds")
     lasthop.write("clients.yaml", docs.config_map("clients", ""))
-    until(lambda: visit(ports["default"], BOB) is None, 5, "the port is closed")
+    until(lambda: visit(ports["default"], BOB) is None, "the port is closed")
     assert visit(ports["partners"], BOB) == 500
     lasthop.write("clients.yaml", docs.config_map("clients", CLIENTS.pem))
-    until(lambda: visit(ports["default"], ALICE) == 500, 5, "the port is open again")
+    until(lambda: visit(ports["default"], ALICE) == 500, "the port is open again")
     assert visit(ports["default"], None) is None

@@ -70,7 +70,7 @@ async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_statu
                 docs.config_map("ca", certs.CA.pem),
             )
             async with running(api) as controller:
-                await until(lambda: programmed(api) == "True", 20)
+                await until(lambda: programmed(api) == "True")
                 assert api.get("gateways", "web", "shop")["status"]["addresses"] == [
                     {"type": "IPAddress", "value": "127.0.0.1"}
                 ]

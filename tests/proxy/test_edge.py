@@ -143,4 +143,4 @@ def test_the_heap_is_watched(strict: Lasthop) -> None:
         _, stats = asyncio.run(request(admin, "GET", "/stats?filter=fixed_heap.pressure"))
         return b"overload.envoy.resource_monitors.fixed_heap.pressure: " in stats
 
-    until(pressure, 5.0)
+    until(pressure)

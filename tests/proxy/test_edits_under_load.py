@@ -69,7 +69,7 @@ def test_a_wrong_hostname_stops_the_traffic_at_once_and_the_right_one_starts_it_
         # Tens of milliseconds on an idle machine; a cluster that waits for its endpoints would take a second each time.
         assert min(took) < 0.5
         load.no_change(lambda: policy(edited, "other.example"))
-        until(lambda: served.last.sni == "other.example", 1)
+        until(lambda: served.last.sni == "other.example")
     assert load.seen() == {OK, FAILURE}
 
 
@@ -107,9 +107,9 @@ def test_a_deleted_policy_means_plaintext_and_a_new_one_tls_again(edited: Lastho
     with Load(edited, "api") as load:
         assert not served.saw_plaintext
         load.no_change(lambda: (edited.folder / "policy.yaml").unlink())
-        until(lambda: served.last.plaintext, 2)
+        until(lambda: served.last.plaintext)
         load.no_change(lambda: policy(edited))
-        until(lambda: not served.last.plaintext, 2)
+        until(lambda: not served.last.plaintext)
         load.change(lambda: policy(edited, "wrong.example"), FAILURE)
         again = len([c for c in served.connections if c.plaintext])
         load.more()
@@ -136,7 +136,7 @@ def test_a_broken_file_changes_nothing_and_says_where_it_is_broken(edited: Lasth
             (good.replace("hostname: api.example", "hostname: 'not a name'"), "hostname"),
         ):
             load.no_change(functools.partial((edited.folder / "policy.yaml").write_text, broken))
-            until(functools.partial(reported, edited, words), 5, words)
+            until(functools.partial(reported, edited, words), words)
             load.more()
         load.change(lambda: policy(edited, "wrong.example"), FAILURE)
         assert not [f for f in edited.findings() if f["file"]]
@@ -152,7 +152,7 @@ def test_endpoints_move_without_a_failed_request(edited: Lasthop, serve: Callabl
     edited.until_status("api", 200)
     with Load(edited, "api") as load:
         hop(edited, old.port, new.port)
-        until(lambda: {(200, "old"), (200, "new")} <= load.seen(), 2)
+        until(lambda: {(200, "old"), (200, "new")} <= load.seen())
         load.change(lambda: hop(edited, new.port), (200, "new"))
         load.change(lambda: hop(edited), FAILURE)
         load.change(lambda: hop(edited, old.port), (200, "old"))

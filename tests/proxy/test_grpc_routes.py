@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import time
 from collections.abc import Iterator
 
 import grpc
@@ -75,7 +74,7 @@ def test_filters_edit_headers_and_mirror(gateway: Lasthop, servers: dict[str, Se
     servers["three"].calls.clear()
     said = call(gateway, "edited.test", headers={"x-of": "client"})
     assert (said.answer["name"], said.answer["metadata"]["x-of"], said.metadata["x-more"]) == ("one", "rule,backend", "yes")
-    until(lambda: [c["method"] for c in servers["three"].calls] == ["/echo.Echo/Say"], 5, "the copy arrives")
+    until(lambda: [c["method"] for c in servers["three"].calls] == ["/echo.Echo/Say"], "the copy arrives")
 
 
 def test_an_http_route_and_a_grpc_route_share_a_hostname(gateway: Lasthop, servers: dict[str, Server]) -> None:
@@ -110,7 +109,7 @@ def test_what_cannot_be_served_is_unavailable_with_words_for_the_client(gateway:
     assert said["Filtered"].details == said["Nobody"].details == "The gateway cannot serve this call as its route asks."
     assert call(gateway, "refused-calls.test", "/any.Service/Forbidden").code is UNAVAILABLE
     assert call(gateway, "refused-calls.test", "/any.Service/None").code is UNIMPLEMENTED
-    entries = until(lambda: [e for e in gateway.entries("refused-calls") if e["path"] == "/any.Service/Missing"], 5)
+    entries = until(lambda: [e for e in gateway.entries("refused-calls") if e["path"] == "/any.Service/Missing"])
     assert (entries[0]["grpc_status"], entries[0]["route"]) == ("Unavailable", "GRPCRoute shop/refused-calls")
     assert "Service shop/missing does not exist" in entries[0]["why"]
 
@@ -138,12 +137,10 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     for name in ("grpc-wrong-name", "grpc-wrong-ca", "grpc-invalid"):
         said = call(gateway, f"{name}.test")
         assert (said.code, said.details) == (UNAVAILABLE, BACKEND_FAILURE.strip())
-        until(lambda name=name: gateway.entries(name), 5, "the failure is in the log")
+        until(lambda name=name: gateway.entries(name), "the failure is in the log")
     assert "wants other.example" in gateway.entries("grpc-wrong-name")[0]["why"]
     assert [c["method"] for c in tls.calls] == ["/echo.Echo/Say"]
     assert gateway.conditions("GRPCRoute", "grpc-invalid")["ResolvedRefs"][:2] == ("False", "InvalidBackendTLS")
     assert gateway.conditions("BackendTLSPolicy", "grpc-verified")["Accepted"][0] == "True"
     gateway.write("grpc-tls.yaml", *hop("grpc-invalid", tls.port, docs.policy("grpc-invalid", "api.example", "grpc-ca")))
-    mended = time.monotonic()
-    until(lambda: call(gateway, "grpc-invalid.test").code is OK, 5, "the mended policy serves")
-    assert time.monotonic() - mended < 2
+    until(lambda: call(gateway, "grpc-invalid.test").code is OK, "the mended policy serves")

@@ -115,7 +115,6 @@ def test_one_connection_goes_through_100_edits_without_a_failed_request(
     folder = Folder(lasthop, backends)
     lasthop.start()
     lasthop.settle()
-    began = time.monotonic()
     with Busy(port) as busy:
         for number in range(EDITS):
             folder.edit(number)
@@ -126,7 +125,6 @@ def test_one_connection_goes_through_100_edits_without_a_failed_request(
     assert busy.error is None
     assert set(busy.answers) == {(200, "backend")}
     assert len(busy.answers) > before > EDITS
-    assert time.monotonic() - began < 30
     # The edits were not for nothing.
     assert {c.sni for b in backends for c in b.connections if c.established} == set(names)
     assert folder.last_certificate and shown(port) == ssl.PEM_cert_to_DER_cert(folder.last_certificate.pem)

@@ -105,7 +105,7 @@ def test_a_renewed_certificate_is_shown_and_no_request_fails(secured: tuple[Last
     with Visitors(port) as visitors:
         until(lambda: visitors.count > 5)
         save(certificates, RENEWED)
-        until(lambda: certificate_of(port) == "renewed", 5)
+        until(lambda: certificate_of(port) == "renewed")
         seen = visitors.count
         until(lambda: visitors.count > seen + 10)
     assert visitors.failures == []
@@ -120,11 +120,11 @@ def test_while_only_the_key_is_renewed_the_old_pair_is_shown_and_no_request_fail
 
     with Visitors(port) as visitors:
         (certificates / "tls.key").write_text(RENEWED.key_pem)
-        until(lambda: older() == ["tls.key does not belong to tls.crt"], 5)
+        until(lambda: older() == ["tls.key does not belong to tls.crt"])
         seen = visitors.count
         until(lambda: visitors.count > seen + 5)
         assert certificate_of(port) == "first"
         (certificates / "tls.crt").write_text(RENEWED.pem)
-        until(lambda: certificate_of(port) == "renewed", 5)
+        until(lambda: certificate_of(port) == "renewed")
     assert visitors.failures == []
     assert older() == []

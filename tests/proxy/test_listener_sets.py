@@ -65,7 +65,7 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
         *docs.hop("api", served.port, docs.policy("api", "api.example", "ca")),
     )
     lasthop.start()
-    until(lambda: answers(secure, "api.test", 200, tls=True), 5)
+    until(lambda: answers(secure, "api.test", 200, tls=True))
     listeners = [
         {"name": "http", "port": lasthop.port, "protocol": "HTTP", "hostname": "team.test"},
         {"name": "extra", "port": extra, "protocol": "HTTP"},
@@ -88,7 +88,7 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
             route,
         )
         for port, tls in ((lasthop.port, False), (extra, False), (secure, True)):
-            until(lambda port=port, tls=tls: answers(port, "team.test", 200, tls=tls), 5)  # type: ignore[misc]
+            until(lambda port=port, tls=tls: answers(port, "team.test", 200, tls=tls))  # type: ignore[misc]
         assert (plain(), secured()) == (200, 200)
         found = lasthop.object("ListenerSet", "team/team")["status"]
         assert {c["status"] for c in found["conditions"]} == {"True"}
@@ -96,8 +96,8 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
         assert lasthop.object("Gateway", "web")["status"]["attachedListenerSets"] == 1
 
         (lasthop.folder / "team.yaml").unlink()
-        until(lambda: not answers(secure, "team.test", 200, tls=True), 5)
-        until(lambda: answers(lasthop.port, "team.test", 404, tls=False), 5)
+        until(lambda: not answers(secure, "team.test", 200, tls=True))
+        until(lambda: answers(lasthop.port, "team.test", 404, tls=False))
         assert (plain(), secured()) == (200, 200)
 
 
@@ -122,10 +122,10 @@ def test_a_listener_that_loses_its_certificate_is_closed_and_leaves_its_name_to_
     )
     lasthop.write("narrow.yaml", docs.secret("narrow", tls_crt=narrow.pem, tls_key=narrow.key_pem))
     lasthop.start()
-    until(lambda: answers(secure, "api.w.test", 200, tls=True), 5)
+    until(lambda: answers(secure, "api.w.test", 200, tls=True))
     assert answers(secure, "other.w.test", 200, tls=True)
     lasthop.write("narrow.yaml", docs.secret("narrow", tls_crt=narrow.pem, tls_key=wild.key_pem))
-    until(lambda: _closed(secure, "api.w.test"), 5)
+    until(lambda: _closed(secure, "api.w.test"))
     assert answers(secure, "other.w.test", 200, tls=True)
 
 

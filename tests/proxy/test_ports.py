@@ -31,7 +31,7 @@ def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lastho
     with socket.create_server(("127.0.0.1", lasthop.port)):
         lasthop.standard()
         lasthop.start(ready=False)
-        until(lambda: programmed(lasthop)[:2] == ("False", "AddressNotUsable"), 15)
+        until(lambda: programmed(lasthop)[:2] == ("False", "AddressNotUsable"))
         assert not lasthop.ready(), "its only port is not served"
         assert lasthop.cli("status", "--exit-code").returncode == 1
         message = programmed(lasthop)[2]
@@ -39,8 +39,8 @@ def test_a_taken_port_is_named_with_its_holder_and_served_once_it_is_free(lastho
         assert "stop it, or give the listener another port" in message
         told = [line for line in lasthop.log.splitlines() if "is in use by" in line]
         assert len(told) == 1 and "listener" in told[0], told
-    until(lambda: answers(lasthop), 5, "served once it is free")
-    until(lambda: programmed(lasthop)[0] == "True", 5)
+    until(lambda: answers(lasthop), "served once it is free")
+    until(lambda: programmed(lasthop)[0] == "True")
 
 
 def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasthop) -> None:
@@ -53,8 +53,8 @@ def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasth
             *docs.hop("first", 9),
         )
         lasthop.start(ready=False)
-        until(lambda: lasthop.ready() and programmed(lasthop)[0] == "True", 15)
-        until(lambda: answers(lasthop), 5)
+        until(lambda: lasthop.ready() and programmed(lasthop)[0] == "True")
+        until(lambda: answers(lasthop))
 
         def reasons() -> dict[str, str]:
             return {
@@ -62,18 +62,18 @@ def test_one_taken_port_does_not_keep_the_other_from_being_served(lasthop: Lasth
                 for listener in lasthop.object("Gateway", "web")["status"]["listeners"]
             }
 
-        until(lambda: reasons() == {"http": "Programmed", "bad": "AddressNotUsable"}, 5)
+        until(lambda: reasons() == {"http": "Programmed", "bad": "AddressNotUsable"})
 
 
 def test_an_address_of_another_machine_is_named_and_other_gateways_are_served(lasthop: Lasthop) -> None:
     lasthop.standard()
     lasthop.write("far.yaml", docs.gateway("far", docs.http(free_port()), address="203.0.113.1"))
     lasthop.start(ready=False)
-    until(lambda: answers(lasthop), 15)
-    until(lambda: programmed(lasthop, "far")[:2] == ("False", "AddressNotUsable"), 5)
+    until(lambda: answers(lasthop))
+    until(lambda: programmed(lasthop, "far")[:2] == ("False", "AddressNotUsable"))
     assert "203.0.113.1 is not an address of this machine" in programmed(lasthop, "far")[2]
     assert "203.0.113.1" in lasthop.log
-    until(lambda: programmed(lasthop)[0] == "True", 5)
+    until(lambda: programmed(lasthop)[0] == "True")
 
 
 def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> None:
@@ -84,12 +84,12 @@ def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> 
     lasthop.write("new.yaml", docs.gateway("new", docs.http(lasthop.port), created="2026-02-01T00:00:00Z"))
     lasthop.write("routes.yaml", docs.route("by-new", gateway="new"), docs.route("by-old", gateway="old"))
     lasthop.start(ready=False)
-    until(lambda: programmed(lasthop, "old")[0] == "True", 15)
-    until(lambda: programmed(lasthop, "new")[:2] == ("False", "AddressNotUsable"), 5)
+    until(lambda: programmed(lasthop, "old")[0] == "True")
+    until(lambda: programmed(lasthop, "new")[:2] == ("False", "AddressNotUsable"))
     assert "Gateway shop/old" in programmed(lasthop, "new")[2]
-    until(lambda: lasthop.get("by-old").status == 500, 5)
+    until(lambda: lasthop.get("by-old").status == 500)
     assert {lasthop.get("by-old").status for _ in range(10)} == {500}, "no request goes to the other's Envoy"
     assert {lasthop.get("by-new").status for _ in range(10)} == {404}
     (lasthop.folder / "old.yaml").unlink()
-    until(lambda: programmed(lasthop, "new")[0] == "True", 10)
-    until(lambda: lasthop.get("by-new").status == 500, 5)
+    until(lambda: programmed(lasthop, "new")[0] == "True")
+    until(lambda: lasthop.get("by-new").status == 500)

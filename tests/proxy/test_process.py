@@ -76,7 +76,7 @@ def test_what_was_broken_while_nobody_watched_holds_from_the_next_start_on(lasth
     (lasthop.folder / "ca.yaml").unlink()
     assert lasthop.get("api").status == 200, "nobody has told Envoy yet"
     lasthop.start()
-    lasthop.until_status("api", 500, within=1)
+    lasthop.until_status("api", 500)
     assert lasthop.envoys() == [envoy]
     assert not served.saw_plaintext
 
@@ -85,7 +85,7 @@ def test_a_policy_file_broken_before_a_restart_keeps_its_last_good_content(lasth
     assert lasthop.stop() == 0
     (lasthop.folder / "hop.yaml").write_text("kind: [\n")
     lasthop.start()
-    lasthop.until_status("api", 200, within=1)
+    lasthop.until_status("api", 200)
     assert served.last.sni == "api.example"
     assert "hop.yaml:" in lasthop.log
 
@@ -93,15 +93,15 @@ def test_a_policy_file_broken_before_a_restart_keeps_its_last_good_content(lasth
 def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
     (envoy,) = lasthop.envoys()
     os.kill(envoy, signal.SIGKILL)
-    until(lambda: lasthop.envoys() not in ([], [envoy]), 10, "another Envoy runs")
-    until(lambda: lasthop.get("api").status == 200, 10)
+    until(lambda: lasthop.envoys() not in ([], [envoy]), "another Envoy runs")
+    until(lambda: lasthop.get("api").status == 200)
     assert "was ended by signal 9" in lasthop.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.Signals) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())), docs.gateway("most", docs.http(free_port())))
-    envoys = until(lambda: len(found := lasthop.envoys()) == 3 and found, 10, "an Envoy for each Gateway")
+    envoys = until(lambda: len(found := lasthop.envoys()) == 3 and found, "an Envoy for each Gateway")
     assert lasthop.process
     lasthop.process.send_signal(number)
     assert lasthop.process.wait(10) == 0
@@ -115,7 +115,7 @@ def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.
 
 def test_a_deleted_gateway_loses_its_envoy(lasthop: Lasthop) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())))
-    until(lambda: len(lasthop.envoys()) == 2, 10)
+    until(lambda: len(lasthop.envoys()) == 2)
     (lasthop.folder / "more.yaml").unlink()
-    until(lambda: len(lasthop.envoys()) == 1, 10)
+    until(lambda: len(lasthop.envoys()) == 1)
     assert lasthop.get("api").status == 200

@@ -26,14 +26,14 @@ def _problems(lasthop: Lasthop) -> list[str]:
 def test_a_gateway_that_serves_nothing_is_not_ready_and_says_which_file_is_not_applied(lasthop: Lasthop) -> None:
     file = lasthop.folder / "gateway.yaml"
     lasthop.start(ready=False)
-    until(lambda: _problems(lasthop) and "no Gateway" in _problems(lasthop)[0], 15, "the empty folder has been read")
+    until(lambda: _problems(lasthop) and "no Gateway" in _problems(lasthop)[0], "the empty folder has been read")
     assert lasthop.ask("/readyz")[0] == 503
     empty = lasthop.cli("status", "--exit-code")
     assert (empty.returncode, empty.stdout.splitlines()[0]) == (1, _problems(lasthop)[0])
 
     listeners = [docs.http(lasthop.port, f"http-{number}") for number in range(65)]
     lasthop.write("gateway.yaml", docs.gateway_class(), docs.gateway("web", *listeners))
-    until(lambda: len(_problems(lasthop)) == 2, 10, "the file is refused")
+    until(lambda: len(_problems(lasthop)) == 2, "the file is refused")
     status, text = lasthop.ask("/readyz")
     assert status == 503
     first, *_ = lasthop.cli("status").stdout.splitlines()
@@ -42,13 +42,13 @@ def test_a_gateway_that_serves_nothing_is_not_ready_and_says_which_file_is_not_a
     assert "gateway.yaml" not in lasthop.ask("/readyz", host="evil.example")[1].decode(), "only this machine is told why"
 
     lasthop.write("gateway.yaml", docs.gateway_class(), docs.gateway("web", docs.http(lasthop.port)))
-    until(lasthop.ready, 15, "ready")
-    until(lambda: lasthop.cli("status", "--exit-code").returncode == 0, 5, "everything is ready")
+    until(lasthop.ready, "ready")
+    until(lambda: lasthop.cli("status", "--exit-code").returncode == 0, "everything is ready")
     assert lasthop.ask("/readyz?strict") == (200, b"ready\n")
 
     with file.open("a") as opened:
         opened.write("---\nkind: [\n")
-    until(lambda: _problems(lasthop), 10, "the edit is refused")
+    until(lambda: _problems(lasthop), "the edit is refused")
     edited = lasthop.cli("status", "--exit-code")
     assert edited.returncode == 1
     assert re.match(rf"{re.escape(str(file))}:\d+: not applied, the text of \S+ is in force: ", edited.stdout)

@@ -65,12 +65,12 @@ def test_a_service_in_another_namespace_needs_a_grant(gateway: Lasthop, serve: C
     assert "ReferenceGrant" in resolved[2] and "vault" in resolved[2]
 
     gateway.write("grant-itself.yaml", docs.grant("vault/routes", "HTTPRoute", "team", "Service"))
-    gateway.until_status("granted", 200, within=1)
+    gateway.until_status("granted", 200)
     until(lambda: gateway.conditions("HTTPRoute", "team/granted")["ResolvedRefs"][0] == "True")
     assert gateway.conditions("BackendTLSPolicy", "vault/api")["Accepted"][0] == "True"
 
     (gateway.folder / "grant-itself.yaml").unlink()
-    gateway.until_status("granted", 500, within=1)
+    gateway.until_status("granted", 500)
 
 
 @pytest.mark.parametrize("where", ["shop", "team2"])

@@ -65,5 +65,5 @@ def test_a_second_run_on_the_same_folder_leaves_the_first_alone(lasthop: Lasthop
 def test_a_gateway_without_routes_is_ready_at_once(lasthop: Lasthop) -> None:
     lasthop.write("gateway.yaml", docs.gateway_class(), docs.gateway("web", docs.http(lasthop.port)))
     lasthop.start(ready=False)
-    until(lasthop.ready, 5, "ready")
-    until(lambda: lasthop.get("nobody").status == 404, 1)
+    until(lasthop.ready, "ready")
+    until(lambda: lasthop.get("nobody").status == 404)

@@ -111,10 +111,8 @@ def test_a_changed_policy_ends_its_connections_and_no_others(streams: Streams, s
         assert (spoken(changed), spoken(other)) == ("one", "two")
         # Stricter: a CA that has not signed the backend's certificate.
         streams.backend("one", one.port, docs.policy("one", "api.example", "other-ca"))
-        began = time.monotonic()
-        until(lambda: asked(streams.tls, "a.test") == "", 5)
-        assert time.monotonic() - began < 1, "new connections are under the new policy at once"
-        until(lambda: closed(changed), DRAIN + 3)
+        until(lambda: asked(streams.tls, "a.test") == "", "new connections are under the new policy")
+        until(lambda: closed(changed), "the old connection is drained")
         assert alive(other)
         assert asked(streams.tls, "b.test") == "two"
         # Invalid: not a byte, not even a connection.
@@ -127,7 +125,7 @@ def test_a_changed_policy_ends_its_connections_and_no_others(streams: Streams, s
         assert alive(other)
         # And back again.
         streams.backend("one", one.port, docs.policy("one", "api.example", "ca"))
-        until(lambda: asked(streams.tls, "a.test") == "one", 2)
+        until(lambda: asked(streams.tls, "a.test") == "one")
 
 
 @pytest.mark.parametrize("kind", ["TLSRoute", "TCPRoute"])
@@ -146,7 +144,7 @@ def test_a_backend_that_wants_a_client_certificate_is_logged(
         streams.route(kind, "tcp", docs.to(name), listener="tcp")
     streams.lasthop.settle()
     assert (asked(streams.tls, "mtls.test") if kind == "TLSRoute" else asked(streams.tcp)) == ""
-    lines = until(lambda: [line for line in streams.lines() if line.get("policy") == f"shop/{name}"], 5)
+    lines = until(lambda: [line for line in streams.lines() if line.get("policy") == f"shop/{name}"])
     assert lines[0]["why"].endswith(
         f"(with TLS 1.3 one that wants a client certificate does this); try: lasthop probe shop/{name}"
     )
@@ -162,11 +160,11 @@ def test_a_new_policy_ends_plaintext_on_tcp(streams: Streams, serve: Callable[..
         assert spoken(before) == "tcp"
         assert served.connections[-1].plaintext
         streams.backend("tcp", served.port, docs.policy("tcp", "api.example", "ca"))
-        until(lambda: asked(streams.tcp) and not served.connections[-1].plaintext, 2)
+        until(lambda: asked(streams.tcp) and not served.connections[-1].plaintext)
         assert served.last.sni == "api.example"
         # A tunnel has no ALPN of its own.
         assert served.last.alpn is None
-        until(lambda: closed(before), DRAIN + 3)
+        until(lambda: closed(before), "the old connection is drained")
 
 
 def test_a_renewed_certificate_of_the_listener_drops_nobody(streams: Streams, serve: Callable[..., Backend]) -> None:
@@ -184,7 +182,7 @@ def test_a_renewed_certificate_of_the_listener_drops_nobody(streams: Streams, se
                 assert isinstance(after, ssl.SSLSocket)
                 return "renewed gateway" in str((after.getpeercert() or {})["subject"])
 
-        until(shown, 5)
+        until(shown)
         time.sleep(DRAIN + 0.5)
         assert alive(before)
 
@@ -215,7 +213,7 @@ def test_tls_in_tls(streams: Streams) -> None:
             with opened(tcp, "inner.test") as connection:
                 return connection.recv(100) == b"from inside"
 
-        until(answered, 5)
+        until(answered)
 
 
 def _inside(context: ssl.SSLContext, connection: socket.socket) -> None:
@@ -249,7 +247,7 @@ def test_shares_of_connections_and_of_datagrams(streams: Streams) -> None:
             shares = (docs.to("most", port, weight=3), docs.to("gone", port, weight=1), docs.to("none", port, weight=0))
             streams.route(kind, "shared", *shares, listener=listener)
         streams.lasthop.settle()
-        until(lambda: datagram(udp, within=0.2) == "most", 5)
+        until(lambda: datagram(udp, within=0.2) == "most")
         connections = collections.Counter(asked(tcp) for _ in range(200))
         datagrams_to = collections.Counter(datagram(udp, within=0.05) for _ in range(200))
     for found in (connections, datagrams_to):
@@ -266,7 +264,7 @@ def test_of_two_routes_on_a_listener_the_older_one_has_the_connections(streams: 
         for name, created in (("newer", NEWER), ("older", OLDER)):
             streams.route("TCPRoute", name, docs.to(name), listener="rivals", created=created)
             streams.lasthop.settle()
-        until(lambda: asked(tcp) == "older", 5)
+        until(lambda: asked(tcp) == "older")
         assert {asked(tcp) for _ in range(10)} == {"older"}
         status = streams.lasthop.object("Gateway", "web")["status"]["listeners"]
         assert next(entry["attachedRoutes"] for entry in status if entry["name"] == "rivals") == 2

@@ -48,12 +48,12 @@ def test_a_ca_in_a_file_beside_the_yaml_is_read_again_when_it_changes(gateway: L
     )
     assert gateway.get("from-file").status == 200
     outside.write_text(OTHER_CA.pem)
-    gateway.until_status("from-file", 503, within=1)
+    gateway.until_status("from-file", 503)
     replaced = gateway.root / "new.pem"
     replaced.write_text(CA.pem)
     replaced.rename(outside)
-    gateway.until_status("from-file", 200, within=1)
+    gateway.until_status("from-file", 200)
     # A file that goes missing is a broken input: its last good content stays, and it is said.
     outside.unlink()
-    until(lambda: [f for f in gateway.findings() if outside.name in str(f)], 5)
+    until(lambda: [f for f in gateway.findings() if outside.name in str(f)])
     assert gateway.get("from-file").status == 200

@@ -58,7 +58,7 @@ def test_a_name_outside_is_verified_with_its_own_tls_and_fails_closed(
     # The certificate of its own, over the protocol of its own.
     mutual = verified("ca", mode="ClientAndServer", clientCertificateRef={"name": "client"})
     lasthop.write("api.yaml", xbackend("api", served.port, mutual, protocol="HTTP11"))
-    until(lambda: lasthop.get("api").status == 200 and served.last.client == "gateway web", 5)
+    until(lambda: lasthop.get("api").status == 200 and served.last.client == "gateway web")
     assert served.last.alpn == "http/1.1"
 
     # Somebody else's certificate; a CA that is not there; a waiver that nobody allows; a key that does not fit.

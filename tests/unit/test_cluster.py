@@ -131,7 +131,7 @@ async def test_nothing_is_served_made_or_written_while_policies_cannot_be_read()
                 await asyncio.open_connection("127.0.0.1", only.port)
                 raise AssertionError("it listens")
             api.faults.clear()
-            await until(lambda: only.controller.ready, 10)
+            await until(lambda: only.controller.ready)
             await until(lambda: condition(api, "Accepted") == "True Accepted")
 
 

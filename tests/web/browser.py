@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.backends import PATIENCE
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--headless",
@@ -40,7 +42,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    async def until(self, script: str, seconds: float = 10) -> None:
+    async def until(self, script: str, seconds: float = PATIENCE) -> None:
         """Waits until the page says that something is true."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds

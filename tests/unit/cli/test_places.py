@@ -71,7 +71,7 @@ def squatted(root: Path, other: int) -> Iterator[Path]:
     server = multiprocessing.get_context("fork").Process(target=_serve, args=(path, other))
     server.start()
     try:
-        until(lambda: _answers(path), 20, "the stranger listens")
+        until(lambda: _answers(path), "the stranger listens")
         yield run_dir
     finally:
         server.terminate()

@@ -113,7 +113,7 @@ def test_the_gateways_own_certificate_is_shown_and_never_told(
     assert "Secret shop/own" in result.stdout
     assert all(text not in result.output for text in ("PRIVATE", secret["data"]["tls.key"][:40]))
     if trusted:
-        until(lambda: running.last.client == "the gateway", 5)  # the client's end of the handshake may be the first
+        until(lambda: running.last.client == "the gateway")  # the client's end of the handshake may be the first
 
 
 def test_a_policy_that_no_route_reaches_is_tried_as_it_stands(tmp_path: Path, serve: Callable[..., Backend]) -> None:

@@ -74,7 +74,7 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
     rejected["spec"]["validation"]["wellKnownCACertificates"] = "System"
     gateway.write("refused.yaml", rejected)
     try:
-        until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, 10, "the row")
+        until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, "the row")
         ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
         assert "could not be read whole" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
@@ -94,12 +94,12 @@ def test_watch_shows_what_changes_and_ends_quietly(gateway: Lasthop) -> None:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
         )
     try:
-        until(lambda: "httproute/shop/lost" in output.read_text(), 10, "the table")
+        until(lambda: "httproute/shop/lost" in output.read_text(), "the table")
         before = len(output.read_text().splitlines())
         gateway.write("more.yaml", documents.route("more", documents.to("api")))
-        until(lambda: "httproute/shop/more" in output.read_text(), 10, "the new row")
+        until(lambda: "httproute/shop/more" in output.read_text(), "the new row")
         (gateway.folder / "more.yaml").unlink()
-        until(lambda: "Gone" in output.read_text(), 10, "the row's end")
+        until(lambda: "Gone" in output.read_text(), "the row's end")
         assert all("shop/more" in line for line in output.read_text().splitlines()[before:])
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 0
@@ -164,7 +164,7 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
     assert not [command for command in commands if "older text" in gateway.cli(*command, str(gateway.folder)).stderr]
     try:
         file.write_text(good.replace("hostname: api.internal", "hostname: not a host"))
-        until(lambda: json.loads(gateway.ask("/api/not-applied")[1]), 10)
+        until(lambda: json.loads(gateway.ask("/api/not-applied")[1]))
         (told,) = json.loads(gateway.ask("/api/not-applied")[1])
         assert (told["file"], "BackendTLSPolicy shop/api" in told["objects"]) == (str(file), True)
         for command in commands:
@@ -172,4 +172,4 @@ def test_commands_on_the_folder_say_that_the_gateway_has_an_older_text_in_force(
             assert f"has an older text in force, of {told['since']}, because of {file}:{told['line']}" in said.stderr
     finally:
         file.write_text(good)
-    until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]), 10)
+    until(lambda: not json.loads(gateway.ask("/api/not-applied")[1]))

@@ -108,7 +108,7 @@ class ProxyProcess:
         async def counted() -> bool:
             return await self.xds_stat(stat) >= times
 
-        await becomes(True, counted, 30)
+        await becomes(True, counted)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -118,7 +118,7 @@ def static_envoy(folder: Path, clusters: list[dict[str, Any]]) -> Iterator[Stati
         yield StaticEnvoy(folder, port, running.pid)
     finally:
         running.signal(signal.SIGTERM)
-        until(lambda: not running.alive, 10, "Envoy ends")
+        until(lambda: not running.alive, "Envoy ends")
         running.exit_code()
         running.close()
 

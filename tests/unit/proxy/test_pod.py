@@ -58,9 +58,8 @@ async def test_it_gets_its_gateways_configuration_and_is_ready_then(
     folder: Path, controller: Controller, secret: MountedSecret
 ) -> None:
     async with lasthop_proxy(folder, controller, secret) as proxy:
-        took = await becomes((200, "ready\n"), proxy.ready)
+        await becomes((200, "ready\n"), proxy.ready)
         assert (await get(controller.http))[0] == 200, "ready means that requests are answered"
-        assert took < 5
         assert controller.heard.events == [f"connected {GATEWAY}"]
 
 
@@ -78,7 +77,7 @@ async def test_envoy_that_calls_itself_live_without_listeners_is_not_ready(
     controller.server.remove(GATEWAY)
     controller.server.update(GATEWAY, changes(*cluster("a", backend)))
     async with lasthop_proxy(folder, controller, secret) as proxy:
-        await becomes((503, "Envoy has no configuration yet\n"), proxy.ready, 25)
+        await becomes((503, "Envoy has no configuration yet\n"), proxy.ready)
         controller.serve(backend)
         await becomes((200, "ready\n"), proxy.ready)
 

@@ -20,6 +20,7 @@ from lasthop.proxy.folder import FolderUnusable
 from lasthop.proxy.orphans import end_orphans
 from lasthop.proxy.process import Ended, Event, Proxy, Started
 from lasthop.proxy.running import find_running
+from tests.backends import PATIENCE
 from tests.ports import free_port
 
 GATEWAY = "shop/web"
@@ -34,8 +35,8 @@ def run_dir(folder: Path) -> Iterator[Path]:
         running.close()
 
 
-async def until(condition: Callable[[], object], seconds: float = 15) -> None:
-    async with asyncio.timeout(seconds):
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 (what is waited for is another process)
             await asyncio.sleep(0.02)
 

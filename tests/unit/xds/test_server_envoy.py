@@ -141,7 +141,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
     await asyncio.sleep(1)  # it reconnects and waits: before `open` nothing is known, so nothing is said
     assert await get(world.port) == (200, "one")
     world.server.open()
-    await until(world.synced, 30)
+    await until(world.synced)
     assert {url: t.responses for url, t in world.server.traffic.items()} == dict.fromkeys(world.server.traffic, 0)
     assert {name for event in again.acks for name in event.resources} == {"a", "http", world.endpoints.name}
     assert await get(world.port) == (200, "one")
@@ -153,7 +153,7 @@ async def test_after_a_restart_what_changed_meanwhile_is_sent_and_what_is_gone_i
     world.server.update(NODE, changes(world.listener, world.table))
     await world.server.start(world.ads)
     world.server.open()
-    await becomes(500, world.status, 30)
+    await becomes(500, world.status)
     await until(world.synced)
     assert world.server.traffic[CLUSTER].removals == 1 and world.server.traffic[ROUTES].responses == 0
 
@@ -221,11 +221,10 @@ async def test_a_bad_listener_is_named(world: World) -> None:
 
 
 async def test_endpoints_that_do_not_exist_do_not_hold_up_the_confirmation(world: World) -> None:
-    orphan, _ = cluster("orphan", world.one)
-    start = time.monotonic()
+    """Envoy would wait for them much longer than this test does."""
+    orphan, _ = cluster("orphan", world.one, fetch_timeout=1000)
     world.server.update(NODE, changes(orphan))
     await until(world.synced)
-    assert time.monotonic() - start < 0.8  # its initial_fetch_timeout is 1 s
 
 
 async def test_two_bad_virtual_hosts_among_several_are_found_and_the_others_served(world: World) -> None:

