@@ -28,8 +28,13 @@ class Request:
 
     @property
     def path(self) -> str:
-        """As it is matched: a gateway at the edge takes several slashes for one."""
-        return re.sub("/+", "/", self.target.partition("?")[0])
+        return self.seen.partition("?")[0]
+
+    @property
+    def seen(self) -> str:
+        """The target as it is matched: a gateway at the edge takes several slashes of the path for one."""
+        path, mark, query = self.target.partition("?")
+        return re.sub("/+", "/", path) + mark + query
 
     @property
     def query(self) -> dict[str, str]:

@@ -84,7 +84,7 @@ def by_the_tree(listed: list[Match], request: Request) -> int | None:
     """What Envoy does with the tree: the longest key that `:path`, with its query, begins with; then the leaf's list."""
     tree = leaves([index_path(match) for match in listed])
     assert tree is not None
-    return scan(listed, tree[max((key for key in tree if request.target.startswith(key)), key=len)], request)
+    return scan(listed, tree[max((key for key in tree if request.seen.startswith(key)), key=len)], request)
 
 
 @settings(max_examples=60, deadline=None)

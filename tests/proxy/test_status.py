@@ -52,6 +52,7 @@ def shown(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
         # And one that Envoy must not be given at all.
         lasthop.write("misfit.yaml", docs.gateway("misfit", docs.https(free_port(), "misfit")))
         until(lambda: lasthop.conditions("Gateway", "misfit")["Accepted"][0] == "False")
+        until(lasthop.settled)
         yield lasthop
 
 

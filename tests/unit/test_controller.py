@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
@@ -153,7 +154,7 @@ def test_a_listener_that_was_removed_has_to_be_acknowledged_anew(controller: Con
 
 
 def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_gone(
-    controller: Controller, capsys: pytest.CaptureFixture[str]
+    controller: Controller,
 ) -> None:
     class Bomb:
         def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -163,16 +164,18 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
             raise RuntimeError("boom")
 
     config_map = mk_config_map("a/ca", ca_pem("good"))
-    controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))  # type: ignore[call-arg]
-    for _ in range(3):
-        controller._settle()
-    assert capsys.readouterr().out.count("internal error; what depends on it is closed") == 1
+    with capture_logs() as logged:
+        controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))  # type: ignore[call-arg]
+        for _ in range(3):
+            controller._settle()
+    assert [entry["event"] for entry in logged].count("internal error; what depends on it is closed") == 1
     assert [f.object for f in controller.findings() if f.reason == "InternalError"] == [Key("ConfigMap", "a", "ca")]
     assert [hop.manner for hop in controller.engine.hops() if hop.service == "a/api"] == ["failing closed"]
-    controller.take(Batch(keyed(config_map)))
-    for _ in range(3):
-        controller._settle()
-    assert capsys.readouterr().out.count("internal error is gone") == 1
+    with capture_logs() as logged:
+        controller.take(Batch(keyed(config_map)))
+        for _ in range(3):
+            controller._settle()
+    assert [entry["event"] for entry in logged].count("internal error is gone") == 1
     assert [f for f in controller.findings() if f.reason == "InternalError"] == []
 
 

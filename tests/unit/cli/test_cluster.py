@@ -196,7 +196,7 @@ async def test_watch_goes_on_from_the_list(api: FakeApi, tmp_path: Path) -> None
     watching = _started(output, "status", "-w", "httproute")
 
     async def shows(text: str) -> None:
-        await asyncio.to_thread(until, lambda: text in output.read_text(), 20, text)
+        await asyncio.to_thread(until, lambda: text in output.read_text(), text)
 
     try:
         await shows("httproute/shop/api")
