@@ -15,15 +15,19 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from envoy.config.route.v3 import route_pb2
+from msgspec.structs import replace
 
 from lasthop.api.kinds import decode, document
 from lasthop.api.meta import BytesMap, Key, Object, StringMap
+from lasthop.api.routes import HTTPRoute
 from lasthop.engine import Engine
+from lasthop.outputs.envoy.resource import ROUTES
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.reasons import INTERNAL_ERROR
 from lasthop.plan.tls import SystemStore
 from tests.snapshot import Snapshot, settle
-from tests.tenants import TENANT, of_others, world
+from tests.tenants import TENANT, VICTIMS, of_others, world
 from tests.world import NOW, ca_pem, key_pair
 
 WORLD = world()
@@ -271,3 +275,41 @@ def test_a_bug_in_whatever_a_tenant_wrote_is_a_bug_for_that_tenant_alone(chunk: 
     random.Random(1).shuffle(found)
     for key, path in found[chunk:SEEDS:CHUNKS]:
         attempt({key: planted(WORLD[key], path)}, crashes=True)
+
+
+# --- a hostname that is shared ----------------------------------------------------------------------------------------
+
+
+HOST = f"{VICTIMS[0]}.example"
+
+
+def routes_of_others(snapshot: Snapshot) -> list[bytes] | None:
+    """What others have under the hostname, in the order in which it is tried; None where it is no list."""
+    bodies = [resource.body for (_, type_url, _), resource in snapshot.xds.items() if type_url == ROUTES]
+    tables = map(route_pb2.RouteConfiguration.FromString, bodies)
+    (host,) = (host for table in tables for host in table.virtual_hosts if HOST in host.domains)
+    if host.HasField("matcher"):
+        return None
+    return [route.SerializeToString(deterministic=True) for route in host.routes if f" {TENANT}/" not in route.name]
+
+
+def test_a_younger_route_under_a_shared_hostname_changes_nothing_of_the_others_there() -> None:
+    """The spec's precedence is all that is shared: where others match, the older ones' routes are tried as before."""
+    engine, snapshot = fresh()
+    before, lists, seen = routes_of_others(snapshot), 0, 0
+    assert before
+    key = Key("HTTPRoute", TENANT, "web")
+    route = WORLD[key]
+    assert route is not None
+    for seed in range(SEEDS):
+        odd = written(route, random.Random(seed))
+        if not isinstance(odd, HTTPRoute):
+            continue
+        engine.apply({key: replace(odd, spec=replace(odd.spec, hostnames=(HOST,)))})
+        settle(engine, snapshot)
+        assert engine.graph.crashes == {}
+        found = routes_of_others(snapshot)
+        seen += 1
+        lists += found is not None
+        assert found is None or found == before
+    assert lists > seen / 2 > SEEDS / 4
