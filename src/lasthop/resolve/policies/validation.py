@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 
 import msgspec
 
@@ -18,6 +20,7 @@ from lasthop.plan import reasons
 from lasthop.plan.reasons import false
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, San, SanType, Trust
 from lasthop.resolve.certificates import union
+from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import Asked, Judged, judge
@@ -25,6 +28,11 @@ from lasthop.resolve.trust import BadRef, bundle, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
+
+MAX_NAMES: Final = 32
+"""More than any bundle's CRD admits (5), and few enough to try at every handshake."""
+URI: Final = re.compile(r"[!-~]{1,2048}")
+"""Characters that a URI may have (RFC 3986); it is compared byte for byte."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -66,13 +74,26 @@ def verdict(g: Graph, policy: Key) -> Judged | None:
 
 
 def _name_problems(validation: BackendTLSPolicyValidation) -> list[str]:
-    names = [("hostname", validation.hostname)]
-    names += [(f"subjectAltNames[{i}].hostname", san.hostname) for i, san in enumerate(validation.subject_alt_names)]
-    return [
-        f"{field} {name} is an IP address; a backend is verified by a DNS name or a URI"
-        for field, name in names
-        if name and _is_ip(name)
-    ]
+    """The CRDs state most of it too; Envoy refuses a cluster whose SNI has more than 255 characters."""
+    problems = [_hostname_problem("hostname", validation.hostname)]
+    sans = validation.subject_alt_names
+    if len(sans) > MAX_NAMES:
+        problems.append(f"subjectAltNames has {len(sans)} entries; give at most {MAX_NAMES}")
+    for number, san in enumerate(sans[:MAX_NAMES]):
+        field = f"subjectAltNames[{number}]"
+        if san.type == "Hostname":
+            problems.append(_hostname_problem(f"{field}.hostname", san.hostname, wildcard=True))
+        elif san.type != "URI":
+            problems.append(f"{field}.type {shown(san.type)} is unknown; use Hostname or URI")
+        elif not URI.fullmatch(san.uri):
+            problems.append(f"{field}.uri {shown(san.uri)} is no URI; escape what is not printable ASCII")
+    return [problem for problem in problems if problem]
+
+
+def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> str:
+    if _is_ip(name):
+        return f"{field} {name} is an IP address; a backend is verified by a DNS name or a URI"
+    return "" if is_hostname(name, wildcard=wildcard) else f"{field} {shown(name)} is no DNS name; correct it"
 
 
 def _is_ip(text: str) -> bool:
