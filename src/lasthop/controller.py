@@ -110,6 +110,7 @@ class Controller:
 
     def take(self, batch: Batch) -> None:
         self.engine.set_policies_known(batch.policies_known)
+        self.engine.set_policies_doubtful(batch.policies_doubtful)
         self.engine.set_crd_versions(batch.crd_versions)
         self.engine.apply(batch.changes)
         self.source_findings, self.not_applied = batch.findings, batch.not_applied

@@ -22,7 +22,7 @@ from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refuse
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
-from lasthop.outputs.status.downgrades import APPLIED, had_policy
+from lasthop.outputs.status.downgrades import APPLIED
 from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
@@ -41,12 +41,12 @@ from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.missing_endpoints import STRAYS
-from lasthop.resolve.policies.backend_tls import hop_tls, served_plaintext
+from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, served_plaintext
 from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.refused_pairs import refused_pair_input
-from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import LABELLED
 from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage, input_node
 from lasthop.store.store import Store
@@ -157,6 +157,10 @@ class Engine:
         """Takes what was remembered when this last ran, before anything is read."""
         for port, policy in last.items():
             self.graph.set(had_policy(*port), policy)
+
+    def set_policies_doubtful(self, doubtful: bool) -> None:
+        """Some text cannot be read and an older one is in force: what loses its policy now has perhaps not lost it."""
+        self.graph.set(POLICIES_DOUBTFUL, True if doubtful else None)
 
     def set_crd_versions(self, versions: StringMap) -> None:
         self.graph.set(CRD_VERSIONS, versions)

@@ -58,6 +58,7 @@ class Folder:
         batch = self.loader.apply(self.loader.look())
         if batch is not None:
             self.engine.set_policies_known(batch.policies_known)
+            self.engine.set_policies_doubtful(batch.policies_doubtful)
             self.engine.apply(batch.changes)
         settle(self.engine, self.snapshot)
         cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)
@@ -76,6 +77,23 @@ def test_a_policy_that_moves_into_a_broken_file_leaves_no_plaintext_whatever_was
     assert folder.write(broken=None) == "nothing"
     assert folder.write(policy=None, moved=POLICY + TYPO) == "nothing"
     assert folder.write(moved=None) == "plaintext"  # all is readable, and there is no policy any more
+
+
+def test_nor_if_the_broken_file_has_an_older_text_that_is_in_force(folder: Folder) -> None:
+    other = "{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {ports: [{port: 80}]}}"
+    assert folder.write(policy=POLICY, team=other) == "nothing"  # its CA is missing
+    assert folder.write(policy=None, team=f"{other}\n---\n{POLICY}{TYPO}") == "nothing"
+    assert (
+        folder.write(base=BASE.replace("https, port: 443", "https, port: 443, appProtocol: http")) == "plaintext"
+    )  # so it is meant
+    assert folder.write(base=BASE) == "nothing"
+    assert folder.write(team=other) == "plaintext"  # all is readable, and there is no policy any more
+
+
+def test_a_broken_file_with_an_older_text_in_force_withholds_nothing_that_never_had_a_policy(folder: Folder) -> None:
+    other = "{apiVersion: v1, kind: Service, metadata: {name: other}, spec: {ports: [{port: 80}]}}"
+    assert folder.write(base=None, team=other) == "nothing"  # there is no route yet
+    assert folder.write(base=BASE, team=TYPO) == "plaintext"
 
 
 def test_a_port_that_a_policy_has_named_stays_out_of_plaintext_until_everything_can_be_read(folder: Folder) -> None:

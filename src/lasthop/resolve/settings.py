@@ -10,6 +10,7 @@ from lasthop.store.graph import Graph
 
 SETTINGS: Final = "settings"
 POLICIES_UNKNOWN: Final = "policies-unknown"
+POLICIES_DOUBTFUL: Final = "policies-doubtful"
 SYSTEM_STORE: Final = "system-store"
 CRD_VERSIONS: Final = "crd-versions"
 

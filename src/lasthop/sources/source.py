@@ -28,6 +28,9 @@ class Batch(msgspec.Struct, frozen=True):
     """The files whose present text is refused, and what is in force instead: the whole list."""
     complete: bool = True
     """False while a part of what has been written is still being read."""
+    policies_doubtful: bool = False
+    """The present text of some input cannot be read, and an older one is in force: a policy that is gone may have moved there,
+    so what it protected does not become plaintext."""
 
 
 class Source(Protocol):

@@ -332,7 +332,9 @@ def test_an_unparsable_file_with_last_good_content_leaves_policies_known(tmp_pat
     write(tmp_path, a=BROKEN)
     batch = reload(loader)
     assert batch.changes == {}
-    assert batch.policies_known
+    assert (batch.policies_known, batch.policies_doubtful) == (True, True)
+    write(tmp_path, a=policy())
+    assert not reload(loader).policies_doubtful
 
 
 def test_policies_with_unreadable_targets_leave_policies_unknown(tmp_path: Path) -> None:

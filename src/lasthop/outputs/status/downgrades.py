@@ -2,8 +2,9 @@
 
 That is what the spec demands, and it is rarely what somebody wants: a policy was deleted, or its target mistyped. So the last
 policy of each port that routes lead to is remembered. This is the one thing that the graph knows of its own past: it is kept
-by the engine as an input, `had_policy`, and decides nothing but the finding. It is acknowledged by writing what is meant: an
-`appProtocol` that is a plaintext protocol; and it ends with the last route to the port.
+by the engine as an input, `had_policy`, and decides nothing but the finding, and that the port stays closed while the policy
+may be in a text that cannot be read. It is acknowledged by writing what is meant: an `appProtocol` that is a plaintext
+protocol; and it ends with the last route to the port.
 """
 
 from __future__ import annotations
@@ -18,15 +19,10 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.policies.backend_tls import hop_tls, spoken
+from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, spoken
 from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.store.graph import Graph, Output
 from lasthop.store.store import read
-
-
-def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
-    """The input that holds the policy which applied to a port last."""
-    return ("had-policy", service, port)
 
 
 def _applied(g: Graph, *member: Any) -> Key | None:

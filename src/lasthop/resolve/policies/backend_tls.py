@@ -27,7 +27,7 @@ from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
-from lasthop.resolve.settings import POLICIES_UNKNOWN
+from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
 from lasthop.store.graph import Crash, Graph
 from lasthop.store.store import read
@@ -102,6 +102,11 @@ def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
     return ("served-plaintext", service, port)
 
 
+def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
+    """The input that holds the policy which applied to a port last."""
+    return ("had-policy", service, port)
+
+
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
     if not says_plaintext(port.app_protocol) and (missing := g(strays, hop.service)):
@@ -111,7 +116,11 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
     if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.service, hop.port)):
-        message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; mend it"
+        message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; correct it"
+        return Refused(reasons.INVALID, message)
+    last = g.input(had_policy(hop.service, hop.port)) if g.input(POLICIES_DOUBTFUL) else None
+    if last and not says_plaintext(port.app_protocol):
+        message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read; correct that"
         return Refused(reasons.INVALID, message)
     return plaintext_refusal(g, hop) or Plaintext()
 

@@ -199,6 +199,7 @@ class Loader:
             self._policies_known(),
             not_applied=(*refused.values(), *self._attached.not_applied()),
             complete=not self._pending,
+            policies_doubtful=bool(self._closed) or any(broken.opaque for broken in self._broken.values()),
         )
         previous, self._published = self._published, batch
         if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
