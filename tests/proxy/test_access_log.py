@@ -63,6 +63,10 @@ def test_a_reference_without_a_grant_is_logged_with_the_remedy(gateway: Lasthop)
     assert "ReferenceGrant" in entry(gateway, "log-grant")["why"]
 
 
+def test_a_request_that_no_route_matches_is_told_so(gateway: Lasthop) -> None:
+    assert gateway.get("nobody-has-this-name") == (404, "No route of this gateway matches the request.\n")
+
+
 def test_a_request_that_succeeds_is_not_logged(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
     served = serve(issued())
     ca = docs.config_map("log-good-ca", CA.pem)

@@ -39,6 +39,8 @@ BACKEND_FAILURE: Final = "The gateway could not make a verified connection to th
 """All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
 NO_ANSWER: Final = "The gateway got no answer from the backend."
 """The same of a backend that was connected to."""
+NO_ROUTE: Final = "No route of this gateway matches the request."
+"""404, which is the gateway's own; a backend's says something else."""
 NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
 UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
@@ -209,6 +211,7 @@ def _local_replies() -> Any:
     failed = flagged("UF", "NC", "UH")
     # The connection ended (UC) or the request was reset (UR, LR); too late (UT, SI), not HTTP (UPE), too many at once (UO).
     unanswered = flagged("UC", "UR", "LR", "UT", "SI", "UPE", "UO")
+    no_route = flagged("NR")
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
@@ -217,8 +220,10 @@ def _local_replies() -> Any:
             _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, status_is("EQ", INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, unanswered), NO_ANSWER),
+            _reply(all_of(GRPC_CALL, no_route), NO_ROUTE),
             _reply(failed, f"{BACKEND_FAILURE}\n"),
             _reply(unanswered, f"{NO_ANSWER}\n"),
+            _reply(no_route, f"{NO_ROUTE}\n"),
         ],
         body_format=text,
     )
