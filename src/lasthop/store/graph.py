@@ -87,7 +87,8 @@ class Output(msgspec.Struct, frozen=True):
     named: bool = False
     """Outputs that set `names` refer to this one's members."""
     names: bool = False
-    """It is held back in a limited `settle()` while a named output has members that nobody has been told of yet."""
+    """In a limited `settle()` it is held back for those by whose changes a named output has members that nobody has been told
+    of yet."""
 
 
 Stage = Emitter | Output
@@ -286,17 +287,16 @@ class Graph:
         for _ in range(len(self.stages) + 1):
             if not any(self._dirty):
                 return changes
-            introducing = False
+            introducing: frozenset[str] = frozenset()
             for number, stage in enumerate(self.stages):
-                if isinstance(stage, Output) and (
-                    (stage.names and introducing) or (only is not None and stage.name not in only)
-                ):
+                if isinstance(stage, Output) and only is not None and stage.name not in only:
                     continue
                 bound = limit if isinstance(stage, Output) else None
-                for key in self._take_dirty(number, bound, enough, hold.get(stage.name, ())):
+                waiting = introducing if isinstance(stage, Output) and stage.names else ()
+                for key in self._take_dirty(number, bound, enough, hold.get(stage.name, ()), waiting):
                     self._settle_member(number, stage, key, changes)
                 if isinstance(stage, Output) and stage.named:
-                    introducing |= any(key not in self._told[number] for key in self._dirty[number])
+                    introducing |= self._introducing(number)
             limited = limit is not None or only is not None
             if limited and not any(
                 dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Emitter)
@@ -324,12 +324,22 @@ class Graph:
         named = zip(self.stages, self._dirty, strict=True)
         return any(dirty for stage, dirty in named if stage.name in outputs)
 
-    def _take_dirty(self, number: int, limit: int | None, enough: Callable[[], bool], held: Container[Any]) -> Iterator[Any]:
+    def _introducing(self, number: int) -> frozenset[str]:
+        """Those by whose changes an output has members that nobody has been told of yet."""
+        told, dirty = self._told[number], self._dirty[number]
+        queues = self._queues[number].items()
+        return frozenset(owner for owner, queue in queues if any(key in dirty and key not in told for key in queue))
+
+    def _take_dirty(
+        self, number: int, limit: int | None, enough: Callable[[], bool], held: Container[Any], waiting: Collection[str]
+    ) -> Iterator[Any]:
+        """`held`: members that wait, by the first of their key; `waiting`: those whose changes wait."""
         dirty, queues = self._dirty[number], self._queues[number]
         if limit is None:
             self._dirty[number], self._queues[number] = {}, {}
             yield from dirty
             return
+        aside = {owner: queues.pop(owner) for owner in waiting if owner in queues}
         taken, passed = 0, []
         while queues and taken < limit and not (taken and enough()):
             owner = next(iter(queues))
@@ -343,6 +353,7 @@ class Graph:
                 del dirty[key]
                 taken += 1
                 yield key
+        queues.update(aside)
         for owner, key in reversed(passed):
             self._mark(number, key, owner)
 

@@ -345,6 +345,24 @@ def test_owners_take_turns_however_much_one_of_them_has_changed() -> None:
         assert thing("other", 3) in settled(g)
 
 
+def test_what_one_owner_introduces_holds_back_nobody_elses_names() -> None:
+    g = Graph([Output("clusters", "things", shown, named=True), Output("routes", "things", shown, names=True)])
+    mine = thing("shop", 0)
+    g.set(mine, 0)
+    g.enter("things", (mine,))
+    g.settle()
+    for number in range(50):
+        g.set(thing("evil", number), 0)
+        g.enter("things", (thing("evil", number),))
+    g.set(mine, 1)
+    first = g.settle(limit=3)
+    assert list(first["routes"]) == [(mine,)], "its own is told, and none of those whose clusters are not"
+    assert len(first["clusters"]) == 3
+    while g.unsettled:
+        g.settle(limit=3)
+    assert len(g.members("routes")) == 51
+
+
 def test_what_waits_in_somebody_elses_backlog_is_promoted_by_its_owners_edit() -> None:
     g = tenants("a", "b")
     g.set(Key("Shared", "infra", "ca"), "rotated")  # concerns all
