@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,8 +20,32 @@ SECRET: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.S
 TYPES: Final = (CLUSTER, ENDPOINTS, SECRET, LISTENER, ROUTES)
 
 
+V = TypeVar("V")
+
+
 def content_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+class Joined(Mapping[str, V]):
+    """Several mappings as one, put together when somebody asks: a route table has thousands of parts, and only a refusal
+    asks for them."""
+
+    def __init__(self, pieces: Iterable[Mapping[str, V]]) -> None:
+        self._pieces = tuple(pieces)
+
+    @functools.cached_property
+    def _whole(self) -> dict[str, V]:
+        return {key: value for piece in self._pieces for key, value in piece.items()}
+
+    def __getitem__(self, key: str) -> V:
+        return self._whole[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole)
+
+    def __len__(self) -> int:
+        return len(self._whole)
 
 
 class Resource(msgspec.Struct, frozen=True):

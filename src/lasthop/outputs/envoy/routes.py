@@ -12,9 +12,9 @@ import msgspec
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import enclosed, encode
+from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
-from lasthop.outputs.envoy.resource import ROUTES, Resource, content_hash
+from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import refusal
 from lasthop.resolve.attachment import MISDIRECTED, misdirected
@@ -34,6 +34,7 @@ _MATCHER: Final = 21
 class EncodedHost(msgspec.Struct, frozen=True):
     name: str
     body: bytes
+    """As a field of its RouteConfiguration, so that to join them is all that is left to do."""
     digest: str
     """Of the body."""
     parts: Mapping[str, str] = {}
@@ -56,7 +57,7 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     members = (route for route in there if route not in cut)
     served = [(route, found) for route in members if (found := g(served_route, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
-    body = b"".join([_head(hostname), *_routes(in_order(ranked))])
+    body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname), *_routes(in_order(ranked))]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
     parts = {found.part: found.encoded.digest for _, found in blamed}
     return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})
@@ -65,7 +66,7 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
 def refused_host(hostname: str) -> EncodedHost:
     """Stands in for a host that cannot be built: its name, which would fall to a wildcard otherwise, answers 500."""
     name = hostname or "*"
-    body = encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()]))
+    body = field(_VIRTUAL_HOSTS, encode(route_components_pb2.VirtualHost(name=name, domains=[name], routes=[refusal()])))
     return EncodedHost(name, body, content_hash(body))
 
 
@@ -84,7 +85,8 @@ def _misdirected(names: Collection[str]) -> bytes:
     if not names:
         return b""
     domains = [name or "*" for name in sorted(names)]
-    return encode(route_components_pb2.VirtualHost(name=MISDIRECTED, domains=domains, routes=[refusal(MISDIRECTED_STATUS)]))
+    host = route_components_pb2.VirtualHost(name=MISDIRECTED, domains=domains, routes=[refusal(MISDIRECTED_STATUS)])
+    return field(_VIRTUAL_HOSTS, encode(host))
 
 
 HOSTS = Output("hosts", "vhost", encoded_host, names=True)
@@ -98,13 +100,8 @@ def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
     tail = encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=True))
     ordered = [hosts[key] for key in sorted(hosts)]
     # The names are worked out here, because a domain that stood in two hosts, if only for a moment, would be refused.
-    others = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else b"" for h in ordered]
-    bodies = [other or h.body for other, h in zip(others, ordered, strict=True)]
-    body = b"".join([head, *(chunk for each in bodies if each for chunk in enclosed(_VIRTUAL_HOSTS, [each])), tail])
-    version = content_hash(b"".join([head, *others, *(h.digest.encode() for h in ordered), tail]))
-    parts: dict[str, str] = {}
-    owners: dict[str, Key] = {}
-    for host in ordered:
-        parts.update(host.parts)
-        owners.update(host.owners)
+    bodies = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else h.body for h in ordered]
+    digests = [h.digest.encode() or body for h, body in zip(ordered, bodies, strict=True)]
+    body, version = b"".join([head, *bodies, tail]), content_hash(b"".join([head, *digests, tail]))
+    parts, owners = Joined(h.parts for h in ordered), Joined(h.owners for h in ordered)
     return Resource(ROUTES, name, body, version, parts, owners=owners)
