@@ -74,7 +74,9 @@ def start(args: list[str], folder: Folder) -> Running:
     # From here on the pidfd is how it is watched and waited for: Popen shall neither wait nor warn.
     process.returncode = 0
     set_limits(process.pid)
-    return Running(process.pid, pidfd, tuple(args[1:]))
+    running = Running(process.pid, pidfd, tuple(args[1:]))
+    running.until_visible()
+    return running
 
 
 @contextlib.contextmanager

@@ -7,7 +7,11 @@ import contextlib
 import os
 import select
 import signal
+import time
 from pathlib import Path
+from typing import Final
+
+VISIBLE_WITHIN_MS: Final = 1_000
 
 
 class Running:
@@ -67,6 +71,14 @@ class Running:
         if info is None:
             return None
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def until_visible(self) -> None:
+        """Waits until the kernel shows its command line, by which the next Lasthop would find it: that of a new program is
+        empty for up to some 20 ms after the start, on a busy machine."""
+        for _ in range(VISIBLE_WITHIN_MS):
+            if not self.alive or _command_line(Path(f"/proc/{self.pid}")):
+                return
+            time.sleep(0.001)
 
     def close(self) -> None:
         """Let go of it. It goes on running if it does."""
