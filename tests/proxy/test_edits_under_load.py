@@ -168,6 +168,8 @@ def test_many_edits_on_each_others_heels_end_in_the_last_one(edited: Lasthop, se
         for number in range(30):
             policy(edited, "api.example" if number % 2 else "wrong.example")
             time.sleep(0.01)
+        edited.settle()
+        load.more()
         load.change(lambda: policy(edited, "wrong.example"), FAILURE)
         load.change(lambda: policy(edited), OK)
     assert load.seen() == {OK, FAILURE}
