@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lasthop.sources.kubernetes.client import Client
+from lasthop.kubernetes.client import Client
 from tests.backends import PATIENCE
 
 Json = dict[str, Any]

@@ -23,13 +23,13 @@ from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
+from lasthop.kubernetes.client import Client
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.scribe import Scribe
+from lasthop.sinks.kubernetes.status_updater import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.graph import Crash
 from lasthop.web.measures import Measure

@@ -11,12 +11,12 @@ from lasthop.api.status import Status
 from lasthop.cluster import measures
 from lasthop.controller import Controller
 from lasthop.host import HostController
+from lasthop.kubernetes.client import Client
 from lasthop.plan.finding import Finding
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.resolve.settings import Settings
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.scribe import Scribe
+from lasthop.sinks.kubernetes.status_updater import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.web.measures import Measure
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from lasthop.admission import limits
 from lasthop.api.kinds import KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import main
 from lasthop.outputs.envoy.access_log import FIELDS
-from lasthop.sources.files import limits
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, anchors, blocks, links, put, table_under

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lasthop import logs
 from lasthop.cli.folder import Folder
 from lasthop.cli.main import main
-from lasthop.cli.table import Columns, row
+from lasthop.cli.render.table import Columns, row
 from lasthop.outputs.status.book import StatusBook
 from lasthop.printable import LIMIT, clean, printable
 from tests.certificates import DAY, NOW, Certificate

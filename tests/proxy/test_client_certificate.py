@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
 from lasthop.cli.folder import Folder
-from lasthop.cli.probing import aims, probe
+from lasthop.probe.plan import aims, probe
 from tests.backends import Backend, until
 from tests.certificates import Certificate
 from tests.ports import free_port

@@ -24,7 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
 from lasthop.cli.folder import Folder
-from lasthop.cli.probing import Probed, aims, probe
+from lasthop.probe.plan import Probed, aims, probe
 from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs

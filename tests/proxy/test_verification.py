@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.api.meta import Key
 from lasthop.cli.folder import Folder
-from lasthop.cli.probing import aims, probe
+from lasthop.probe.plan import aims, probe
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port

@@ -12,19 +12,19 @@ import msgspec
 
 from lasthop.api.kinds import GATEWAY_API, KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
-from lasthop.cli.choice import CLUSTER, Reach, demand_namespace
+from lasthop.cli.args.target import CLUSTER, Reach, demand_namespace
 from lasthop.cli.folder import let_gateways_run
 from lasthop.cli.hidden import Hidden
 from lasthop.cli.missing_targets import Services, with_problem
-from lasthop.cli.terminal import note
+from lasthop.cli.render.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.config import load
+from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes.objects import Read, read_object
 from lasthop.plan.finding import Finding
 from lasthop.resolve.settings import IN_CLUSTER
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.config import load
-from lasthop.sources.kubernetes.errors import ApiError, ConfigError
-from lasthop.sources.kubernetes.objects import Read, read_object
 from lasthop.sources.kubernetes.reflector import Reflector
 from lasthop.sources.kubernetes.snapshot import Listed, look, plain
 

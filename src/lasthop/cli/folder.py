@@ -10,9 +10,10 @@ import click
 
 from lasthop.api.gateway import Gateway
 from lasthop.api.meta import Key
-from lasthop.cli import admin, choice, places
+from lasthop.cli import admin
+from lasthop.cli.args import paths, target
 from lasthop.cli.causes import broken_objects
-from lasthop.cli.terminal import note
+from lasthop.cli.render.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.outputs.status.strangers import class_finding
@@ -32,7 +33,7 @@ class Folder:
     free and with proxies that obey. Where a gateway that runs on the folder has an older text in force, that is noted."""
 
     def __init__(self, path: Path, now: float | None = None) -> None:
-        self._source = FilesSource(path, allow_files=choice.allowed_files())
+        self._source = FilesSource(path, allow_files=target.allowed_files())
         try:
             batch = self._source.load()
             self.files = [str(path / name) for name in scan(path).files]
@@ -64,7 +65,7 @@ class Folder:
 
 def _older_in_force(path: Path) -> Iterator[str]:
     try:
-        told = admin.ask(places.running(path), "/api/not-applied")
+        told = admin.ask(paths.running(path), "/api/not-applied")
     except click.ClickException:
         return  # none runs, or not for this user
     for each in told:

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from lasthop.api.kinds import KINDS
-from lasthop.cli.closest import closest
+from lasthop.cli.args.suggestions import closest
 from lasthop.cli.folder import names
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from lasthop.cli.closest import closest
+from lasthop.cli.args.suggestions import closest
 from lasthop.printable import printable
 
 COMMANDS: Final = {
@@ -33,7 +33,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"lasthop.cli.{name}").command
+        command: click.Command = importlib.import_module(f"lasthop.cli.commands.{name}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.objects import identify
 from lasthop.plan.reasons import TARGET_NOT_FOUND
 from lasthop.resolve.meant import meant
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.objects import identify
 from lasthop.sources.kubernetes.snapshot import look
 
 Document = dict[str, Any]

@@ -9,8 +9,7 @@ from typing import Any
 
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
-from lasthop.cli.probe import endpoint, plain
-from lasthop.cli.probing import aims, probe
+from lasthop.cli.commands.probe import endpoint, plain
 from lasthop.controller import Controller
 from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
@@ -18,6 +17,7 @@ from lasthop.outputs.audit.hops import HopReport, joined
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
+from lasthop.probe.plan import aims, probe
 from lasthop.proxy.process import Proxy
 from lasthop.web.measures import Durations, Measure
 from lasthop.web.readiness import Readiness, unapplied

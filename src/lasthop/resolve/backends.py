@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from lasthop.api.addresses import is_ip
 from lasthop.api.backends import GROUP as XBACKEND_GROUP
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
@@ -162,7 +162,7 @@ def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> E
 def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
     if not 0 < endpoint.port < 65536:
         return False
-    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else _is_address(endpoint.address)
+    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
 
 
 def _endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
@@ -180,15 +180,7 @@ def _endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> 
 
 
 def _kind_of(name: str) -> EndpointsKind:
-    return EndpointsKind.ADDRESSES if _is_address(name) else EndpointsKind.DNS
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return EndpointsKind.ADDRESSES if is_ip(name) else EndpointsKind.DNS
 
 
 def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) -> Endpoints:

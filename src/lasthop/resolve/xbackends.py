@@ -7,11 +7,11 @@ we verify, unless a GatewayProfile says otherwise; it is looked up as it stands,
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from lasthop.api.addresses import is_ip
 from lasthop.api.backends import ENDPOINT_SELECTOR, EXTERNAL_HOSTNAME, GROUP, KIND, XBackend
 from lasthop.api.core import EndpointSlice
 from lasthop.api.meta import Key
@@ -77,11 +77,7 @@ def flaw(g: Graph, key: Key) -> Refused | None:
 
 def is_address(name: str) -> bool:
     """Also in the spellings that resolvers take for one: 127.1, 0x7f000001, 2130706433. No name ends in a number."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
-    return True
+    return is_ip(name) or re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
 def misfit(g: Graph, key: Key, asked: Protocol) -> Refused | None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
 from lasthop.web.contents import without_contents
 from lasthop.web.metrics import metrics
@@ -79,11 +80,7 @@ def _host(request: web.Request) -> str:
 
 def _is_no_site(host: str) -> bool:
     """Whether no web site can have this name."""
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
-    return True
+    return is_ip(host.strip("[]")) or host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
 
 
 async def _healthz(request: web.Request) -> web.Response:

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import msgspec
 
-from lasthop.xds.authority import gateway_uid, replica_name
-from lasthop.xds.certificates import KeyPair
+from lasthop.pki.authority import gateway_uid, replica_name
+from lasthop.pki.certificates import KeyPair
 
 
 class Credentials(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.cli.handshake import certificates
-from lasthop.cli.probe_checks import tried
-from lasthop.cli.probe_handshake import identity
-from lasthop.cli.probe_values import Wish
 from lasthop.plan.tls import Anchors, BackendTLS, San, SanType
+from lasthop.probe.certificate_message import certificates
+from lasthop.probe.checks import tried
+from lasthop.probe.handshake import identity
+from lasthop.probe.values import Wish
 from tests.backends import backend
 from tests.certificates import Certificate, dns
 from tests.servers import say_nothing, server

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.api.kinds import KINDS
-from lasthop.cli.handshake import handshake
 from lasthop.cli.main import main
+from lasthop.probe.certificate_message import handshake
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.unit.cli.folders import lasthop, write

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.cli import places
+from lasthop.cli.args import paths
 from tests.backends import until
 from tests.unit.cli.folders import lasthop
 
@@ -63,11 +63,11 @@ def other(monkeypatch: pytest.MonkeyPatch) -> int:
 def squatted(root: Path, other: int) -> Iterator[Path]:
     """A runtime directory with a gateway for the folder `objects`, both of somebody else."""
     run_dir = root / "run"
-    place = places.of_folder(run_dir, root / "objects")
+    place = paths.of_folder(run_dir, root / "objects")
     place.mkdir(parents=True)
     for path in (run_dir, place):
         os.chown(path, other, -1)
-    path = place / places.ADMIN_SOCKET
+    path = place / paths.ADMIN_SOCKET
     server = multiprocessing.get_context("fork").Process(target=_serve, args=(path, other))
     server.start()
     try:

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from lasthop.cli import printer as printer_module
-from lasthop.cli.printer import WAITING, Printer
+from lasthop.cli.render import printer as printer_module
+from lasthop.cli.render.printer import WAITING, Printer
 from lasthop.proxy.entry import Entry
 from tests.backends import until
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from lasthop.cli import table
-from lasthop.cli.table import Columns, Row, row
+from lasthop.cli.render import table
+from lasthop.cli.render.table import Columns, Row, row
 
 
 def _document(kind: str, name: str, **status: Any) -> dict[str, Any]:

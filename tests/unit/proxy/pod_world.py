@@ -14,9 +14,9 @@ from pathlib import Path
 
 import lasthop
 from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER
+from lasthop.pki import authority as ca
+from lasthop.pki.authority import Authority
 from lasthop.proxy.admin import Admin, AdminUnavailable
-from lasthop.xds import authority as ca
-from lasthop.xds.authority import Authority
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.xds import authority as ca
-from lasthop.xds.authority import Authority
+from lasthop.pki import authority as ca
+from lasthop.pki.authority import Authority
 from tests.servers import OK, server
 from tests.unit.proxy.pod_world import GATEWAY, Controller, MountedSecret, get, lasthop_proxy, said, until
 from tests.unit.xds.xds_envoy import becomes, changes, cluster

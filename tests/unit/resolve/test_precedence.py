@@ -11,8 +11,8 @@ from lasthop.api.meta import Key, Object, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
+from lasthop.kubernetes.objects import read_object
 from lasthop.sources.files.source import FilesSource
-from lasthop.sources.kubernetes.objects import read_object
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lasthop.admission.chain import admit
+from lasthop.admission.problem import field
+from lasthop.admission.yaml import parse
 from lasthop.api.meta import Key
-from lasthop.sources.files.admission import admit
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.problem import field
-from lasthop.sources.files.yaml import parse
 from lasthop.sources.source import Batch
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from files_texts import policy, refused, route, service, stored
 
+from lasthop.admission.cel import program
+from lasthop.admission.chain import admit, admitted
+from lasthop.admission.schema import Node, schema_of
 from lasthop.api import crds
 from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS
-from lasthop.sources.files.admission import admit, admitted
-from lasthop.sources.files.cel import program
-from lasthop.sources.files.schema import Node, schema_of
 
 
 def test_an_unknown_kind_names_the_one_that_was_meant() -> None:

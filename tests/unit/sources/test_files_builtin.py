@@ -7,8 +7,8 @@ import base64
 import pytest
 from files_texts import refused, service, stored
 
+from lasthop.admission.chain import admitted
 from lasthop.api.core import Secret
-from lasthop.sources.files.admission import admitted
 
 
 def slice_of(kind: str, address: str) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from files_texts import SERVICE, policy, reload, route, service, write
 
+from lasthop.admission import limits, yaml
 from lasthop.api.meta import Key
-from lasthop.sources.files import FilesSource, content, folder, limits, reading, yaml
+from lasthop.sources.files import FilesSource, content, folder, reading
 from lasthop.sources.files.content import Broken, Content, examine
 from lasthop.sources.files.loader import Loader
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.sources.files.limits import MAX_ALIASED_VALUES
-from lasthop.sources.files.yaml import field_lines, parse
+from lasthop.admission.limits import MAX_ALIASED_VALUES
+from lasthop.admission.yaml import field_lines, parse
 
 
 @pytest.mark.parametrize(

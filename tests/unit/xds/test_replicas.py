@@ -14,7 +14,7 @@ from xds_envoy import Heard, until
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
-from lasthop.xds import authority as ca
+from lasthop.pki import authority as ca
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.presence import Report, Standing
 from lasthop.xds.replicas import METHOD, SERVICE, Reporter

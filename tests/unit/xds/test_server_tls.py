@@ -12,8 +12,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 from xds_envoy import Heard, changes, cluster, until
 
 from lasthop.outputs.envoy.resource import CLUSTER
-from lasthop.xds import authority as ca
-from lasthop.xds.authority import Authority
+from lasthop.pki import authority as ca
+from lasthop.pki.authority import Authority
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 

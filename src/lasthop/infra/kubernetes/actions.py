@@ -13,8 +13,8 @@ from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.manifests import RESOURCES, Document, manifests, secret
 from lasthop.infra.kubernetes.names import object_name
 from lasthop.infra.kubernetes.wanted import Site, Wanted
-from lasthop.xds import authority as ca
-from lasthop.xds.authority import Authority
+from lasthop.pki import authority as ca
+from lasthop.pki.authority import Authority
 
 
 class Made(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from lasthop.infra.kubernetes.manifests import RESOURCES
-from lasthop.sources.kubernetes.client import path_of
+from lasthop.kubernetes.client import path_of
 
 Json = dict[str, Any]
 

@@ -18,9 +18,9 @@ from lasthop.infra.kubernetes.api import Api, Json, collection, path
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.services import LOAD_BALANCER, read_back, service_specs
 from lasthop.infra.kubernetes.wanted import Site, Wanted
+from lasthop.kubernetes.errors import ApiError
+from lasthop.pki.authority import Authority
 from lasthop.plan.infrastructure import Infrastructure
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.xds.authority import Authority
 
 RESYNC: Final = 30.0
 """Seconds after which everything is listed again: for what was deleted by others, addresses that changed, certificates."""

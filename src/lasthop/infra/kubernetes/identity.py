@@ -15,9 +15,9 @@ from typing import Final
 from lasthop.infra.kubernetes.actions import decoded
 from lasthop.infra.kubernetes.api import Api, Json, collection, path
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.xds import authority as ca
-from lasthop.xds.authority import Authority
+from lasthop.kubernetes.errors import ApiError
+from lasthop.pki import authority as ca
+from lasthop.pki.authority import Authority
 from lasthop.xds.credentials import Credentials
 
 SECRET: Final = "lasthop-xds-ca"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
+
+from lasthop.api.addresses import is_ip
 
 XDS_CLUSTER: Final = "lasthop/xds"
 CLIENT_CERTIFICATE: Final = "xds-client-certificate"
@@ -38,7 +39,7 @@ def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, Any]:
         case LocalXds():
             kind, address, transport = "STATIC", {"pipe": {"path": str(xds.socket)}}, None
         case RemoteXds():
-            kind = "STATIC" if _is_ip(xds.host) else "STRICT_DNS"
+            kind = "STATIC" if is_ip(xds.host) else "STRICT_DNS"
             address = {"socket_address": {"address": xds.host, "port_value": xds.port}}
             transport = _tls(xds)
     return {
@@ -92,7 +93,7 @@ def sds_files(xds: RemoteXds) -> dict[str, bytes]:
 
 
 def _tls(xds: RemoteXds) -> dict[str, Any]:
-    ip = _is_ip(xds.server_name)
+    ip = is_ip(xds.server_name)
     name = {"san_type": "IP_ADDRESS" if ip else "DNS", "matcher": {"exact": xds.server_name}}
     context: dict[str, Any] = {
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
@@ -119,11 +120,3 @@ def _sds(xds: RemoteXds, name: str) -> dict[str, Any]:
 
 def _file(name: str) -> str:
     return f"{name}.json"
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 
 import msgspec
 
+from lasthop.api.addresses import is_ip
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.meta import Key, StringMap
@@ -91,17 +91,9 @@ def _name_problems(validation: BackendTLSPolicyValidation) -> list[str]:
 
 
 def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> str:
-    if _is_ip(name):
+    if is_ip(name.strip("[]")):
         return f"{field} {name} is an IP address; a backend is verified by a DNS name or a URI"
     return "" if is_hostname(name, wildcard=wildcard) else f"{field} {shown(name)} is no DNS name; correct it"
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:

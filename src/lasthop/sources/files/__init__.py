@@ -1,7 +1,7 @@
 """Objects from a folder of YAML files, admitted as an API server would admit them.
 
-folder -> text -> documents -> admitted objects -> in force -> Batch
-          yaml    admission    content             in_force    loader, source
+folder -> text -> admitted objects   -> in force -> Batch
+                  admission, content    in_force    loader, source
 """
 
 from lasthop.sources.files.errors import FilesError

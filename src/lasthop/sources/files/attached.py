@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from lasthop.admission.chain import Admitted
+from lasthop.admission.problem import field
 from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NotApplied, moment
-from lasthop.sources.files.admission import Admitted
 from lasthop.sources.files.content import Content, Entry
 from lasthop.sources.files.folder import Roots, stamp_of
 from lasthop.sources.files.local_files import LocalFile, read_local, resolved, with_files
 from lasthop.sources.files.pairs import CERTIFICATE, KEY, Pair, PairPaths, Pairs
-from lasthop.sources.files.problem import field
 
 Place = Callable[[str, Entry, str], tuple[str, int]]
 """File and line of a field of an entry."""

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lasthop.admission.chain import Admitted, admit, admitted, kind_of
+from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
+from lasthop.admission.problem import Path, Problem, field
+from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, parse
 from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding
-from lasthop.sources.files.admission import Admitted, admit, admitted, kind_of
-from lasthop.sources.files.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
-from lasthop.sources.files.problem import Path, Problem, field
 from lasthop.sources.files.salvage import salvage
-from lasthop.sources.files.yaml import Mistake, Parsed, Span, field_lines, parse
 
 
 class Entry(NamedTuple):

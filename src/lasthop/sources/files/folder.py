@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lasthop.admission.limits import MAX_FILE
 from lasthop.sources.files.errors import FilesError
-from lasthop.sources.files.limits import MAX_FILE
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from lasthop.admission.chain import Admitted
+from lasthop.admission.metadata import BEGINNING, NAMESPACE_LABEL, uid_of
 from lasthop.api.core import Namespace
 from lasthop.api.meta import Key, Object, ObjectMeta, StringMap
-from lasthop.sources.files.admission import Admitted
 from lasthop.sources.files.content import Content, Entry
-from lasthop.sources.files.metadata import BEGINNING, NAMESPACE_LABEL, uid_of
 
 Complete = Callable[[str, Entry], Admitted]
 """Gives an entry of a file the content of the local files it names."""

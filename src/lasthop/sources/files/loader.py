@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key, Object
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NotApplied
@@ -27,7 +28,6 @@ from lasthop.sources.files.content import Broken, Content, Entry, digest, examin
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import Stamp, scan, stamp_of
 from lasthop.sources.files.in_force import InForce
-from lasthop.sources.files.limits import LARGE_FILE
 from lasthop.sources.files.pairs import Pair, PairPaths
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, loses, read_file, unreadable
 from lasthop.sources.files.state import Saved, State

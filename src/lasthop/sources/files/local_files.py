@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from lasthop.admission.attachments import Attachment
+from lasthop.admission.chain import Admitted
+from lasthop.admission.limits import MAX_DATA
 from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import BytesMap, Object, StringMap
-from lasthop.sources.files.admission import Admitted
-from lasthop.sources.files.attachments import Attachment
 from lasthop.sources.files.folder import Outside, Roots, Stamp, Unreadable, read
-from lasthop.sources.files.limits import MAX_DATA
 
 
 class LocalFile(NamedTuple):

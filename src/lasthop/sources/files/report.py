@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from lasthop.admission.metadata import uid_of
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
 from lasthop.sources.files.content import Broken, Content, Entry
 from lasthop.sources.files.in_force import InForce
-from lasthop.sources.files.metadata import uid_of
 
 
 def of_broken(refused: NotApplied, broken: Broken) -> Iterator[Finding]:

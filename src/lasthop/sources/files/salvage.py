@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
+from lasthop.admission.limits import MAX_TARGETS
+from lasthop.admission.metadata import BEGINNING, rfc3339, uid_of
+from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
-from lasthop.sources.files.limits import MAX_TARGETS
-from lasthop.sources.files.metadata import BEGINNING, rfc3339, uid_of
-from lasthop.sources.files.names import is_dns_label, is_dns_subdomain
 
 _POLICY = "BackendTLSPolicy"
 _SERVICE_SPELLINGS = frozenset(("service", "services", "svc", ""))

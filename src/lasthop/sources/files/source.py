@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
 from lasthop.sources.files.folder import counts, stamp_of
-from lasthop.sources.files.limits import LARGE_FILE
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_files import folders_to_watch
 from lasthop.sources.files.reading import Readings

@@ -9,8 +9,8 @@ from typing import Final
 from lasthop.api.bundle import BUNDLE_VERSION
 from lasthop.api.kinds import GATEWAY_API, Kind
 from lasthop.api.meta import StringMap
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.errors import ApiError
 
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from lasthop.api.kinds import Kind
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.errors import ApiError
 
 Served = frozenset[tuple[str, str, str]]
 """(group, version, plural)"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lasthop.api.kinds import EXPERIMENTAL_API, Kind
+from lasthop.kubernetes.errors import ApiError
 from lasthop.plan.finding import Finding, Severity
-from lasthop.sources.kubernetes.errors import ApiError
 
 Trouble = tuple[Kind, ApiError, bool]
 """The kind, what was said, and whether it has been read before."""

@@ -24,11 +24,11 @@ import msgspec
 
 from lasthop.api.kinds import Kind
 from lasthop.api.meta import Key
-from lasthop.sources.kubernetes.client import PAGE, Client
-from lasthop.sources.kubernetes.errors import RESET, SILENT, ApiError
-from lasthop.sources.kubernetes.objects import FIELD_SELECTORS, Read, identify, read_object
-from lasthop.sources.kubernetes.pace import Backoff
-from lasthop.sources.kubernetes.versions import older
+from lasthop.kubernetes.client import PAGE, Client
+from lasthop.kubernetes.errors import RESET, SILENT, ApiError
+from lasthop.kubernetes.objects import FIELD_SELECTORS, Read, identify, read_object
+from lasthop.kubernetes.ratelimit import Backoff
+from lasthop.kubernetes.versions import older
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 STALE: Final = "Stale"

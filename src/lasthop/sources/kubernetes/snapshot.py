@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lasthop.api.kinds import Kind
-from lasthop.sources.kubernetes.client import Client, path_of
+from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import FIELD_SELECTORS
 from lasthop.sources.kubernetes.discovery import choose, discover
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.sources.kubernetes.objects import FIELD_SELECTORS
 
 IN_FLIGHT: Final = 6
 ATTEMPTS: Final = 2

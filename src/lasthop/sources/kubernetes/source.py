@@ -15,14 +15,14 @@ import structlog
 
 from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object, StringMap
+from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import POLICY, Read, gone
+from lasthop.kubernetes.observed import Observed
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.bundle import crd_versions
-from lasthop.sources.kubernetes.client import Client, path_of
 from lasthop.sources.kubernetes.discovery import choose, discover
-from lasthop.sources.kubernetes.errors import ApiError
 from lasthop.sources.kubernetes.findings import optional, trouble_findings
-from lasthop.sources.kubernetes.objects import POLICY, Read, gone
-from lasthop.sources.kubernetes.observed import Observed
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from lasthop.sources.source import Batch
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lasthop.api.meta import Key, StringMap
 from lasthop.infra.kubernetes.wanted import Site, Wanted
-from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.kubernetes.errors import ApiError
 
 Json = dict[str, Any]
 

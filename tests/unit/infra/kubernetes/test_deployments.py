@@ -14,10 +14,10 @@ from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import deployments
 from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.wanted import Wanted
+from lasthop.kubernetes.errors import ApiError
+from lasthop.pki import authority as ca
+from lasthop.pki.certificates import uris
 from lasthop.plan.infrastructure import Infrastructure
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.xds import authority as ca
-from lasthop.xds.certificates import uris
 
 ALL = ["deployments", "poddisruptionbudgets", "secrets", "serviceaccounts", "services"]
 NOW = 1_790_000_000.0

@@ -6,8 +6,8 @@ import pytest
 from infra_cluster import FakeApi
 
 from lasthop.infra.kubernetes.identity import SECRET, Identity, Unusable, ensure_authority, read_authority
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.xds import authority as ca
+from lasthop.kubernetes.errors import ApiError
+from lasthop.pki import authority as ca
 
 NAMESPACE = "lasthop-system"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"

@@ -9,9 +9,9 @@ from typing import Any
 
 from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object
-from lasthop.sources.kubernetes.client import path_of
-from lasthop.sources.kubernetes.errors import ApiError
-from lasthop.sources.kubernetes.objects import Read, gone
+from lasthop.kubernetes.client import path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import Read, gone
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from tests.fake_api import FakeApi, client_of
 

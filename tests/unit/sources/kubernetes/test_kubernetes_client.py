@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kubernetes_world import mk_config_map
 
-from lasthop.sources.kubernetes.client import Client, path_of
-from lasthop.sources.kubernetes.errors import ApiError
+from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.errors import ApiError
 from tests.fake_api import FakeApi, Refusal, client_of
 
 MAPS = path_of("", "v1", "configmaps", "shop")

@@ -12,10 +12,10 @@ import pytest
 import trustme
 import yaml
 
-from lasthop.sources.kubernetes import config
-from lasthop.sources.kubernetes.client import Client
-from lasthop.sources.kubernetes.config import from_kubeconfig, in_cluster, load
-from lasthop.sources.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes import config
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.config import from_kubeconfig, in_cluster, load
+from lasthop.kubernetes.errors import ApiError, ConfigError
 from tests.fake_api import FakeApi
 
 PLUGIN = """#!/bin/sh

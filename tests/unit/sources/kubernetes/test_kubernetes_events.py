@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from lasthop.api.meta import Key
-from lasthop.sources.kubernetes.events import EventRecorder
+from lasthop.sinks.kubernetes.events import EventRecorder
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
 ROUTE, CLASS = Key("HTTPRoute", "shop", "a"), Key("GatewayClass", "", "lasthop")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from lasthop.sources.kubernetes.lease import (
+from lasthop.kubernetes.lease import (
     DURATION,
     LOOK_INTERVAL,
     RENEW_DEADLINE,

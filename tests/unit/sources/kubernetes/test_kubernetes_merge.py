@@ -25,7 +25,7 @@ from lasthop.api.status import (
     SupportedFeature,
 )
 from lasthop.outputs.status.policies import UNSERVED_POLICIES
-from lasthop.sources.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from lasthop.sinks.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
 from tests.docs.code import condition_types
 
 Json = dict[str, Any]

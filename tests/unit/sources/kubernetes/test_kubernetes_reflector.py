@@ -10,7 +10,7 @@ from kubernetes_world import FAST, mk_config_map, mk_route, reflecting
 
 from lasthop.api.core import ConfigMap
 from lasthop.api.meta import Key
-from lasthop.sources.kubernetes.pace import Backoff
+from lasthop.kubernetes.ratelimit import Backoff
 from lasthop.sources.kubernetes.reflector import STALE_LISTS
 from tests.fake_api import FakeApi, Refusal, serving, until
 

@@ -13,11 +13,11 @@ from test_kubernetes_events import events
 
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
+from lasthop.kubernetes.observed import Held, Observed
 from lasthop.plan.finding import Finding
-from lasthop.sources.kubernetes import scribe as module
-from lasthop.sources.kubernetes.observed import Held, Observed
-from lasthop.sources.kubernetes.scribe import SETTLING, Scribe
-from lasthop.sources.kubernetes.transitions import Transition, transitions
+from lasthop.sinks.kubernetes import status_updater as module
+from lasthop.sinks.kubernetes.status_updater import SETTLING, Scribe
+from lasthop.sinks.kubernetes.transitions import Transition, transitions
 from tests.fake_api import FakeApi, client_of, until
 
 GATEWAY = Key("Gateway", "shop", "gw")

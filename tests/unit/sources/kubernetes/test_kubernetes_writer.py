@@ -14,11 +14,11 @@ from test_kubernetes_merge import foreign, mk_condition, mk_parent
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
-from lasthop.sources.kubernetes.lease import LeaderElector
-from lasthop.sources.kubernetes.objects import on_objects
-from lasthop.sources.kubernetes.observed import Held, Observed
-from lasthop.sources.kubernetes.pace import TokenBucket
-from lasthop.sources.kubernetes.writer import StatusWriter
+from lasthop.kubernetes.lease import LeaderElector
+from lasthop.kubernetes.objects import on_objects
+from lasthop.kubernetes.observed import Held, Observed
+from lasthop.kubernetes.ratelimit import TokenBucket
+from lasthop.sinks.kubernetes.writer import StatusWriter
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
 A = Key("HTTPRoute", "shop", "a")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from lasthop.sources.kubernetes.client import path_of
+from lasthop.kubernetes.client import path_of
 
 NAMESPACE: Final = "lasthop-system"
 GATEWAYS: Final = "22-rbac-gateways.yaml"

@@ -1,0 +1,5 @@
+"""A small API server's admission chain: YAML text to typed objects, or the problems that an API server would report.
+
+text -> documents -> metadata -> defaults, unknown fields -> schema -> list keys, CEL rules -> built-in checks -> object
+        yaml, scalars  metadata  structural                  validation  cel                  builtin
+"""

@@ -1,0 +1,100 @@
+"""The CRDs' own rules (x-kubernetes-validations) in CEL, evaluated as the API server does, at every place that has some.
+
+All rules of a place are first evaluated as one expression; only if that is not plainly true, one by one. A rule that cannot
+be evaluated counts as violated, as in the API server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
+
+from lasthop.admission.names import is_dns_label, is_dns_subdomain, is_qualified_name
+from lasthop.admission.problem import Path, Problem
+from lasthop.admission.schema import KEYWORDS, Node
+from lasthop.api.addresses import is_ip
+
+_FORMATS: Final[dict[str, Callable[[str], bool]]] = {
+    "dns1123Label": is_dns_label,
+    "dns1123Subdomain": is_dns_subdomain,
+    "qualifiedName": is_qualified_name,
+}
+_FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
+"""Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
+
+
+def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
+    """The violated rules of a structured document. `broken` are places the schema refused: rules above or at one of them
+    would judge a value of the wrong shape, so they are left out, as in the API server."""
+    if root.has_rules:
+        spoilt = {path[:n] for path in broken for n in range(len(path) + 1)}
+        yield from _walk(root, document, _escaped(root, document), (), spoilt)
+
+
+def _walk(node: Node, value: Any, escaped: Any, path: Path, spoilt: set[Path]) -> Iterator[Problem]:
+    if node.rules and path not in spoilt:
+        yield from _violated(node, escaped, path)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            below = node.properties.get(name) or node.additional
+            if below is not None and below.has_rules:
+                yield from _walk(below, item, escaped[name], (*path, name), spoilt)
+    elif isinstance(value, list) and node.items is not None and node.items.has_rules:
+        for i, item in enumerate(value):
+            yield from _walk(node.items, item, escaped[i], (*path, i), spoilt)
+
+
+def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
+    if _holds(node.all_rules, value):
+        return
+    for rule in node.rules:
+        if not _holds(rule.rule, value):
+            yield Problem(rule.message, path, reason="RuleViolated")
+
+
+def _holds(rule: str, value: Any) -> bool:
+    return program(rule).eval(data={"self": value}).value() is True
+
+
+def _escaped(node: Node, value: Any) -> Any:
+    """The value with fields that are CEL keywords also under their escaped name; most values come back as they are."""
+    if not node.has_keywords:
+        return value
+    if isinstance(value, dict):
+        result = {}
+        for name, item in value.items():
+            below = node.properties.get(name) or node.additional
+            result[name] = _escaped(below, item) if below is not None else item
+            if name in node.properties and name in KEYWORDS:
+                result[f"__{name}__"] = result[name]
+        return result
+    if isinstance(value, list) and node.items is not None:
+        return [_escaped(node.items, item) for item in value]
+    return value
+
+
+@cache
+def program(rule: str) -> Any:
+    """A compiled rule. Raises if it does not compile."""
+    return _environment().compile(_FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))
+
+
+@cache
+def _environment() -> Any:
+    text, boolean = cel.Type.STRING, cel.Type.BOOL
+    is_ip_overload = cel.Overload("is_ip", return_type=boolean, parameters=[text], impl=is_ip)
+    is_format = cel.Overload("is_format", return_type=boolean, parameters=[text, text], impl=_is_format)
+    return cel.NewEnv(
+        variables={"self": cel.Type.DYN},
+        extensions=[ext_strings.ExtStrings()],
+        functions=[cel.FunctionDecl("isIP", [is_ip_overload]), cel.FunctionDecl("isFormat", [is_format])],
+    )
+
+
+def _is_format(name: str, text: str) -> bool:
+    return _FORMATS[name](text)

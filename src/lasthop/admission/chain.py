@@ -1,0 +1,117 @@
+"""A document to an object, as an API server admits it: kind, metadata, defaults, schema, list keys, CEL rules.
+
+Unlike an API server, which prunes them, unknown fields are errors: in a file they are misspelt. `status` is dropped, as
+`kubectl apply` does. All problems of a document are found, not only the first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from typing import Any
+
+import msgspec
+
+from lasthop.admission.attachments import Attachment, attachments
+from lasthop.admission.builtin import CHECKS
+from lasthop.admission.cel import violations
+from lasthop.admission.limits import MAX_OBJECT
+from lasthop.admission.metadata import completed
+from lasthop.admission.problem import Problem, Problems, shown
+from lasthop.admission.schema import schema_of
+from lasthop.admission.structural import structured
+from lasthop.admission.validation import TOO_LARGE, schema_problems, type_name
+from lasthop.api.kinds import KINDS, Kind, decode
+from lasthop.api.meta import Key, Object
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    key: Key
+    object: Object
+    digest: bytes
+    """Of everything but metadata: what `generation` counts."""
+    attachments: tuple[Attachment, ...] = ()
+
+
+def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
+    """The document as an API server would store it, and what is wrong with it; if nothing is, it is good for `admitted`."""
+    kind, unknown = kind_of(document)
+    if kind is None:
+        return {}, unknown
+    size = len(msgspec.json.encode(document))
+    if size > MAX_OBJECT:
+        message = f"the object is {size} bytes as JSON; the limit is {MAX_OBJECT}, as in an API server"
+        return {}, [Problem(message, (), "Split it into several objects.", "TooLarge")]
+    problems = Problems()
+    schema = schema_of(kind.kind, document["apiVersion"].rpartition("/")[2])
+    key, metadata = completed(kind, document.get("metadata"), problems)
+    content = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}
+    if kind.kind == "BackendTLSPolicy":
+        content = _without_empty_trust(content)
+    content = structured(schema.root, content, (), problems)
+    refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
+    problems.extend(refused)
+    # An API server, too, does not run rules over more than the schema lets pass: their cost is bounded by its limits.
+    if not problems.full and not any(problem.reason == TOO_LARGE for problem in refused):
+        problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
+    stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
+    if not refused and metadata and (check := CHECKS.get(kind.kind)):
+        check(key, stored, problems)
+    return stored, problems.found()
+
+
+def _without_empty_trust(content: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
+    empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
+    spec = content.get("spec")
+    validation = spec.get("validation") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(validation, dict):
+        return content
+    empty = {"caCertificateRefs": [], "wellKnownCACertificates": ""}
+    kept = {name: value for name, value in validation.items() if name not in empty or value != empty[name]}
+    return {**content, "spec": {**spec, "validation": kept}}
+
+
+def admitted(stored: dict[str, Any]) -> Admitted:
+    """A stored document as its struct. Raises `msgspec.ValidationError` if the struct refuses what the schema let pass."""
+    kind, metadata = stored["kind"], stored["metadata"]
+    content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}
+    return Admitted(
+        key=Key(kind, metadata["namespace"], metadata["name"]),
+        object=decode(kind, stored),
+        digest=hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest(),
+        attachments=attachments(metadata) if kind in ("ConfigMap", "Secret") else (),
+    )
+
+
+def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
+    """The kind a document says it is, or why it cannot be told."""
+    if not isinstance(document, dict):
+        return None, [
+            Problem(
+                f"a document must be a mapping, not {type_name(document)}", remedy="Write apiVersion, kind, metadata and spec."
+            )
+        ]
+    problems = [
+        Problem("required field is missing" if document.get(name) is None else "must be a string", (name,), reason="Required")
+        for name in ("apiVersion", "kind")
+        if not isinstance(document.get(name), str)
+    ]
+    if problems:
+        return None, problems
+    name, version = document["kind"], document["apiVersion"]
+    kind = KINDS.get(name)
+    if kind is None:
+        return None, [Problem(f"unknown kind {shown(name)}", ("kind",), _suggested(name), "UnknownKind")]
+    if version not in kind.api_versions:
+        served = " or ".join(kind.api_versions)
+        message = f"{name} is not served as {shown(version)}"
+        return None, [Problem(message, ("apiVersion",), f"Write {served}.", "UnknownKind")]
+    return kind, []
+
+
+def _suggested(name: str) -> str:
+    folded = {kind.casefold(): kind for kind in KINDS}
+    if close := difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7):
+        return f"Did you mean {folded[close[0]]}?"
+    return "Lasthop does not read this kind: move it to a folder of its own."

@@ -1,0 +1,85 @@
+"""What an API server does to a document by the shape of its schema, before validation: defaults, unknown fields, list keys."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+from lasthop.admission.problem import Path, Problem, Problems, shown
+from lasthop.admission.schema import Node
+
+
+def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
+    """The value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
+
+    Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
+    comes back as it is; the validator says so.
+    """
+    if problems.full:
+        return value
+    if isinstance(value, dict) and node.is_object:
+        return _object(node, value, path, problems)
+    if isinstance(value, list) and node.items is not None:
+        if node.max_items is not None and len(value) > node.max_items:
+            # Defaults multiply a list that is too long, so it is cut before they do.
+            problems.append(Problem(f"has more than {node.max_items} items", path, reason="TooLarge"))
+            value = value[: node.max_items]
+        result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
+        if node.list_type != "atomic":
+            problems.extend(_repeated(node, result, path))
+        return result
+    return value
+
+
+def _object(node: Node, value: dict[str, Any], path: Path, problems: Problems) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, item in value.items():
+        below = node.properties.get(name) or node.additional
+        if problems.full:
+            break
+        if below is None:
+            problems.append(unknown_field(name, node.properties, path))
+        elif item is not None:
+            result[name] = structured(below, item, (*path, name), problems)
+    for name, default in node.defaults.items():
+        if name not in result:
+            below = node.properties[name]
+            # A default may itself be an object with defaults inside.
+            result[name] = structured(below, deepcopy(default), (*path, name), problems)
+    return result
+
+
+def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
+    names = sorted(known)
+    return Problem(f"unknown field {shown(name)}", (*path, name), did_you_mean(name, names), "UnknownField")
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """A remedy if some word is close, else the choice if it is short, else nothing."""
+    choice = sorted(set(words))
+    folded = {w.casefold(): w for w in choice}
+    if close := difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.7):
+        return f"Did you mean {folded[close[0]]}?"
+    return f"Known here: {', '.join(choice)}." if 0 < len(choice) <= 8 else ""
+
+
+def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
+    """List-type map: no two items with the same keys; list-type set: no two equal items."""
+    seen: dict[str, int] = {}
+    for i, item in enumerate(items):
+        if node.list_type == "map":
+            if not isinstance(item, dict):
+                continue
+            identity: Any = {key: item.get(key) for key in node.list_keys}
+        else:
+            identity = item
+        first = seen.setdefault(shown(identity, limit=10_000), i)
+        if first != i:
+            yield Problem(
+                f"the same {' and '.join(node.list_keys) or 'value'} as item {first}: {shown(identity)}",
+                (*path, i),
+                "Remove or rename one of them.",
+                "Duplicate",
+            )

@@ -1,0 +1,23 @@
+"""HOST:PORT as people type it."""
+
+from __future__ import annotations
+
+import click
+
+from lasthop.api.addresses import is_ip
+
+
+def host_port(text: str, hint: str) -> tuple[str, int]:
+    """`hint`: the argument or option, for the message if it is neither a name nor an address with a port."""
+    host, _, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not (is_name(bare) or is_ip(bare)) or not port.isdecimal() or not 0 < int(port) < 65536:
+        message = f"{text} is not HOST:PORT; write for example api.example.com:443 or 127.0.0.1:8443"
+        raise click.BadParameter(message, param_hint=hint)
+    return bare.lower(), int(port)
+
+
+def is_name(text: str) -> bool:
+    from lasthop.admission.names import is_dns_subdomain
+
+    return is_dns_subdomain(text.lower())

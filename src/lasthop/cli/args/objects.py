@@ -1,0 +1,124 @@
+"""Kinds and names as people type them: `httproute web -n shop`, `HTTPRoute shop/web`, `httproute/shop/web`, `svc api`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from lasthop.cli.args.suggestions import closest
+
+SHORT: Final = {
+    "svc": "Service",
+    "cm": "ConfigMap",
+    "ns": "Namespace",
+    "gc": "GatewayClass",
+    "gtw": "Gateway",
+    "gw": "Gateway",
+    "refgrant": "ReferenceGrant",
+    "btlspolicy": "BackendTLSPolicy",
+}
+"""The CRDs' and kubectl's own abbreviations, and `gw`."""
+
+
+class Wanted(NamedTuple):
+    """Empty: any."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def kind_of(text: str) -> str:
+    from lasthop.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
+
+    folded = text.casefold()
+    known = {name: kind.kind for kind in KINDS.values() for name in (kind.kind.casefold(), kind.plural)} | SHORT
+    if folded in known:
+        return known[folded]
+    close = closest(folded, known)
+    hint = f"did you mean {known[close].lower()}?" if close else f"known are {', '.join(k.lower() for k in KINDS)}."
+    raise click.BadParameter(f"there is no kind {text}; {hint}", param_hint="KIND")
+
+
+def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
+    """Out of the arguments; what is typed after a slash goes before what is left out."""
+    first, _, rest = (kind or "").partition("/")
+    parts = [part for part in (rest, name) if part]
+    if len(parts) > 1:
+        raise click.UsageError(f"two names: {' and '.join(parts)}")
+    prefix, _, last = (parts[0] if parts else "").rpartition("/")
+    if prefix and namespace and prefix != namespace:
+        raise click.UsageError(f"two namespaces: {prefix} and {namespace}")
+    return Wanted(kind_of(first) if first else "", prefix or namespace or "", last)
+
+
+def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
+    """The one object that is meant among (namespace, name) pairs of its kind. Raises what to type instead."""
+    known = sorted(found)
+    fitting = [each for each in known if each[1] == want.name and want.namespace in ("", each[0])]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        namespaces = ", ".join(namespace for namespace, _ in fitting)
+        raise click.ClickException(f"there are several: choose one of the namespaces {namespaces} with -n")
+    raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
+
+
+def _hint(known: list[tuple[str, str]], want: Wanted) -> str:
+    elsewhere = [namespace for namespace, name in known if name == want.name]
+    if elsewhere:
+        return f"; there is one in namespace {' and one in '.join(elsewhere)}"
+    names = [name for _, name in known]
+    if close := closest(want.name, names):
+        return f"; did you mean {_path(*known[names.index(close)])}?"
+    if known:
+        return f"; there is {', '.join(_path(*each) for each in known[:8])}{', ...' if len(known) > 8 else ''}"
+    return " nor any other"
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+# --- shell completion ------------------------------------------------------------------------------------------------
+
+
+def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from lasthop.api.kinds import KINDS
+
+    return [CompletionItem(name) for name in map(str.lower, KINDS) if name.startswith(incomplete.casefold())]
+
+
+def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the running gateway's objects; nothing if none runs."""
+    try:
+        kind = kind_of(ctx.params.get("kind") or "")
+        documents = _running(ctx.params.get("folder"), kind)
+    except (click.ClickException, OSError):
+        return []
+    namespace = ctx.params.get("namespace")
+    metadata = [d["metadata"] for d in documents if namespace in (None, d["metadata"].get("namespace", ""))]
+    return [CompletionItem(m["name"], help=m.get("namespace")) for m in metadata if m["name"].startswith(incomplete)]
+
+
+def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
+    """namespace/name of the running gateway's objects of a kind; nothing if none runs."""
+    try:
+        documents = _running(ctx.params.get("folder"), kind)
+    except (click.ClickException, OSError):
+        return []
+    paths = (_path(d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
+    return [CompletionItem(path) for path in paths if path.startswith(incomplete)]
+
+
+def _running(folder: Any, kind: str) -> list[dict[str, Any]]:
+    from lasthop.cli import admin
+    from lasthop.cli.args import paths
+
+    sockets = [paths.running(Path(folder))] if folder else paths.all_running()
+    found: list[dict[str, Any]] = admin.ask(sockets[0], "/api/objects", kind=kind) if len(sockets) == 1 else []
+    return found

@@ -1,0 +1,127 @@
+"""Which of the three is looked at: a folder, the gateway that runs on this machine, or a cluster.
+
+1. What is named wins: a folder, or a cluster by --context, --kubeconfig or -A.
+2. Otherwise the gateway that runs on this machine.
+3. Otherwise the cluster of the current kubeconfig context.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from lasthop.cli.args import paths
+from lasthop.cli.args.suggestions import closest
+from lasthop.cli.render.terminal import note
+
+_ALLOWED = "lasthop.allow_files"
+TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+CLUSTER = "the cluster"
+
+
+class Reach(NamedTuple):
+    """What was said about a cluster, and about namespaces."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+    everywhere: bool = False
+
+    @property
+    def cluster(self) -> bool:
+        """It can only mean a cluster: of a folder and of a gateway on this machine all namespaces are shown anyway."""
+        return bool(self.kubeconfig or self.context or self.everywhere)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that can look at a cluster, as kubectl has them; they arrive as one `Reach`."""
+
+    @functools.wraps(command)
+    def called(
+        kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
+    ) -> Any:
+        return command(reach=Reach(kubeconfig, context, namespace, all_namespaces), **others)
+
+    for option in (
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of a cluster."),
+        click.option(
+            "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; of a cluster the context's]"
+        ),
+        click.option(
+            "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Look at the cluster of this file."
+        ),
+        click.option("--context", metavar="NAME", help="Look at the cluster of this context of the kubeconfig."),
+    ):
+        called = option(called)
+    return called
+
+
+def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The option of a command that reads a folder; `allowed_files` has what was given."""
+
+    def keep(context: click.Context, _: click.Parameter, value: tuple[Path, ...]) -> None:
+        context.meta[_ALLOWED] = value
+
+    return click.option(
+        "--allow-files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        envvar="LASTHOP_ALLOW_FILES",
+        metavar="PATH",
+        expose_value=False,
+        callback=keep,
+        help="Let lasthop.dev/file.KEY name files at or below PATH too, not only below DIR.  [may be repeated]",
+    )(command)
+
+
+def allowed_files() -> tuple[Path, ...]:
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_ALLOWED, ()) if context else ()
+
+
+def choose(folder: Path | None, reach: Reach) -> Path | None:
+    """The admin socket of the gateway to ask; None: the cluster."""
+    if reach.cluster:
+        if folder is not None:
+            raise click.UsageError("a folder and a cluster are named; leave out one of them")
+        return None
+    if folder is not None:
+        return paths.running(folder)
+    if found := paths.all_running():
+        if len(found) > 1:
+            raise click.ClickException(
+                "several gateways run on this machine; say which folder with --dir DIR, or name a cluster with --context"
+            )
+        others = ", not the cluster of $KUBECONFIG; name that with --context" if os.environ.get("KUBECONFIG") else ""
+        note(f"Reading the gateway that runs on this machine ({found[0]}){others}")
+        return found[0]
+    if not configured():
+        raise click.ClickException(
+            "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
+            "or name a cluster with --kubeconfig or --context"
+        )
+    return None
+
+
+def demand_namespace(namespace: str | None, known: Iterable[str], where: str) -> None:
+    """Raises if a namespace was asked for that is not there: to find nothing wrong in it would be no answer."""
+    names = sorted(set(known) - {""})
+    if not namespace or namespace in names:
+        return
+    close = closest(namespace, names)
+    there = (
+        f"did you mean {close}?" if close else f"there is {', '.join(names[:8]) or 'none'}{', ...' if len(names) > 8 else ''}"
+    )
+    elsewhere = "" if where == CLUSTER else "; a cluster is named with --context"
+    raise click.ClickException(f"there is no namespace {namespace} in {where}; {there}{elsewhere}")
+
+
+def configured() -> bool:
+    """Whether there is anything to tell where a cluster is. Looks, and imports nothing: that takes longer than to start."""
+    return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

@@ -1,0 +1,160 @@
+"""`lasthop controller`: the control plane in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from lasthop import logs
+from lasthop.api.meta import Key
+from lasthop.cli.args import paths
+from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.view import ControllerView
+from lasthop.cluster import ClusterController
+from lasthop.cluster_host import ClusterHostController
+from lasthop.infra.kubernetes.wanted import Site
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.config import load
+from lasthop.kubernetes.errors import ConfigError
+from lasthop.proxy.find import EnvoyNotFound, find_envoy
+from lasthop.proxy.folder import Folder, FolderHeld
+from lasthop.proxy.process import Proxy
+from lasthop.web.app import AdminUnusable, serving
+
+
+@click.command("controller")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster.  [default: as kubectl, or the pod's own]")
+@click.option("--context", help="Of the kubeconfig.")
+@click.option("--image", default="lasthop", show_default=True, help="Of the proxies; it is the controller's own.")
+@click.option(
+    "--infrastructure",
+    type=click.Choice(("deployment", "process")),
+    default="deployment",
+    show_default=True,
+    help="Proxies as Deployments of the cluster, or as processes of this host.",
+)
+@click.option("--xds-address", metavar="HOST:PORT", help="Where the proxies find this controller.  [required for deployment]")
+@click.option(
+    "--xds-listen", default="0.0.0.0:18000", show_default=True, metavar="HOST:PORT", help="Where it listens for them."
+)
+@click.option(
+    "--address", default="0.0.0.0", show_default=True, metavar="IP", help="For process: what Gateways without addresses bind."
+)
+@click.option("--namespaces", default="", metavar="A,B", help="Watch only these.  [default: all]")
+@click.option("--namespace", help="Where Lease and CA are kept.  [default: $POD_NAMESPACE, else lasthop-system]")
+@click.option("--admin", default="0.0.0.0:19000", show_default=True, metavar="HOST:PORT", help="Health, metrics, status.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(
+    kubeconfig: Path | None,
+    context: str | None,
+    image: str,
+    infrastructure: str,
+    xds_address: str | None,
+    xds_listen: str,
+    address: str,
+    namespaces: str,
+    namespace: str | None,
+    admin: str,
+    verbose: bool,
+) -> None:
+    """Run the control plane of a cluster: Gateways become Deployments of proxies, statuses are written back.
+
+    Usually it runs as a Deployment that `lasthop install` makes. Several replicas serve the proxies together; the one that
+    holds the Lease writes.
+
+    With --infrastructure=process every Gateway is an Envoy on this host, which binds the Gateway's own addresses and ports:
+    for a cluster of one machine, and for trying things. Pods must be reachable from here. Failed requests are written to
+    standard output as JSON.
+
+    \b
+    Examples, from outside, for a try:
+      lasthop controller --context kind --xds-address 172.18.0.1:18000
+      lasthop controller --context kind --infrastructure=process --address 192.0.2.10
+    """
+    logs.configure(verbose=verbose)
+    site = _site(image, xds_address) if infrastructure == "deployment" else None
+    watched = tuple(name for name in namespaces.split(",") if name)
+    own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
+    try:
+        with printing() as printer:
+            asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
+    except* (ConfigError, AdminUnusable, EnvoyNotFound, FolderHeld) as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise click.ClickException(str(error)) from None
+
+
+async def _run(
+    kubeconfig: Path | None,
+    context: str | None,
+    site: Site | None,
+    xds_listen: str,
+    address: str,
+    namespace: str,
+    namespaces: tuple[str, ...],
+    admin: str,
+    printer: Printer,
+) -> None:
+    """`site` is where proxies run elsewhere; None: they run here."""
+    access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)
+    run_dir = paths.private(paths.runtime_root() / "controller")
+    async with Client(access) as client:
+        identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+        controller: ClusterController | ClusterHostController
+        proxies: Mapping[Key, Proxy] = {}
+        held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if site is None:
+            controller = ClusterHostController(
+                client,
+                find_envoy(),
+                run_dir,
+                identity=identity,
+                namespace=namespace,
+                address=address,
+                namespaces=namespaces,
+                entry=printer,
+            )
+            proxies, held = controller.processes.proxies, Folder(run_dir).held()
+        else:
+            controller = ClusterController(
+                client,
+                site,
+                identity=identity,
+                namespace=namespace,
+                xds_listen=xds_listen,
+                own_address=_own_address(site, xds_listen),
+                namespaces=namespaces,
+            )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, controller.stop)
+        view = ControllerView(controller, proxies, lambda *_: None)
+        with held:
+            async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
+                controller.log.info("running", cluster=access.name, admin=admin)
+                await controller.run()
+
+
+def _site(image: str, xds_address: str | None) -> Site:
+    if not xds_address:
+        raise click.UsageError("--xds-address is needed, unless the proxies run here (--infrastructure=process)")
+    host, _, port = xds_address.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.BadParameter(f"{xds_address} is not HOST:PORT", param_hint="--xds-address")
+    return Site(image, host.strip("[]"), int(port))
+
+
+def _own_address(site: Site, xds_listen: str) -> str:
+    """Where the other replicas reach this one: in a pod its own address, and elsewhere there is only one."""
+    ip = os.environ.get("POD_IP")
+    if not ip:
+        return site.xds_address
+    return f"[{ip}]:{xds_listen.rpartition(':')[2]}" if ":" in ip else f"{ip}:{xds_listen.rpartition(':')[2]}"

@@ -1,0 +1,84 @@
+"""`lasthop init DIR`: a minimal working folder for a given backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lasthop.api.addresses import is_ip
+from lasthop.cli.args.address import host_port, is_name
+from lasthop.cli.render.init_templates import Starter, files
+
+
+@click.command("init")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--backend", required=True, metavar="HOST:PORT", help="Where the backend listens: a name or an IP address.")
+@click.option("--hostname", metavar="NAME", help="The name in the backend's certificate.  [default: HOST, if it is a name]")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PEM file with the CA of the backend's certificate.  [default: the CAs that this system trusts]",
+)
+@click.option("--plaintext", is_flag=True, help="The backend speaks no TLS.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where the gateway listens.")
+def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, plaintext: bool, port: int) -> None:
+    """Write a small folder of objects that works: a Gateway on 127.0.0.1 in front of one backend, over verified TLS.
+
+    DIR must be empty or not there yet.
+
+    \b
+    Examples:
+      lasthop init demo --backend api.example.com:443
+      lasthop init demo --backend 10.0.0.7:8443 --hostname api.internal --ca corp-ca.pem
+      lasthop init demo --backend localhost:3000 --plaintext
+    """
+    host, backend_port = host_port(backend, "--backend")
+    if plaintext and (ca or hostname):
+        raise click.UsageError("--plaintext means that nothing is verified, so it does not go with --ca or --hostname")
+    if not plaintext and not hostname and is_ip(host):
+        raise click.UsageError(
+            f"a certificate is verified by a name, and {host} is an address. Add the name that is in the backend's "
+            "certificate: --hostname NAME (or --plaintext, if the backend speaks no TLS)"
+        )
+    if hostname and (is_ip(hostname) or not is_name(hostname)):
+        message = f"{hostname} is {'an address' if is_ip(hostname) else 'no DNS name'}; write the name in the certificate"
+        raise click.BadParameter(message, param_hint="--hostname")
+    starter = Starter(host, backend_port, port, "" if plaintext else hostname or host, _pem(ca) if ca else None)
+    written = _write(folder, files(starter))
+    click.echo("\n".join((*(f"wrote {path}" for path in written), "", *_next(folder, starter))))
+
+
+def _pem(path: Path) -> str:
+    from lasthop.resolve.certificates import BadCertificate, parse_bundle
+
+    try:
+        return parse_bundle(path.read_bytes()).pem.decode()
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint="--ca") from None
+    except BadCertificate as error:
+        raise click.BadParameter(f"{path} {error}; give the PEM certificate of the CA", param_hint="--ca") from None
+
+
+def _write(folder: Path, contents: dict[str, str]) -> list[Path]:
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise click.ClickException(f"{folder} is not empty and nothing is overwritten; choose a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            with (folder / name).open("x") as file:
+                file.write(content)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {folder}: {error.strerror}") from None
+    return [folder / name for name in contents]
+
+
+def _next(folder: Path, starter: Starter) -> tuple[str, ...]:
+    return (
+        "Next:",
+        f"  lasthop check {folder}",
+        f"  lasthop run {folder}",
+        f"  curl http://127.0.0.1:{starter.port}/",
+        f"  lasthop explain httproute backend --dir {folder}",
+    )

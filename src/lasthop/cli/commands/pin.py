@@ -1,0 +1,210 @@
+"""`lasthop pin`: the certificate of a backend, and a PinSet that trusts it and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from lasthop.api.addresses import is_ip
+from lasthop.cli.args.address import host_port
+
+if TYPE_CHECKING:
+    from lasthop.probe.certificate_message import Handshake
+    from lasthop.probe.certificate_view import Shown
+
+
+@click.command("pin")
+@click.argument("target", metavar="HOST:PORT|FILE")
+@click.option("--server-name", metavar="NAME", help="The name to ask for (SNI).  [default: HOST, if it is a name]")
+@click.option(
+    "--by",
+    "form",
+    type=click.Choice(["certificate", "key", "fingerprint"]),
+    default="certificate",
+    show_default=True,
+    help="What to pin: the whole certificate, so that names and dates are checked too; or the SHA-256 of its key (which "
+    "outlives a renewal with the same key) or of the certificate, and nothing else is checked.",
+)
+@click.option("--name", metavar="NAME", help="Of the PinSet.  [default: made of the server's name]")
+@click.option("-n", "--namespace", metavar="NS", help="Of the PinSet.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def command(
+    target: str, server_name: str | None, form: str, name: str | None, namespace: str | None, timeout: float, output: str
+) -> None:
+    """Show the certificate of a backend, and print a PinSet that trusts it and no other.
+
+    From HOST:PORT it is fetched by a TLS handshake that verifies nothing and sends nothing; whoever answers there is believed,
+    so compare the SHA-256 with what the backend's owner tells you. From a FILE (PEM, or the manifest of a Secret; - is
+    standard input) no network is needed, and of a Secret only tls.crt is read. The chain goes to standard error, the manifest
+    to standard output.
+
+    \b
+    Examples:
+      lasthop pin api.internal:8443 > pins.yaml
+      lasthop pin 10.0.0.7:8443 --server-name api.internal
+      lasthop pin next.pem --by key                            the pin of a key that is not in use yet
+      kubectl get secret api-tls -o yaml | lasthop pin -
+    """
+    from lasthop.cli.render import pin_set
+
+    found = _from_file(target) if target == "-" or Path(target).is_file() else _from_network(target, server_name, timeout)
+    leaf = found.chain[0]
+    chosen = name or pin_set.default_name(found.known_as or _first_name(leaf))
+    _check_name(chosen)
+    if output == "json":
+        click.echo(json.dumps(_plain(found, pin_set.pin_set(leaf, chosen, namespace or "", form)), indent=2))
+        return
+    now = time.time()
+    for line in _described(found, form, now):
+        click.echo(line, err=True)
+    click.echo(pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin), nl=False)
+
+
+class _Found(NamedTuple):
+    chain: tuple[Shown, ...]
+    origin: str
+    known_as: str = ""
+    """The host's name, where there is one."""
+    handshake: Handshake | None = None
+
+
+def _from_network(target: str, server_name: str | None, timeout: float) -> _Found:
+    if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
+        raise click.BadParameter(f"there is no file {target}", param_hint="HOST:PORT|FILE")
+    host, port = host_port(target, "HOST:PORT|FILE")
+    from lasthop.probe.certificate_message import NoHandshake, handshake
+
+    asked = server_name or ("" if is_ip(host) else host)
+    try:
+        seen = handshake(host, port, asked, timeout)
+    except NoHandshake as error:
+        raise click.ClickException(str(error)) from None
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    origin = f"What {target} showed on {day}. Nobody has verified it: compare it with what the backend's owner says."
+    return _Found(_chain(list(seen.chain), target), origin, asked or host, seen)
+
+
+def _from_file(target: str) -> _Found:
+    where = "standard input" if target == "-" else target
+    try:
+        content = sys.stdin.buffer.read() if target == "-" else Path(target).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{target} cannot be read: {error.strerror}") from None
+    pem, origin = _of_secret(content, where) if _SECRET.search(content) else (content, where)
+    return _Found(_chain(_ders(pem, origin), origin), f"From {origin}.")
+
+
+_SECRET = re.compile(rb"""^[ \t{,-]*["']?kind["']?[ \t]*:[ \t]*["']?Secret\b""", re.MULTILINE)
+
+
+def _ders(pem: bytes, origin: str) -> list[bytes]:
+    from lasthop.pki import parse
+
+    found = parse.certificates(pem)
+    if isinstance(found, parse.Unreadable):
+        raise click.ClickException(f"{origin} {found.message}; give the certificate that the backend shows, as PEM")
+    return [certificate.der for certificate in found]
+
+
+def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
+    """`tls.crt` of the only Secret in a manifest. Its key is not looked at."""
+    import base64
+    import binascii
+
+    import yaml
+
+    try:
+        documents = [document for document in yaml.safe_load_all(content) if isinstance(document, dict)]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        documents = []
+    items = [item for document in documents for item in (document.get("items") or [document])]
+    secrets = [item for item in items if isinstance(item, dict) and item.get("kind") == "Secret"]
+    if len(secrets) != 1:
+        what = f"{len(secrets)} Secrets" if secrets else "a Secret that is not YAML"
+        raise click.ClickException(f"{where} holds {what}; give a PEM file, or a manifest with one Secret")
+    secret: dict[str, Any] = secrets[0]
+    origin = f"Secret {(secret.get('metadata') or {}).get('name', '')} in {where}"
+    text = (secret.get("stringData") or {}).get("tls.crt")
+    coded = (secret.get("data") or {}).get("tls.crt")
+    try:
+        found = text.encode() if isinstance(text, str) else base64.b64decode(coded or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise click.ClickException(f"{origin}: tls.crt is not base64") from None
+    if not found:
+        raise click.ClickException(f"{origin} has no tls.crt; give the Secret that the backend takes its certificate from")
+    return found, origin
+
+
+def _chain(ders: list[bytes], origin: str) -> tuple[Shown, ...]:
+    from lasthop.probe.certificate_view import shown
+
+    if not ders:
+        raise click.ClickException(f"{origin} has shown no certificate")
+    try:
+        return tuple(shown(der) for der in ders)
+    except ValueError as error:
+        raise click.ClickException(f"{origin}: a certificate cannot be read: {error}") from None
+
+
+def _check_name(name: str) -> None:
+    from lasthop.cli.args.address import is_name
+
+    if not is_name(name):
+        raise click.BadParameter(f"{name} is no name for an object: small letters, digits, - and . only", param_hint="--name")
+
+
+def _first_name(leaf: Shown) -> str:
+    named = [name.removeprefix("DNS ").removeprefix("*.") for name in leaf.names if name.startswith("DNS ")]
+    return named[0] if named else leaf.subject.removeprefix("CN=")
+
+
+def _described(found: _Found, form: str, now: float) -> list[str]:
+    from lasthop.probe.certificate_view import lines
+
+    said = []
+    for number, certificate in enumerate(found.chain):
+        title = "The certificate, which is pinned" if number == 0 else f"Certificate {number + 1} of the chain"
+        said += [click.style(title, bold=True), *(f"  {line}" for line in lines(certificate, now)), ""]
+    return said + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(found, form, now)]
+
+
+def _warnings(found: _Found, form: str, now: float) -> list[str]:
+    from lasthop.probe.certificate_message import GATEWAY_VERSIONS
+    from lasthop.probe.certificate_view import validity
+
+    leaf, seen = found.chain[0], found.handshake
+    said = []
+    if form == "certificate" and not validity(leaf, now).endswith("left"):
+        said.append(
+            f"it is {validity(leaf, now)}, and a gateway looks at its dates: it will refuse it. --by key does not look."
+        )
+    if form == "certificate" and not any(name.startswith(("DNS ", "URI ")) for name in leaf.names):
+        said.append(
+            "it holds no DNS name or URI, so no policy can match it: a gateway will refuse it. --by key does not look."
+        )
+    if leaf.ca and not leaf.self_signed:
+        said.append("it is a CA's; a backend shows a certificate of its own, which stands first in its file.")
+    if seen and seen.client_certificate:
+        verb = "demands" if seen.client_certificate == "required" else "asks for"
+        said.append(f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef.")
+    if seen and seen.version and seen.version not in GATEWAY_VERSIONS:
+        said.append(f"the backend speaks {seen.version}; a gateway speaks {' and '.join(GATEWAY_VERSIONS)} only.")
+    return said
+
+
+def _plain(found: _Found, manifest: dict[str, Any]) -> dict[str, Any]:
+    import msgspec
+
+    tls = {}
+    if seen := found.handshake:
+        wanted = seen.client_certificate
+        tls = {"tls": {"version": seen.version, "cipher": seen.cipher, "alpn": seen.alpn, "clientCertificate": wanted}}
+    return {"chain": [msgspec.to_builtins(certificate) for certificate in found.chain], **tls, "pinSet": manifest}

@@ -1,0 +1,88 @@
+"""`lasthop run DIR`: a gateway on a folder of YAML files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from lasthop import logs
+from lasthop.cli.args import paths, target
+from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.view import ControllerView
+from lasthop.host import HostController
+from lasthop.proxy.find import EnvoyNotFound, find_envoy
+from lasthop.proxy.folder import Folder, FolderHeld
+from lasthop.resolve.settings import Settings
+from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.source import FilesSource
+from lasthop.web.app import AdminUnusable, serving
+
+
+@click.command("run")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--admin", default="127.0.0.1:19000", show_default=True, metavar="HOST:PORT", help="Where the admin page is.")
+@click.option(
+    "--address", default="0.0.0.0", show_default=True, metavar="IP", help="What Gateways without spec.addresses bind."
+)
+@click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one for each CPU]")
+@target.allow_files
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(folder: Path, admin: str, address: str, concurrency: int | None, verbose: bool) -> None:
+    """Run a gateway on the Gateway API objects in DIR, watching it for edits.
+
+    DIR holds the YAML that you would give to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
+    EndpointSlices, ConfigMaps, Secrets; sub-folders are read too. A saved edit takes effect at once. A broken file is
+    reported with its line and keeps its last good content.
+
+    \b
+    Example:
+      lasthop run examples/quickstart
+      lasthop status
+
+    Failed requests (status 500 and above) are written to standard output as JSON, with the reason in words where it is not the
+    backend's own answer; logs go to standard error. Ctrl-C drains the proxies and ends; pressed twice it ends at once.
+    """
+    logs.configure(verbose=verbose)
+    host, _, port = admin.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no folder {folder}; lasthop init {folder} makes a small working one")
+    try:
+        with printing() as printer:
+            asyncio.run(_run(folder, admin, address, concurrency, printer))
+    except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise click.ClickException(str(error)) from None
+
+
+async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: Printer) -> None:
+    envoy = find_envoy()
+    run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
+    state = paths.private(paths.of_folder(paths.state_root(), folder))
+    source = FilesSource(folder, state, target.allowed_files())
+    controller = HostController(
+        source,
+        envoy,
+        run_dir,
+        settings=Settings(default_address=address),
+        entry=printer,
+        concurrency=concurrency,
+        remembered=state / "policies.json",
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, controller.stop)
+    # Held first: a second one on the same folder must not take away the sockets of the one that runs.
+    with Folder(run_dir).held():
+        async with serving(
+            ControllerView(controller, controller.processes.proxies, source.locate), admin, run_dir / paths.ADMIN_SOCKET
+        ):
+            controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+            await controller.run()

@@ -1,0 +1,190 @@
+"""`lasthop status`: how objects stand, with a running gateway or in a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lasthop.cli.args import target
+from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.render.table import Columns, Row, class_owners, row
+from lasthop.printable import printable
+
+POLL = 0.5
+"""Seconds between two looks of --watch."""
+
+Document = dict[str, Any]
+
+
+@click.command("status")
+@click.argument("kind", required=False, shell_complete=complete_kind)
+@click.argument("name", required=False, shell_complete=complete_name)
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
+@click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.options
+def command(
+    kind: str | None,
+    name: str | None,
+    watch: bool,
+    output: str,
+    exit_code: bool,
+    folder: Path | None,
+    reach: target.Reach,
+) -> None:
+    """Show how objects stand: all of them, those of a KIND, or one by NAME.
+
+    Those of the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, those of a cluster, where it
+    shows what the controller has written into their status. READY is True if there is no bad news in it, and WHY is the first
+    of it: it is about the configuration, not about what backends answer (see: lasthop probe). First of all stands what was
+    written and is not in force. A name is understood as it is shown, so a line of the table can be copied into the next
+    command.
+
+    \b
+    Examples:
+      lasthop status
+      lasthop status backendtlspolicy -n shop
+      lasthop status httproute/shop/web -o yaml
+      lasthop status -A --context prod           everything that a cluster has
+      lasthop status -w                          follows until Ctrl-C
+      lasthop status --exit-code || exit 1       in a script
+    """
+    want = wanted(kind, name, reach.namespace)
+    socket = target.choose(folder, reach)
+    shown = _Shown(want, output)
+    with contextlib.suppress(KeyboardInterrupt):
+        if socket:
+            _of_gateway(socket, shown, watch)
+        else:
+            _of_cluster(reach, shown, watch)
+    if exit_code and not shown.fine:
+        raise click.exceptions.Exit(1)
+
+
+def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
+    from lasthop.cli.admin import ask, namespaces
+
+    kind = {"kind": shown.want.kind} if shown.want.kind else {}
+    if shown.want.namespace and not shown.want.name:
+        target.demand_namespace(shown.want.namespace, namespaces(socket), "the running gateway")
+    shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
+    shown.first(ask(socket, "/api/objects", **kind))
+    while watch:
+        time.sleep(POLL)
+        shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
+        shown.again(ask(socket, "/api/objects", **kind))
+
+
+def _of_cluster(reach: target.Reach, shown: _Shown, watch: bool) -> None:
+    from lasthop.cli import cluster, missing_targets
+    from lasthop.kubernetes.client import Client
+
+    async def work(client: Client, namespace: str) -> None:
+        now = cluster.Documents(await cluster.documents(client, shown.want.kind, namespace))
+        now.services = await missing_targets.services(client, now.all(), namespace)
+        shown.first(now.all())
+        if watch:
+            await now.follow(client, lambda: shown.again(now.all()))
+
+    # A namespace that is typed before a name goes before the context's.
+    cluster.ask(reach._replace(namespace=shown.want.namespace or None), work)
+
+
+class _Shown:
+    """What has been printed, so that later only what is other than before is."""
+
+    def __init__(self, want: Wanted, output: str) -> None:
+        self.want, self._output = want, output
+        self.rows: dict[str, Row] = {}
+        self._documents: dict[str, Document] = {}
+        self._columns = Columns.of(())
+        self._problems: list[str] = []
+        self._older: dict[str, str] = {}
+        """Objects that are in force as an older text has them, and where the text stands that is not."""
+
+    @property
+    def fine(self) -> bool:
+        """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
+        return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
+
+    def tell(self, problems: list[str], refused: list[Document]) -> None:
+        """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
+        for line in problems:
+            if line not in self._problems:
+                click.echo(click.style(printable(line), fg="red"), err=self._output != "table")
+        self._problems = problems
+        self._older = {_path(key): f"{each['file']}:{each['line']}" for each in refused for key in each.get("objects", ())}
+
+    def first(self, documents: list[Document]) -> None:
+        if self.want.name:
+            named = (
+                (d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in self._fitting(documents, any_name=True)
+            )
+            self.want = Wanted(self.want.kind, *one_of(named, self.want))
+        found = self._take(documents)
+        if self._output == "json":
+            click.echo(json.dumps(found, indent=2))
+        elif self._output == "yaml":
+            click.echo(_yaml(found))
+        elif found:
+            self._columns = Columns.of(self.rows.values())
+            click.echo("\n".join((self._columns.head(), *map(self._columns.line, self.rows.values()))))
+        else:
+            click.echo("no objects")
+
+    def again(self, documents: list[Document]) -> None:
+        """Rows, or one document a time."""
+        rows, known = self.rows, self._documents
+        self._take(documents)
+        for name, document in self._documents.items():
+            if self._output == "table" and rows.get(name) != self.rows[name]:
+                click.echo(self._columns.line(self.rows[name]))
+            elif self._output != "table" and known.get(name) != document:
+                click.echo(json.dumps(document) if self._output == "json" else f"---\n{_yaml([document])}")
+        for name in known.keys() - self._documents.keys():
+            click.echo(self._columns.gone(name), err=self._output != "table")
+
+    def _take(self, documents: list[Document]) -> list[Document]:
+        owners = class_owners(documents)
+        found = list(self._fitting(documents))
+        self.rows = {each.name: self._dated(each) for each in (row(document, owners) for document in found)}
+        self._documents = dict(zip(self.rows, found, strict=True))
+        return found
+
+    def _dated(self, row: Row) -> Row:
+        """What is said of an older text is not said of the one that was written."""
+        place = self._older.get(row.name)
+        if place is None or row.ready != "True":
+            return row
+        return row._replace(ready="Unknown", why=f"an older text of it is in force; {place} is not applied")
+
+    def _fitting(self, documents: list[Document], *, any_name: bool = False) -> Iterator[Document]:
+        for document in documents:
+            metadata = document["metadata"]
+            if self.want.kind not in ("", document["kind"]):
+                continue
+            # What has no namespace belongs to all of them.
+            if any_name or (
+                self.want.namespace in ("", metadata.get("namespace") or self.want.namespace)
+                and self.want.name in ("", metadata["name"])
+            ):
+                yield document
+
+
+def _path(key: str) -> str:
+    """`Gateway shop/web` as a row has it."""
+    kind, _, path = key.partition(" ")
+    return f"{kind.lower()}/{path}"
+
+
+def _yaml(documents: list[Document]) -> str:
+    import yaml
+
+    return yaml.safe_dump_all(documents, sort_keys=False).rstrip()

@@ -1,0 +1,298 @@
+"""What `lasthop audit` has found, for a terminal, for programs and for reports."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+import msgspec
+
+from lasthop.cli.render.report import count
+from lasthop.cli.render.terminal import width
+from lasthop.outputs.audit.audit import STREAMS, Audit
+from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.hops import HopReport, Manner
+
+DAY: Final = 86400.0
+MEANING: Final = {
+    Manner.FAILING: "nothing gets through until it is mended",
+    Manner.WAIVED: "encrypted, and a check is given up",
+    Manner.PLAINTEXT: "not encrypted",
+    Manner.PINNED_ONLY: "by hash; names are not checked",
+    Manner.PASSTHROUGH: "the client's own TLS, not ours",
+    Manner.UDP: "no TLS is possible",
+    Manner.VERIFIED: "verified as its policy asks, or the connection fails",
+}
+"""In the order in which they deserve a look."""
+ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
+COLOURS: Final = {Manner.FAILING: "red", Manner.WAIVED: "red", Manner.VERIFIED: "green", Manner.PINNED_ONLY: "green"}
+ENDLESS: Final = float("inf")
+
+
+class Audited(msgspec.Struct, frozen=True):
+    found: Audit
+    where: str
+    """What was looked at."""
+    now: float
+    expiring: int
+    """Certificates that have more days left than this are not shown."""
+    incomplete: tuple[str, ...] = ()
+    sort: str = "manner"
+
+    @property
+    def hops(self) -> tuple[HopReport, ...]:
+        return self.found.hops
+
+    @property
+    def certificates(self) -> list[CertificateReport]:
+        return [each for each in self.found.certificates if each.due(self.now, self.expiring)]
+
+    @property
+    def counts(self) -> dict[Manner, int]:
+        counted = Counter(hop.manner for hop in self.hops)
+        return {manner: counted[manner] for manner in MEANING if counted[manner]}
+
+    @property
+    def causes(self) -> set[str]:
+        """What a pipeline could fail on, as `--fail-on` has it."""
+        found = {manner.replace(" ", "-") for manner in self.counts}
+        found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
+        return found | ({"expiring"} if self.certificates else set())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A stream may outlive what it began under: worth a note where that is less than a verified hop."""
+        lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
+        return (STREAMS,) if lasting else ()
+
+    def sorted(self, by: str) -> Audited:
+        hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop)))
+        return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
+
+    def of_namespace(self, namespace: str) -> Audited:
+        """What begins or ends in this namespace; empty: everything."""
+        if not namespace:
+            return self
+        hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.service)))
+        held = (c for c in self.found.certificates if namespace in map(_namespace, (c.holder, *c.users)))
+        return msgspec.structs.replace(self, found=Audit(tuple(hops), tuple(held)))
+
+    def __str__(self) -> str:
+        if not self.hops:
+            return f"no route leads to a backend in {self.where}"
+        told = ", ".join(f"{number} {manner}" for manner, number in self.counts.items())
+        gateways = len({hop.gateway for hop in self.hops})
+        soon = f"; {count(len(self.certificates), 'certificate')} to renew" if self.certificates else ""
+        return f"{count(len(self.hops), 'hop')} from {count(gateways, 'Gateway')} in {self.where}: {told}{soon}"
+
+
+ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
+    "manner": lambda hop: ORDER[hop.manner],
+    "gateway": lambda hop: hop.gateway,
+    "backend": lambda hop: (hop.kind, hop.service, hop.port),
+    "policy": lambda hop: hop.policy or "~",
+    "until": lambda hop: hop.until or ENDLESS,
+}
+GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
+    "manner": lambda hop: hop.manner,
+    "gateway": lambda hop: f"Gateway {hop.gateway}",
+    "backend": lambda hop: f"{hop.kind} {hop.service}",
+    "policy": lambda hop: f"BackendTLSPolicy {hop.policy}" if hop.policy else "no policy",
+    "until": lambda hop: "ends by itself" if hop.until else "without an end",
+}
+
+
+def _namespace(path: str) -> str:
+    """Of `shop/web` and of `Secret shop/web`."""
+    return path.rpartition(" ")[2].rpartition("/")[0]
+
+
+def label(hop: HopReport) -> str:
+    match hop.manner:
+        case Manner.VERIFIED:
+            return f"{hop.manner} ({hop.source})"
+        case Manner.PINNED_ONLY:
+            return f"{hop.manner} (no name check)"
+        case _:
+            return hop.manner
+
+
+def days_left(end: float, now: float) -> str:
+    days = int(abs(end - now) // DAY)
+    return f"expired {count(days, 'day')} ago" if end <= now else f"{count(days, 'day')} left"
+
+
+def validity(found: CertificateReport, now: float) -> str:
+    """`not valid before 2027-01-01`, or the days that are left."""
+    return f"not valid before {_stamp(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
+
+
+def _stamp(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def said(hop: HopReport, now: float) -> str:
+    """How, in a line, with the days that a waiver has left."""
+    return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
+
+
+# --- for a terminal --------------------------------------------------------------------------------------------------
+
+
+def text(audited: Audited) -> str:
+    blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
+    if audited.certificates:
+        blocks.append("\n".join(_expiring(audited)))
+    blocks += ["\n".join(_wrapped(f"Note: {note}", "")) for note in audited.notes]
+    bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
+
+
+def _groups(audited: Audited) -> Iterator[tuple[str, Iterator[HopReport]]]:
+    return itertools.groupby(audited.hops, key=GROUPS[audited.sort])
+
+
+def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]:
+    by_manner = audited.sort == "manner"
+    meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
+    colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
+    yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
+    for hop in hops:
+        how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
+        yield f"  {hop.gateway} -> {hop.backend}  {how}"
+        yield from _wrapped(said(hop, audited.now))
+        by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
+        yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, by))))
+
+
+def _expiring(audited: Audited) -> Iterator[str]:
+    found = audited.certificates
+    title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
+    yield f"{title}: out of date, or within {count(audited.expiring, 'day')}"
+    for each in found:
+        valid = each.not_before <= audited.now < each.not_after
+        left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
+        yield f"  {each.subject}  {left}"
+        yield from _wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}")
+        yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, (*each.users, _place(each))))))
+
+
+def _place(report: HopReport | CertificateReport) -> str:
+    return f"{report.file}:{report.line}" if report.file else ""
+
+
+def _wrapped(message: str, indent: str = "      ") -> list[str]:
+    return textwrap.wrap(
+        message,
+        width(),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+
+def as_json(audited: Audited) -> str:
+    document = {
+        "where": audited.where,
+        "counts": audited.counts,
+        "hops": [_plain_hop(hop) for hop in audited.hops],
+        "certificates": [_plain_certificate(each, audited.now) for each in audited.certificates],
+        "notes": audited.notes,
+        "incomplete": audited.incomplete,
+    }
+    return json.dumps(document, indent=2)
+
+
+def _plain_hop(hop: HopReport) -> dict[str, Any]:
+    return {
+        "gateway": hop.gateway,
+        "kind": hop.kind,
+        "service": hop.service,
+        "port": hop.port,
+        "manner": hop.manner,
+        "mode": hop.mode,
+        "source": hop.source,
+        "detail": hop.detail,
+        "policy": hop.policy,
+        "waiver": {
+            "name": hop.waiver,
+            "waives": hop.waives,
+            "reason": hop.why,
+            "owner": hop.owner,
+            "expires": _stamp(hop.until) if hop.until else None,
+        }
+        if hop.waiver
+        else None,
+        "routes": hop.routes,
+        "file": hop.file,
+        "line": hop.line,
+    }
+
+
+def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
+    return {
+        "role": found.role,
+        "holder": found.holder,
+        "subject": found.subject,
+        "notBefore": _stamp(found.not_before),
+        "notAfter": _stamp(found.not_after),
+        "daysLeft": int((found.not_after - now) // DAY),
+        "users": found.users,
+        "file": found.file,
+        "line": found.line,
+    }
+
+
+# --- for reports -----------------------------------------------------------------------------------------------------
+
+
+def markdown(audited: Audited) -> str:
+    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
+    lines += (f"Not everything could be looked at: {_cell(line)}." for line in audited.incomplete)
+    if audited.hops:
+        lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
+        lines += (
+            _row(
+                hop.gateway,
+                hop.backend,
+                f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
+                said(hop, audited.now),
+                hop.policy,
+                ", ".join(hop.routes),
+                _place(hop),
+            )
+            for hop in audited.hops
+        )
+    if audited.certificates:
+        lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
+        lines += (
+            _row(c.subject, validity(c, audited.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
+            for c in audited.certificates
+        )
+    lines += (line for note in audited.notes for line in ("", note))
+    return "\n".join(lines)
+
+
+def _table(*titles: str) -> tuple[str, str]:
+    return _row(*titles), f"|{'---|' * len(titles)}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell if cell.startswith('**') else _cell(cell) for cell in cells)} |"
+
+
+def _cell(value: str) -> str:
+    """Whatever somebody has written into a reason or a subject is text here."""
+    for character in "\\`*_{}[]<>|#":
+        value = value.replace(character, f"\\{character}")
+    return " ".join(value.split())

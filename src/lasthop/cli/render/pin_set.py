@@ -1,0 +1,80 @@
+"""A PinSet for a certificate, with comments that teach and a place for the next key."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import yaml
+
+from lasthop.printable import printable
+from lasthop.probe.certificate_view import Shown
+
+API_VERSION: Final = "lasthop.dev/v1alpha1"
+FORMS: Final = ("certificate", "key", "fingerprint")
+
+
+def pin_set(leaf: Shown, name: str, namespace: str, form: str) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    spec: dict[str, Any]
+    match form:
+        case "key":
+            spec = {"pins": [{"type": "SPKI", "algorithm": "SHA256", "value": leaf.spki_sha256}]}
+        case "fingerprint":
+            spec = {"pins": [{"type": "Certificate", "algorithm": "SHA256", "value": leaf.sha256}]}
+        case _:
+            spec = {"certificates": [leaf.pem]}
+    return {"apiVersion": API_VERSION, "kind": "PinSet", "metadata": metadata, "spec": spec}
+
+
+def as_yaml(leaf: Shown, name: str, namespace: str, form: str, origin: str) -> str:
+    """`origin`: where the certificate comes from, and who has checked that."""
+    place = f"\n  namespace: {_text(namespace)}" if namespace else ""
+    return f"""\
+# {printable(origin)}
+# A BackendTLSPolicy in the same namespace refers to it, alone, by
+#   caCertificateRefs: [{{group: lasthop.dev, kind: PinSet, name: {name}}}]
+apiVersion: {API_VERSION}
+kind: PinSet
+metadata:
+  name: {_text(name)}{place}
+spec:
+{_CHECKED[form]}{_pinned(leaf, form)}"""
+
+
+_CHECKED: Final = {
+    "certificate": "  # Only this certificate, while it is valid and carries a name that the policy asks for.\n",
+    "key": "  # Only certificates with this key. Names and dates are not looked at: the key is the identity.\n",
+    "fingerprint": "  # Only this certificate. Names and dates are not looked at: the certificate is the identity.\n",
+}
+
+
+def _pinned(leaf: Shown, form: str) -> str:
+    if form == "certificate":
+        indented = "".join(f"    {line}\n" for line in leaf.pem.splitlines())
+        return f"""\
+  certificates:
+  - |
+{indented}\
+  # The next certificate, before the backend shows it; afterwards remove the one above:
+  # - |
+  #   -----BEGIN CERTIFICATE-----
+"""
+    kind, value, next_ = ("SPKI", leaf.spki_sha256, "key") if form == "key" else ("Certificate", leaf.sha256, "certificate")
+    return f"""\
+  pins:
+  # {leaf.key}, until {leaf.not_after[:10]}
+  - {{type: {kind}, algorithm: SHA256, value: "{value}"}}
+  # The next {next_}, before the backend shows it (lasthop pin next.pem --by {form}); afterwards remove the one above:
+  # - {{type: {kind}, algorithm: SHA256, value: ""}}
+"""
+
+
+def default_name(known_as: str) -> str:
+    """A name for the object out of a host's."""
+    return re.sub(r"[^a-z0-9.-]+", "-", known_as.lower()).strip("-.")[:63].strip("-.") or "backend"
+
+
+def _text(value: str) -> str:
+    """A name that YAML takes for a text, also if it looks like a number."""
+    return str(yaml.safe_dump(value)).splitlines()[0]

@@ -1,0 +1,193 @@
+"""What `lasthop check` has found, for a terminal, for programs, and for pull requests."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.cli.causes import Mistake
+from lasthop.cli.hidden import FORBIDDEN
+from lasthop.cli.remedies import remedy
+from lasthop.cli.render.terminal import width
+from lasthop.plan.finding import Finding, Severity, with_remedy
+
+SHOWN_FOLLOWS = 5
+
+
+class Report(msgspec.Struct, frozen=True):
+    mistakes: tuple[Mistake, ...]
+    """By file and line, or by object."""
+    where: str
+    """What was looked at."""
+    objects: int
+    files: int = 0
+
+    @property
+    def errors(self) -> int:
+        return sum(mistake.finding.severity is Severity.ERROR for mistake in self.mistakes)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.mistakes) - self.errors
+
+    def __str__(self) -> str:
+        problems = [count(self.errors, "error"), *([count(self.warnings, "warning")] if self.warnings else [])]
+        found = ", ".join(problems) if self.mistakes else "nothing wrong"
+        return f"{found} in {self.where}; {count(self.objects, 'object')}"
+
+    def of_namespace(self, namespace: str) -> Report:
+        """What concerns this namespace or all of them; empty: everything."""
+        if not namespace:
+            return self
+
+        def concerns(finding: Finding) -> bool:
+            return finding.object is None or finding.object.namespace in ("", namespace)
+
+        kept = [
+            msgspec.structs.replace(mistake, follows=tuple(filter(concerns, mistake.follows)))
+            for mistake in self.mistakes
+            if any(map(concerns, (mistake.finding, *mistake.follows)))
+        ]
+        return msgspec.structs.replace(self, mistakes=tuple(kept))
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:
+    """With file and line, where the engine, which knows no files, has left them out."""
+    if finding.file:
+        return finding
+    file, line = (finding.object and locate(finding.object, finding.field)) or (otherwise, 1)
+    return msgspec.structs.replace(finding, file=file, line=line)
+
+
+# --- for a terminal --------------------------------------------------------------------------------------------------
+
+
+def text(report: Report) -> str:
+    blocks = []
+    for _, group in itertools.groupby(report.mistakes, key=lambda mistake: mistake.finding.file):
+        blocks.append("\n".join(line for mistake in group for line in _lines(mistake)))
+    colour = "red" if report.errors else "yellow" if report.warnings else "green"
+    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg=colour)])
+
+
+def _lines(mistake: Mistake) -> Iterator[str]:
+    finding = mistake.finding
+    error = finding.severity is Severity.ERROR
+    word = click.style(str(finding.severity), fg="red" if error else "yellow", bold=True)
+    what = ", ".join(part for part in (str(finding.object) if finding.object else "", finding.field) if part)
+    place = _place(finding) or what or "cluster"
+    lead = f"{place}: {finding.severity}:"
+    first, *more = _wrapped(f"{lead} {finding.message}", indent="")
+    yield f"{click.style(place, bold=True)}: {word}:{first.removeprefix(lead)}" if first.startswith(lead) else first
+    yield from more
+    if what and what != place:
+        yield click.style(f"    {what}", fg="cyan")
+    if advice := remedy(finding):
+        yield from (click.style(line, fg="green") for line in _wrapped(advice))
+    for each in mistake.follows[:SHOWN_FOLLOWS]:
+        yield from (click.style(line, dim=True) for line in _wrapped(_follow(each, finding), "so "))
+    if len(mistake.follows) > SHOWN_FOLLOWS:
+        yield click.style(f"    and {len(mistake.follows) - SHOWN_FOLLOWS} more like these", dim=True)
+
+
+def _wrapped(message: str, bullet: str = "", indent: str = "    ") -> list[str]:
+    """Commands and paths are never broken: they are there to be copied."""
+    return textwrap.wrap(
+        message,
+        width(),
+        initial_indent=f"{indent}{bullet}",
+        subsequent_indent=" " * (4 + len(bullet)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}" if finding.file else ""
+
+
+def _follow(finding: Finding, cause: Finding) -> str:
+    """A consequence in one line; its cause stands above it."""
+    if finding.reason == "NothingServed":
+        return "nothing is served"
+    if finding.object is None:
+        return f"none of this file is applied. {finding.remedy}".strip()
+    where = f"{finding.object}{', ' if finding.field else ''}{finding.field}"
+    effects = {
+        **dict.fromkeys(("InvalidBackendTLS", "PlaintextNotPermitted", "BackendNotFound"), "is refused"),
+        "NotReached": "has no effect",
+    }
+    effect = "cannot be judged" if cause.reason == FORBIDDEN else effects.get(finding.reason, "is invalid")
+    return f"{where} {effect}{f' ({_place(finding)})' if finding.file else ''}"
+
+
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+
+def as_json(report: Report) -> str:
+    document = {
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "where": report.where,
+        "files": report.files,
+        "objects": report.objects,
+        "findings": [
+            {**_plain(mistake.finding), "follows": [_plain(each) for each in mistake.follows]} for mistake in report.mistakes
+        ],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": str(finding.severity),
+        "file": finding.file,
+        "line": finding.line,
+        "object": finding.object._asdict() if finding.object else None,
+        "field": finding.field,
+        "reason": finding.reason,
+        "message": finding.message,
+        "remedy": remedy(finding),
+    }
+
+
+# --- for pull requests: workflow commands of GitHub Actions ----------------------------------------------------------
+
+
+def github(report: Report) -> str:
+    return "\n".join([*(_annotation(mistake.finding) for mistake in report.mistakes), str(report)])
+
+
+def _annotation(finding: Finding) -> str:
+    title = str(finding.object) if finding.object else finding.reason
+    message = f"{finding.field}: {finding.message}" if finding.field else finding.message
+    message = with_remedy(message, remedy(finding))
+    place = {"file": in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
+    properties = {**place, "title": title}
+    shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
+    return f"::{finding.severity} {shown}::{_escaped(message)}"
+
+
+def _escaped(value: str, more: str = "") -> str:
+    for character in f"%\r\n{more}":
+        value = value.replace(character, f"%{ord(character):02X}")
+    return value
+
+
+def in_workspace(file: str) -> str:
+    """Annotations stick to lines only if the path starts at the repository's root."""
+    root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
+    relative = os.path.relpath(os.path.abspath(file), root)
+    return file if relative.startswith("..") else relative

@@ -1,0 +1,120 @@
+"""An audit as SARIF 2.1.0, so that code scanners show what deserves a look beside the lines that decide it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from lasthop.cli.render.audit_report import Audited, label, said, validity
+from lasthop.cli.render.report import in_workspace
+from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.hops import HopReport, Manner
+
+SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+EXPIRING: Final = "expiring-certificate"
+
+
+class Rule(NamedTuple):
+    title: str
+    help: str
+    level: str
+    severity: str
+    """As GitHub reads it: 0 to 10."""
+
+
+RULES: Final = {
+    "waived": Rule(
+        "A backend's certificate is not checked in full",
+        "Mend the certificate or pin it, then remove the VerificationWaiver.",
+        "warning",
+        "7.0",
+    ),
+    "plaintext": Rule(
+        "A backend is spoken to in plaintext",
+        "Create a BackendTLSPolicy for the port, or correct the sectionName of the one that misses it.",
+        "warning",
+        "7.0",
+    ),
+    "failing-closed": Rule("A backend cannot be reached", "Mend what the message names.", "error", "3.0"),
+    "pinned-only": Rule(
+        "A backend is known by hash only", "Pin the whole certificate to have its names and dates checked too.", "note", "2.0"
+    ),
+    "passthrough": Rule(
+        "A backend's TLS is the client's own", "Nothing to do, unless the Gateway was to verify it.", "note", "1.0"
+    ),
+    "udp": Rule("A backend is spoken to over UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
+    EXPIRING: Rule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
+}
+"""What is verified is no result."""
+
+
+def sarif(audited: Audited) -> str:
+    results = [_of_hop(hop, audited.now) for hop in audited.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_certificate(found, audited.now) for found in audited.certificates]
+    run = {
+        "tool": {
+            "driver": {
+                "name": "lasthop",
+                "semanticVersion": version("lasthop"),
+                "rules": [_rule(name, rule) for name, rule in RULES.items()],
+            }
+        },
+        "invocations": [
+            {
+                "executionSuccessful": not audited.incomplete,
+                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in audited.incomplete],
+            }
+        ],
+        "results": results,
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule(name: str, rule: Rule) -> dict[str, Any]:
+    return {
+        "id": name,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.title},
+        "help": {"text": rule.help},
+        "defaultConfiguration": {"level": rule.level},
+        "properties": {"tags": ["security"], "security-severity": rule.severity},
+    }
+
+
+def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
+    where = f"Gateway {hop.gateway} to {hop.kind} {hop.service}:{hop.port}"
+    rule = hop.manner.replace(" ", "-")
+    return _result(rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop)
+
+
+def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
+    level = "warning" if found.not_before <= now < found.not_after else "error"
+    where = f"{found.role} {found.subject} in {found.holder}"
+    return _result(EXPIRING, level, f"{where}: {validity(found, now)}", where, found)
+
+
+def _result(rule: str, level: str, message: str, where: str, at: HopReport | CertificateReport) -> dict[str, Any]:
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "resource"}]}
+    if at.file:
+        location["physicalLocation"] = {"artifactLocation": _artifact(at.file), "region": {"startLine": max(1, at.line)}}
+    return {
+        "ruleId": rule,
+        "ruleIndex": list(RULES).index(rule),
+        "level": level,
+        "message": {"text": message},
+        "locations": [location],
+        # Of what it is about, and not of its line: an edit above it is not a new result.
+        "partialFingerprints": {"lasthop/v1": hashlib.sha256(f"{rule} {where}".encode()).hexdigest()[:32]},
+    }
+
+
+def _artifact(file: str) -> dict[str, str]:
+    """Relative to the repository's root, where it is in there."""
+    path = Path(in_workspace(file))
+    if path.is_absolute() or ".." in path.parts:
+        return {"uri": path.absolute().as_uri()}
+    return {"uri": quote(path.as_posix()), "uriBaseId": "%SRCROOT%"}

@@ -1,0 +1,213 @@
+"""A thin JSON client of the API server, on aiohttp. It knows HTTP and the API's verbs, not what the objects mean."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+from lasthop.kubernetes.config import Access
+from lasthop.kubernetes.errors import RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
+
+CONNECT: Final = 5.0
+TIMEOUT: Final = 30.0
+"""Seconds for a whole answer that is not a stream."""
+PAGE: Final = 500
+"""Objects in a page of a list, as in client-go."""
+JSON: Final = "application/json"
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+FIELD_MANAGER: Final = "lasthop"
+
+Json = dict[str, Any]
+Params = Mapping[str, str]
+
+
+def path_of(group: str, version: str, plural: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """`/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}`, without the parts that are empty."""
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    tail = "".join(f"/{part}" for part in (name, subresource) if part)
+    return f"{base}{scope}/{plural}{tail}"
+
+
+class Client:
+    def __init__(self, access: Access, *, timeout: float = TIMEOUT) -> None:
+        self.access = access
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # Every kind has a watch open for ever, so connections are not to be waited for; identity, because packing and
+        # unpacking what mostly travels inside one network costs more than sending it.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            headers={"User-Agent": FIELD_MANAGER, "Accept-Encoding": "identity"},
+            trust_env=self.access.proxy is None,
+            raise_for_status=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Json:
+        return _decoded(await self.request("GET", path, params=params, accept=accept))
+
+    async def pages(self, path: str, params: Params | None = None, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
+        """A consistent list, page by page, each as it came. Raises 410 if it took so long that the rest is forgotten."""
+        going_on = ""
+        while True:
+            asked = {**(params or {}), "limit": str(limit), **({"continue": going_on} if going_on else {})}
+            page = await self.request("GET", path, params=asked)
+            yield page
+            going_on = msgspec.json.decode(page, type=_Page).metadata.continue_
+            if not going_on:
+                return
+
+    async def watch(self, path: str, params: Params, idle: float) -> AsyncGenerator[bytes, None]:
+        """An empty line once it is open, then the lines of a watch until the server ends it.
+
+        More than `idle` seconds without a byte is an error.
+        """
+        limit = aiohttp.ClientTimeout(total=None, connect=CONNECT, sock_read=idle)
+        async with self._respond("GET", path, params={**params, "watch": "true"}, limit=limit) as response:
+            yield b""
+            async for line in _lines(response.content):
+                yield line
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, body: Json) -> Json:
+        return _decoded(await self.request("POST", path, body=body))
+
+    async def put(self, path: str, body: Json) -> Json:
+        """Replaces. With `metadata.resourceVersion` in the body it is refused (409) if somebody else came first."""
+        return _decoded(await self.request("PUT", path, body=body))
+
+    async def merge(self, path: str, body: Json) -> Json:
+        return _decoded(await self.request("PATCH", path, body=body, content_type=MERGE))
+
+    async def apply(self, path: str, body: Json, *, field_manager: str = FIELD_MANAGER, force: bool = True) -> Json:
+        """Server-side apply: ours is what is in the body, created if it is not there."""
+        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return _decoded(await self.request("PATCH", path, params=params, body=body, content_type=APPLY))
+
+    async def delete(self, path: str, *, uid: str = "", propagation: str = "Background") -> None:
+        """Deletes; that it is gone already is no error. With `uid` only that very object, not one of the same name."""
+        body: Json = {"propagationPolicy": propagation, **({"preconditions": {"uid": uid}} if uid else {})}
+        try:
+            await self.request("DELETE", path, body=body)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+
+    # --- underneath --------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float | None = None,
+    ) -> bytes:
+        limit = aiohttp.ClientTimeout(total=within or self._timeout, connect=CONNECT)
+        async with self._respond(
+            method, path, params=params, body=body, content_type=content_type, accept=accept, limit=limit
+        ) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def _respond(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None,
+        limit: aiohttp.ClientTimeout,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One answer with a good status; everything else is an `ApiError`. A 401 is tried once more with new credentials."""
+        assert self._session is not None, "use `async with`"
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {"Accept": accept, **({} if content is None else {"Content-Type": content_type})}
+        again = True
+        while True:
+            try:
+                authorization = await self.access.authorization()
+                if authorization:
+                    headers["Authorization"] = authorization
+                async with self._session.request(
+                    method,
+                    self.access.url + path,
+                    params=params,
+                    data=content,
+                    headers=headers,
+                    timeout=limit,
+                    ssl=self.access.ssl or True,
+                    server_hostname=self.access.server_hostname,
+                    proxy=self.access.proxy,
+                    allow_redirects=False,
+                ) as response:
+                    if response.status == 401 and again and await self.access.renew(authorization):
+                        again = False
+                        continue
+                    if not 200 <= response.status < 300:
+                        raise from_status(response.status, await response.read(), _retry_after(response))
+                    yield response
+                    return
+            except ConfigError as error:
+                raise ApiError(0, UNREACHABLE, str(error)) from error
+            except TimeoutError as error:
+                raise ApiError(0, SILENT, f"{self.access.url} gave no answer in time") from error
+            except aiohttp.ClientConnectorError as error:
+                raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise ApiError(0, RESET, f"{type(error).__name__} {error}".strip()) from error
+
+
+class _PageMeta(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _PageMeta = msgspec.field(default_factory=_PageMeta)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Split here and not by aiohttp, which gives up at 512 KiB: an object may have a MiB and a half."""
+    buffer = bytearray()
+    async for chunk in content.iter_any():
+        start, end = 0, chunk.find(b"\n")
+        while end >= 0:
+            buffer += chunk[start:end]
+            if buffer:
+                yield bytes(buffer)
+            buffer.clear()
+            start, end = end + 1, chunk.find(b"\n", end + 1)
+        buffer += chunk[start:]
+    # What is left has no end: the stream was cut inside an event, which the next request brings again.
+
+
+def _decoded(body: bytes) -> Json:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ApiError(0, RESET, f"not JSON: {body[:100]!r}") from error
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float:
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else 0.0

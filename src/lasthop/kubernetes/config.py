@@ -1,0 +1,153 @@
+"""How to reach the API server, and as whom: kubeconfig or the pod's ServiceAccount.
+
+The reading is done by the official client's loader (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of
+every version, OIDC); here its answer becomes what aiohttp needs. It is imported only when a cluster is asked for: it takes
+0.2 s and 19 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from lasthop.kubernetes.errors import ConfigError
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REFRESH_INTERVAL: Final = 10.0
+"""Seconds between looks at a credential's age. The loader renews 5 minutes before expiry (exec, OIDC), files each minute."""
+RENEW_INTERVAL: Final = 1.0
+"""Seconds between full reloads after a 401, however many requests are refused meanwhile."""
+
+Load = Callable[[], Any]
+"""Gives a `kubernetes.client.Configuration` with everything in it."""
+
+
+class Access:
+    """The API server's address and our current credentials."""
+
+    def __init__(self, load: Load, namespace: str, name: str) -> None:
+        self._load = load
+        self.namespace = namespace
+        """Of the context or the ServiceAccount."""
+        self.name = name
+        """What to call it in messages."""
+        self._lock = asyncio.Lock()
+        self._refreshed = self._renewed = time.monotonic()
+        self._read()
+
+    def _read(self) -> None:
+        configuration = self._load()
+        self.url: str = configuration.host.rstrip("/")
+        self.server_hostname: str | None = configuration.tls_server_name or None
+        self.proxy: str | None = configuration.proxy or None
+        self.ssl = _ssl(configuration) if self.url.startswith("https") else None
+        self._configuration = configuration
+
+    async def authorization(self) -> str | None:
+        """The Authorization header of now, renewed before it expires."""
+        hook = self._configuration.refresh_api_key_hook
+        if hook is not None and time.monotonic() - self._refreshed > REFRESH_INTERVAL:
+            async with self._lock:
+                if time.monotonic() - self._refreshed > REFRESH_INTERVAL:
+                    await asyncio.to_thread(_checked, lambda: hook(self._configuration))
+                    self._refreshed = time.monotonic()
+        return _header(self._configuration)
+
+    async def renew(self, refused: str | None) -> bool:
+        """After a 401 with this header: reads everything anew. Says whether another attempt makes sense."""
+        async with self._lock:
+            if _header(self._configuration) != refused:
+                return True  # somebody else has renewed it meanwhile
+            if time.monotonic() - self._renewed < RENEW_INTERVAL:
+                return False
+            self._renewed = self._refreshed = time.monotonic()
+            context = self.ssl
+            await asyncio.to_thread(self._read)
+            return _header(self._configuration) != refused or (refused is None and context is not None)
+
+
+def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
+    """In this order: what is asked for, $KUBECONFIG, the pod's ServiceAccount, ~/.kube/config. Raises `ConfigError`.
+
+    May run an exec plugin, so it can take its time.
+    """
+    if kubeconfig or context or os.environ.get("KUBECONFIG"):
+        return from_kubeconfig(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
+    if (SERVICE_ACCOUNT / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster()
+    return from_kubeconfig("~/.kube/config", None)
+
+
+def from_kubeconfig(paths: str, context: str | None = None) -> Access:
+    """`paths`: one file, or several with colons between them, merged as kubectl does."""
+    reader: Any = import_module("kubernetes.config.kube_config")
+
+    if not any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path):
+        raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
+
+    def read() -> Any:
+        configuration = _empty()
+        reader.load_kube_config(paths, context=context, client_configuration=configuration, persist_config=False)
+        return configuration
+
+    def names() -> tuple[str, str]:
+        contexts, current = reader.list_kube_config_contexts(paths)
+        chosen = next((c for c in contexts if c["name"] == context), None) if context else current
+        if chosen is None:
+            raise ConfigError(f"{paths}: no context {context}; there are {', '.join(sorted(c['name'] for c in contexts))}")
+        return chosen["name"], chosen["context"].get("namespace") or "default"
+
+    name, namespace = _checked(names)
+    return Access(lambda: _checked(read), namespace, f"context {name} of {paths}")
+
+
+def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
+    reader: Any = import_module("kubernetes.config.incluster_config")
+
+    def read() -> Any:
+        configuration = _empty()
+        loader = reader.InClusterConfigLoader(token_filename=str(folder / "token"), cert_filename=str(folder / "ca.crt"))
+        loader.load_and_set(configuration)
+        return configuration
+
+    namespace = folder / "namespace"
+    named = namespace.read_text().strip() if namespace.exists() else "default"
+    return Access(lambda: _checked(read), named, "the pod's ServiceAccount")
+
+
+def _empty() -> Any:
+    configuration: Any = import_module("kubernetes.client.configuration").Configuration()
+    configuration.proxy = None  # its constructor takes HTTPS_PROXY without looking at NO_PROXY; aiohttp looks at both
+    return configuration
+
+
+def _checked(read: Callable[[], Any]) -> Any:
+    config_exception: type[Exception] = import_module("kubernetes.config.config_exception").ConfigException
+    try:
+        return read()
+    except (config_exception, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the Kubernetes configuration: {error}") from error
+
+
+def _header(configuration: Any) -> str | None:
+    token = configuration.api_key.get("BearerToken")
+    return token.strip() if token else None
+
+
+def _ssl(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    # Many a cluster's own CA lacks what Python 3.13 wants of a web CA (key usage); Go's clients do not ask for it.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context

@@ -1,0 +1,154 @@
+"""From the API server's JSON to what we keep: the typed object, its version, and its status as bytes.
+
+Only what a gateway needs stays in memory. From Secrets that is three keys, from ConfigMaps one; managedFields and everything
+else that no struct declares is gone with the JSON. A BackendTLSPolicy that cannot be read whole becomes a `RejectedPolicy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lasthop.api import core
+from lasthop.api.kinds import KINDS, decode_json, has_status
+from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
+from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.api.status import Status
+from lasthop.kubernetes.observed import Held
+from lasthop.plan.finding import Finding
+
+POLICY: Final = "BackendTLSPolicy"
+REJECTED: Final = "RejectedPolicy"
+SECRET_KEYS: Final = frozenset(("tls.crt", "tls.key", "ca.crt"))
+CONFIG_MAP_KEYS: Final = frozenset(("ca.crt",))
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's copy of the whole object."""
+FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
+"""What need not even be sent: Helm's releases are many, large and never a certificate."""
+
+replace = msgspec.structs.replace
+
+
+class Read(NamedTuple):
+    """One object, as read."""
+
+    key: Key
+    changes: dict[Key, Object | None]
+    """What it means for the store; for a policy both of its faces."""
+    held: Held | None = None
+    """Its status as it stands, for kinds whose status we write."""
+    problem: Finding | None = None
+    opaque: bool = False
+    """It is a BackendTLSPolicy, and not everything that it targets could be read."""
+    document: dict[str, Any] | None = None
+    """The object as it came, for those who show it."""
+
+
+class _Meta(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    generation: int = 0
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    metadata: _Meta
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+
+
+def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
+    meta = _envelope.decode(content).metadata
+    return Key(kind, meta.namespace, meta.name), meta.resource_version
+
+
+def read_object(kind: str, content: bytes | msgspec.Raw) -> Read:
+    """Never raises for what an object holds; what cannot be read is absent, with a problem that says so."""
+    envelope = _envelope.decode(content)
+    meta = envelope.metadata
+    key = Key(kind, meta.namespace, meta.name)
+    held = Held(meta.resource_version, bytes(envelope.status), meta.generation) if has_status(KINDS[kind]) else None
+    faces: dict[Key, Object | None] = {key: None}
+    if kind == POLICY:
+        faces[Key(REJECTED, key.namespace, key.name)] = None
+    try:
+        faces[key] = trimmed(kind, decode_json(kind, bytes(content)))
+    except (msgspec.ValidationError, ValueError) as error:
+        if kind != POLICY:
+            return Read(key, faces, held, _unreadable(key, str(error)))
+        rejected, whole = _rejected(msgspec.json.decode(content), str(error))
+        faces[Key(REJECTED, key.namespace, key.name)] = rejected
+        problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
+        return Read(key, faces, held, problem, opaque=not whole)
+    return Read(key, faces, held)
+
+
+def gone(key: Key) -> dict[Key, Object | None]:
+    """What the end of an object means for the store."""
+    faces: dict[Key, Object | None] = {key: None}
+    if key.kind == POLICY:
+        faces[Key(REJECTED, key.namespace, key.name)] = None
+    return faces
+
+
+def on_objects(statuses: Mapping[Key, Status | None]) -> dict[Key, Status | None]:
+    """By the objects that hold them: both faces of a policy have one status, and where both are spoken of one is no more."""
+    found: dict[Key, Status | None] = {}
+    for key, status in statuses.items():
+        holder = Key(POLICY, key.namespace, key.name) if key.kind == REJECTED else key
+        found[holder] = status or found.get(holder)
+    return found
+
+
+def trimmed(kind: str, obj: Object) -> Object:
+    """The object without what nobody here will ever look at."""
+    match obj:
+        case core.Secret():
+            kept = BytesMap(pair for pair in obj.data if pair[0] in SECRET_KEYS)
+            return core.Secret(metadata=_bare(obj.metadata), type=obj.type, data=kept)
+        case core.ConfigMap():
+            data = StringMap(pair for pair in obj.data if pair[0] in CONFIG_MAP_KEYS)
+            return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
+        case core.EndpointSlice():
+            return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
+    if not obj.metadata.annotations.get(LAST_APPLIED):
+        return obj
+    annotations = StringMap(pair for pair in obj.metadata.annotations if pair[0] != LAST_APPLIED)
+    return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+
+
+def _bare(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
+
+
+def _unreadable(key: Key, message: str, remedy: str = "") -> Finding:
+    return Finding(key, "Unreadable", f"cannot be read whole, so it is refused: {message}", remedy)
+
+
+def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
+    """The policy as far as it goes, and whether all its targets are known."""
+    meta, spec = document.get("metadata") or {}, document.get("spec") or {}
+    refs = spec.get("targetRefs") if isinstance(spec, dict) else None
+    refs = refs if isinstance(refs, list) else []
+    targets = [target for ref in refs if (target := _target(ref)) is not None]
+    metadata = ObjectMeta(
+        name=meta.get("name", ""),
+        namespace=meta.get("namespace", ""),
+        uid=meta.get("uid", ""),
+        generation=meta.get("generation", 0),
+        creation_timestamp=meta.get("creationTimestamp") or "",
+    )
+    return RejectedPolicy(metadata=metadata, targets=tuple(targets), message=error), bool(refs) and len(targets) == len(refs)
+
+
+def _target(ref: Any) -> PolicyTargetReference | None:
+    """What a reference names, as far as we understand it. A field that we do not know may narrow it: then it is the whole."""
+    if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not isinstance(ref.get("kind"), str):
+        return None
+    known = ref.keys() <= {"group", "kind", "name", "sectionName"}
+    section = ref.get("sectionName") or ""
+    return PolicyTargetReference(ref.get("group") or "", ref["kind"], ref["name"], section if known else "")

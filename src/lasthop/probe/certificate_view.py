@@ -1,0 +1,76 @@
+"""A certificate as people read it: whose, by whom, for which names, until when, with which key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from lasthop.pki import parse
+from lasthop.pki.parse import Unreadable
+from lasthop.printable import printable
+
+
+class Shown(msgspec.Struct, frozen=True, rename="camel"):
+    subject: str
+    issuer: str
+    names: tuple[str, ...]
+    """`DNS api.example`, `IP 10.0.0.1`, `URI spiffe://x/y`."""
+    not_before: str
+    not_after: str
+    key: str
+    ca: bool
+    sha256: str
+    """Of the certificate: hex with colons."""
+    spki_sha256: str
+    """Of its public key: base64."""
+    pem: str
+    self_signed: bool = False
+
+
+def shown(der: bytes) -> Shown:
+    """Raises ValueError for what is no certificate."""
+    found = parse.certificate(der)
+    if isinstance(found, Unreadable):
+        raise ValueError(f"it {found.message}")
+    extensions = parse.Extensions() if isinstance(found.extensions, Unreadable) else found.extensions
+    return Shown(
+        found.subject or "(empty)",
+        found.issuer or "(empty)",
+        extensions.names,
+        _stamp(found.not_before),
+        _stamp(found.not_after),
+        found.key,
+        extensions.ca,
+        found.sha256.hex(":").upper(),
+        base64.b64encode(hashlib.sha256(found.spki).digest()).decode(),
+        found.pem.decode(),
+        found.self_issued,
+    )
+
+
+def lines(certificate: Shown, now: float) -> Iterator[str]:
+    yield f"subject  {printable(certificate.subject)}"
+    yield f"issuer   {'itself (self-signed)' if certificate.self_signed else printable(certificate.issuer)}"
+    yield f"names    {printable(', '.join(certificate.names)) or 'none'}"
+    yield f"valid    {certificate.not_before[:10]} to {certificate.not_after[:10]} ({validity(certificate, now)})"
+    yield f"key      {certificate.key}{'; a CA' if certificate.ca else ''}"
+    yield f"SHA-256  {certificate.sha256}"
+    yield f"SPKI     {certificate.spki_sha256}"
+
+
+def validity(certificate: Shown, now: float) -> str:
+    """`44 days left`, `expired 3 days ago`, `not valid yet`."""
+    begin, end = (datetime.fromisoformat(stamp).timestamp() for stamp in (certificate.not_before, certificate.not_after))
+    if now < begin:
+        return "not valid yet"
+    days = int(abs(end - now) // 86400)
+    amount = f"{days} day{'' if days == 1 else 's'}"
+    return f"expired {amount} ago" if now > end else f"{amount} left"
+
+
+def _stamp(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

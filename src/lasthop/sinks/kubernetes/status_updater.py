@@ -1,0 +1,117 @@
+"""What this replica says to the cluster: statuses and Events, and both only while the Lease is its own.
+
+statuses ──> StatusWriter ──> what has changed in the cluster thereby ──> Events
+findings ─────────────────────────────────────────────────────────────────^
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key
+from lasthop.api.status import Status
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.lease import LeaderElector
+from lasthop.kubernetes.observed import Observed
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding
+from lasthop.sinks.kubernetes.events import EventRecorder
+from lasthop.sinks.kubernetes.transitions import BAD, programmed, transitions
+from lasthop.sinks.kubernetes.writer import StatusWriter
+
+LEASE: Final = "lasthop"
+"""RBAC names it."""
+SETTLING: Final = 15.0
+"""Seconds after the lead has come to us in which proxies connect and other replicas tell of theirs. Until then "no proxy" may
+only mean that we have not heard of it."""
+PATIENCE: Final = 3.0
+"""Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
+UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
+
+
+class Scribe:
+    def __init__(
+        self,
+        client: Client,
+        observed: Observed,
+        *,
+        identity: str,
+        namespace: str,
+        uid_of: Callable[[Key], str],
+        annotations: Mapping[str, str] | None = None,
+        leads: Callable[[], None] = lambda: None,
+        follows: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`uid_of` an object that is there, else empty; `leads` and `follows` hear when the lead comes and goes."""
+        self.elector = LeaderElector(
+            client, namespace, LEASE, identity, on_started=self._lead, on_stopped=self._follow, annotations=annotations
+        )
+        self.writer = StatusWriter(
+            client, observed, may_write=lambda: self.elector.certain, premature=self._premature, written=self._written
+        )
+        self.events = EventRecorder(client, identity, may_write=lambda: self.elector.certain)
+        self._uid_of, self._leads, self._follows, self._clock = uid_of, leads, follows, clock
+        self._since = 0.0
+        self._recent: dict[Finding, asyncio.TimerHandle] = {}
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for work in (self.elector.run, self.writer.run, self.events.run):
+                    tasks.create_task(work())
+        finally:
+            for timer in self._recent.values():
+                timer.cancel()
+
+    def told(self, status: Mapping[Key, Status | None]) -> None:
+        self.writer.want(status)
+
+    def found(self, new: list[Finding], gone: list[Finding]) -> None:
+        """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
+        before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
+        new, gone = ([each for each in some if each.reason not in BAD] for some in (new, gone))
+        for finding in new:
+            self._recent[finding] = asyncio.get_running_loop().call_later(PATIENCE, self._lasts, finding)
+        for finding in gone:
+            if timer := self._recent.pop(finding, None):
+                timer.cancel()
+            else:
+                self._emit(finding.object, "Resolved", f"no longer: {finding.message}")
+
+    def _lasts(self, finding: Finding) -> None:
+        del self._recent[finding]
+        self._emit(finding.object, finding.reason, _note(finding), warning=True)
+
+    def _emit(self, key: Key | None, reason: str, note: str, *, warning: bool = False) -> None:
+        if key is not None and key.kind in KINDS and self.elector.certain and (uid := self._uid_of(key)):
+            self.events.emit(key, uid, reason, note, warning=warning)
+
+    def _lead(self) -> None:
+        self._since = self._clock()
+        self.writer.lead(True)
+        self._leads()
+
+    def _follow(self) -> None:
+        self.writer.lead(False)
+        self._follows()
+
+    def _premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
+        """A Gateway that was programmed is said to be so no more, by one that has only begun to listen."""
+        if key.kind != "Gateway" or self._clock() - self._since >= SETTLING:
+            return False
+        now = programmed(after)
+        return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD
+
+    def _written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
+        for reason, note, warning in transitions(before, after):
+            self._emit(key, reason, note, warning=warning)
+
+
+def _note(finding: Finding) -> str:
+    where = f"{finding.field}: " if finding.field else ""
+    return f"{where}{finding.message}{' ' + finding.remedy if finding.remedy else ''}"

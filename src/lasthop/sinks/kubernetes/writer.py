@@ -1,0 +1,247 @@
+"""Writes statuses to the cluster: our part only, only what is new, only while we lead, and not too fast.
+
+want({key: status}) ──> queue of keys ──> N writers ──> merge with what stands ──> PUT /status with resourceVersion
+     the newest wins        │ rate limit                     └─ equal: nothing to do   └─ 409: read, merge, again
+                            └─ waits while we do not lead
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key
+from lasthop.api.status import Status
+from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import on_objects
+from lasthop.kubernetes.observed import Held, Observed
+from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
+from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
+
+IN_FLIGHT: Final = 8
+RATE: Final = 100.0
+BURST: Final = 100
+"""5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
+CONFLICTS: Final = 5
+"""How often to read and merge again at once, before others have their turn."""
+DISPUTE: Final = 1.0
+"""Seconds between two writes to an object that somebody else keeps rewriting."""
+LOOK_AGAIN: Final = 0.5
+"""Seconds until something that was premature is looked at again; a new status is looked at at once."""
+LONGEST_PAUSE: Final = 10.0
+"""Between two attempts while the server is away."""
+
+Json = dict[str, Any]
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class StatusWriter:
+    def __init__(
+        self,
+        client: Client,
+        observed: Observed,
+        *,
+        in_flight: int = IN_FLIGHT,
+        rate: float = RATE,
+        burst: int = BURST,
+        dispute: float = DISPUTE,
+        may_write: Callable[[], bool] = lambda: True,
+        premature: Callable[[Key, Json, Json], bool] = lambda key, before, after: False,
+        written: Callable[[Key, Json, Json], None] = lambda key, before, after: None,
+        now: Callable[[], str] = _now,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`may_write` is asked right before each write: `LeaderElector.certain`. `premature` is asked whether the step from
+        one status to the other is to wait a little, and `written` hears of each that was done."""
+        self.counts: Counter[str] = Counter()
+        """writes, unchanged, conflicts, errors, outdated; for metrics."""
+        self._client, self._observed = client, observed
+        self._in_flight, self._bucket, self._dispute = in_flight, TokenBucket(rate, burst, clock), dispute
+        self._now, self._clock, self._may_write = now, clock, may_write
+        self._premature, self._done = premature, written
+        self._wanted: dict[Key, Status | None] = {}
+        self._queue: dict[Key, None] = {}
+        """Keys to look at, in order; a dict because each stands there once."""
+        self._busy: set[Key] = set()
+        self._later: dict[Key, asyncio.TimerHandle] = {}
+        self._backoffs: dict[Key, Backoff] = {}
+        self._written: dict[Key, float] = {}
+        self._work, self._leading = asyncio.Event(), asyncio.Event()
+        self._log: Any = structlog.get_logger()
+        observed.on_change = self._seen
+
+    def __repr__(self) -> str:
+        state = "leading" if self.leading else "waiting"
+        return f"<StatusWriter {state}, {len(self._queue)} queued, {len(self._busy)} in flight, {dict(self.counts)}>"
+
+    # --- what is asked of it -----------------------------------------------------------------------------------------
+
+    def want(self, changes: Mapping[Key, Status | None]) -> None:
+        """The newest word on these objects. Cheap, never waits."""
+        for key, status in on_objects(changes).items():
+            self._wanted[key] = status
+            self._backoffs.pop(key, None)
+            self._enqueue(key)
+
+    @property
+    def leading(self) -> bool:
+        return self._leading.is_set()
+
+    def lead(self, leading: bool) -> None:
+        """Without the lead nothing is sent, not even what is queued. With it, everything that differs is written."""
+        if not leading:
+            self._leading.clear()
+            return
+        for key in self._wanted:
+            self._enqueue(key)
+        self._leading.set()
+
+    @property
+    def pending(self) -> int:
+        return len(self._queue) + len(self._busy) + len(self._later)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(self._in_flight):
+                    tasks.create_task(self._writer())
+        finally:
+            for timer in self._later.values():
+                timer.cancel()
+
+    # --- the queue ---------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, key: Key) -> None:
+        if timer := self._later.pop(key, None):
+            timer.cancel()
+        self._queue[key] = None
+        self._work.set()
+
+    def _enqueue_later(self, key: Key, pause: float) -> None:
+        if key not in self._later and key not in self._queue:
+            self._later[key] = asyncio.get_running_loop().call_later(pause, self._enqueue, key)
+
+    def _seen(self, key: Key) -> None:
+        """Somebody has written to the object. If it touched our part, that is put right, but nobody wins a race here."""
+        if key not in self._wanted:
+            return
+        wait = self._dispute - (self._clock() - self._written.get(key, -self._dispute))
+        if key in self._busy:  # perhaps it was us, and the watch is quicker than the answer
+            wait = self._dispute
+        if wait > 0:
+            self._enqueue_later(key, wait)
+        else:
+            self._enqueue(key)
+
+    async def _next(self) -> Key:
+        while True:
+            await self._leading.wait()
+            key = next((key for key in self._queue if key not in self._busy), None)
+            if key is not None:
+                del self._queue[key]
+                return key
+            self._work.clear()
+            await self._work.wait()
+
+    async def _writer(self) -> None:
+        while True:
+            key = await self._next()
+            self._busy.add(key)
+            try:
+                await self._settle(key)
+            finally:
+                self._busy.discard(key)
+                if self._queue:
+                    self._work.set()
+
+    # --- one object --------------------------------------------------------------------------------------------------
+
+    async def _settle(self, key: Key) -> None:
+        """Tries until the object says what we want it to, or leaves it for later."""
+        try:
+            for attempt in range(CONFLICTS):
+                if not await self._write(key, fresh=attempt > 0):
+                    return
+            self._enqueue_later(key, self._dispute)
+        except Outdated:
+            self.counts["outdated"] += 1  # the watch brings the newer generation, and with it a new status
+        except ApiError as error:
+            self._failed(key, error)
+
+    async def _write(self, key: Key, *, fresh: bool) -> bool:
+        """One attempt. True: somebody else came first, try again."""
+        kind, version = KINDS[key.kind], self._observed.versions.get(key.kind)
+        if version is None or key not in self._wanted:
+            return False
+        if fresh:
+            self._observe(key, await self._client.get(path_of(kind.group, version, kind.plural, key.namespace, key.name)))
+        held = self._observed.get(key)
+        if held is None:  # deleted, as the watch has said
+            self._wanted.pop(key)
+            return False
+        ours = rendered(self._wanted[key], key.kind)
+        if generation(ours) > held.generation:  # another object of the same name by now
+            raise Outdated
+        current: Json = msgspec.json.decode(held.status) if held.status else {}
+        status = merged(current, ours, self._now(), key.namespace, key.kind)
+        if status == current:
+            self.counts["unchanged"] += 1
+            if self._wanted[key] is None:
+                del self._wanted[key]
+            return False
+        if self._premature(key, current, status):
+            self._enqueue_later(key, LOOK_AGAIN)
+            return False
+        await asyncio.sleep(self._bucket.take())
+        if not (self.leading and self._may_write()):
+            self._enqueue(key)
+            return False
+        body = {
+            "apiVersion": f"{kind.group}/{version}",
+            "kind": kind.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": held.version},
+            "status": status,
+        }
+        try:
+            answer = await self._client.put(path_of(kind.group, version, kind.plural, key.namespace, key.name, "status"), body)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            self.counts["conflicts"] += 1
+            return True
+        self.counts["writes"] += 1
+        self._written[key] = self._clock()
+        self._backoffs.pop(key, None)
+        self._observe(key, answer)
+        self._done(key, current, status)
+        return False
+
+    def _observe(self, key: Key, answer: dict[str, Any]) -> None:
+        status = msgspec.json.encode(answer["status"]) if answer.get("status") else b""
+        meta = answer["metadata"]
+        self._observed.put(key, Held(meta["resourceVersion"], status, meta.get("generation", 0)))
+
+    def _failed(self, key: Key, error: ApiError) -> None:
+        if error.not_found:
+            self._observed.forget(key)
+            if key not in self._queue:  # else there is a newer word, perhaps on a new object of that name
+                self._wanted.pop(key, None)
+            return
+        self.counts["errors"] += 1
+        if not error.passing:  # that the server is away is said elsewhere, once
+            self._log.warning("status not written", object=str(key), error=str(error))
+        if error.passing or error.refused:
+            pause = self._backoffs.setdefault(key, Backoff(0.5, LONGEST_PAUSE)).next(at_least=error.retry_after)
+            self._enqueue_later(key, pause)
