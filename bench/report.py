@@ -16,7 +16,7 @@ from bench.measure import Result
 PROMISED_MS = 30.0
 HEADLINE = "policy hostname"
 
-PEER = "Envoy Gateway v1.9.1, Kubernetes provider (facts/envoy-gateway.md 9: 2 cores, Envoy 1.39.1, concurrency 2)"
+PEER = "Envoy Gateway v1.9.1, Kubernetes provider (2 cores, Envoy 1.39.1, concurrency 2)"
 PEER_FIGURES = (
     ("cold start, all clusters there", "5.1 s", "43.5 and 56.0 s"),
     ("restart, all clusters there", "1.2 s", "29.0 s"),

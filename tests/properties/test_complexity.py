@@ -91,7 +91,7 @@ def test_an_edit_costs_the_same_in_a_world_ten_times_as_large(edit: str) -> None
 
 
 def test_a_route_edit_recomputes_the_same_and_sends_its_route_table_and_nothing_else() -> None:
-    """The table is one RouteConfiguration: its bytes grow with its hosts (design 6), reads and queries do not."""
+    """Its RouteConfiguration grows with its hosts (docs/measurements.md#route-edits), reads and queries do not."""
 
     def edit() -> dict[Key, Object | None]:
         rule = {"matches": [{"path": {"value": "/new"}}], "backendRefs": [{"name": NAME, "port": 443}]}

@@ -1,7 +1,8 @@
 """Which parts of the configuration are kept from Envoy because it has refused them, or may have.
 
     NACK ──> suspects: every part that differs from what was last confirmed. All are quarantined at once, so that the
-             rest can be sent again (a route table that is refused blocks every later edit of it, facts/xds.md 5)
+             rest can be sent again (a route table that is refused blocks every later edit of it:
+             docs/measurements.md#acknowledgements)
     then, if there are several:
              release half ──ACK──> cleared for good        (next half)
                           ──NACK─> one: convicted, several: split again

@@ -26,7 +26,7 @@ from lasthop.xds.subscription import Subscription
 
 PACE: Final = 0.1
 """Per type one response is unconfirmed, but for no longer than this: a cluster that warms withholds the confirmation of
-itself and of all later ones, by up to 15 s (facts/xds.md 5)."""
+itself and of all later ones, by up to 15 s (docs/measurements.md#acknowledgements)."""
 LONGEST_PACE: Final = 1.0
 """Each further response waits twice as long as the one before it, up to this: a client that is merely slow must not find a
 long queue in front of an urgent edit."""
@@ -36,7 +36,7 @@ sent behind it would be one more that a tightened policy has to wait for, so it 
 CHUNK: Final = 50
 HEAVY_CHUNK: Final = 20
 """Clusters in a response. An urgent edit waits behind one chunk: 68 ms, and 60 ms with system-size bundles, instead of
-1.1 s behind a whole CA rotation (facts/xds.md 4)."""
+1.1 s behind a whole CA rotation (docs/measurements.md#pacing)."""
 CHUNKS: Final = {CLUSTER: CHUNK, SECRET: 1}
 """Of Secrets Envoy does not say which one it refuses, and it skips those after it in the response, so each goes alone."""
 RETRY: Final = 10.0

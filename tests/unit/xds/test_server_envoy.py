@@ -84,7 +84,7 @@ async def test_a_cluster_edit_is_effective_in_milliseconds_and_touches_nothing_e
         edited, endpoints = cluster("a", two, timeout=6)
         gone = {ENDPOINTS: {world.endpoints.name: Withdrawal(urgent=False), endpoints.name: endpoints}}
         world.server.update(NODE, {CLUSTER: {"a": edited}} | gone)
-        # 9 ms measured on a quiet machine (facts/xds.md 1); a cluster that waits for its endpoints takes 1 s here.
+        # 9 ms on a quiet machine (docs/measurements.md#stable-names); a cluster that waits for its endpoints takes 1 s.
         assert await becomes((200, "two"), lambda: get(world.port)) < 0.5
         await until(world.synced)
     assert {url: world.server.traffic[url].responses for url in (LISTENER, ROUTES)} == sent

@@ -84,7 +84,7 @@ def test_one_heavy_cluster_among_light_ones_ends_or_shortens_the_chunk() -> None
 
 
 def test_an_urgent_edit_overtakes_the_backlog_of_a_ca_rotation() -> None:
-    """facts/xds.md 4: 68 ms instead of 1.1 s."""
+    """68 ms instead of 1.1 s (docs/measurements.md#pacing)."""
     names = [f"c{i}" for i in range(1000)]
     play = connected(clusters(*(f"{n}=1" for n in names), "urgent=1"))
     play >> update(clusters(*(f"{n}=2" for n in names)))

@@ -192,7 +192,7 @@ def _address(port: int) -> Any:
 def cluster(
     name: str, port: int, *, timeout: int = 5, fetch_timeout: int = 1, bad: bool = False, **fields: Any
 ) -> tuple[Resource, Resource]:
-    """With its endpoints, named after its content as in design 6. `timeout` is there to be edited."""
+    """With its endpoints, named after its content as in outputs/envoy/clusters.py. `timeout` is there to be edited."""
     message = cluster_pb2.Cluster(
         name=name,
         type=cluster_pb2.Cluster.EDS,

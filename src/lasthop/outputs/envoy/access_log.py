@@ -1,4 +1,4 @@
-"""The access log: JSON, failures only by default (0.2 % of the CPU of a request against 5 % for all: facts/envoy.md 2.2)."""
+"""The access log: JSON, failures only by default: 0.2 % of a request's CPU, 5 % for all (docs/measurements.md#access-log)."""
 
 from __future__ import annotations
 

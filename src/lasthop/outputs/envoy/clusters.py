@@ -1,8 +1,8 @@
 """Clusters and their endpoints: what stands behind a hop's name.
 
-Trust is inline, so that a stricter policy never waits for a second message while the old one serves (facts/envoy.md 0.4). The
-endpoints' name carries the hash of the cluster: a changed cluster is a new subscription and is answered at once, where an
-unchanged name would let it warm for 15 s (facts/envoy.md 0.8).
+Trust is inline, so that a stricter policy never waits for a second message while the old one serves
+(docs/measurements.md#inline-trust). The endpoints' name carries the hash of the cluster: a changed cluster is a new
+subscription and is answered at once, where an unchanged name would let it warm for 15 s (docs/measurements.md#warming).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lasthop.store.graph import Graph, Output
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""
 BUFFER_LIMIT: Final = 65536
-"""A slow client then costs 130 KiB instead of 905, at the same speed (facts/envoy.md 2.4)."""
+"""A slow client then costs 130 KiB instead of 905, at the same speed (docs/measurements.md#buffer-limits)."""
 NO_LIMIT: Final = 1_000_000
 """Envoy's breakers default to 1,024 requests and 3 retries, which users meet as 503 without a reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0
@@ -77,7 +77,7 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         message.type = cluster_pb2.Cluster.STRICT_DNS
         message.respect_dns_ttl = True
         message.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
-        # A silent resolver must not withhold the acknowledgement of every other cluster (facts/xds.md 5).
+        # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
         message.wait_for_warm_on_init.value = False
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
         return ClusterEntry(_resource(message, tls, hop.service), "", isinstance(tls, Plaintext))
@@ -110,7 +110,7 @@ def _no_breakers() -> Any:
 
 
 def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> Any:
-    """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (facts/envoy.md h)."""
+    """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (docs/measurements.md#alpn)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
     protocols = offered(hop, found, tls)

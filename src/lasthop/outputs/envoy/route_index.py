@@ -1,8 +1,8 @@
 """Many routes under one hostname: a tree over the paths that leaves only few routes to try.
 
 Envoy tries routes one after the other, some 227 instructions each, so 1,000 of them cost 2.4 times as much as one
-(facts/envoy.md 0.6). The tree is only an index. Its keys are all literal path values; a leaf lists, in the spec's order, every
-route whose path value is a string prefix of the key, and `Route.match` decides as ever.
+(docs/measurements.md#many-routes). The tree is only an index. Its keys are all literal path values; a leaf lists, in the
+spec's order, every route whose path value is a string prefix of the key, and `Route.match` decides as ever.
 
 Why that is exact: a route that matches path P has a path value V that is a string prefix of P. The longest key K that is a
 prefix of P is no shorter than V, so V is a prefix of K, and the route is in K's leaf. Regular expressions are in every leaf.

@@ -15,7 +15,7 @@ from lasthop.outputs.envoy.encode import over_ads, packed
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, San, SanType, Trust
 
 SESSION_KEYS: Final = 64
-"""TLS 1.3 tickets are used once: 64 let parallel connections resume (facts/envoy.md j). A changed cluster starts empty."""
+"""TLS 1.3 tickets are used once: 64 let parallel connections resume (docs/measurements.md#tls-sessions)."""
 
 VERSIONS: Final = {
     "1.0": common_pb2.TlsParameters.TLSv1_0,
@@ -54,7 +54,7 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
         return None
     if tls.trust is None and not tls.pins:
         raise ValueError(f"{tls.policy} would check nothing, and nobody waived it")
-    # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it switches the pins off too (facts/envoy.md 0.3).
+    # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
     return common_pb2.CertificateValidationContext(
         trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,
         match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
@@ -69,7 +69,7 @@ def secret_config(secret: Key) -> secret_pb2.SdsSecretConfig:
 
 
 def _trusted_ca(trust: Trust) -> base_pb2.DataSource:
-    # Never `system_root_certs`: Envoy 1.40 takes it and verifies nothing (facts/envoy.md 0.2).
+    # Never `system_root_certs`: Envoy 1.40 takes it and verifies nothing (docs/measurements.md#unsafe-settings).
     if isinstance(trust, Anchors):
         return base_pb2.DataSource(inline_bytes=trust.pem)
     return base_pb2.DataSource(filename=trust.path)

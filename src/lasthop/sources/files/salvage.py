@@ -1,7 +1,7 @@
 """What a broken file still says about BackendTLSPolicies: which targets must fail closed rather than be served in plaintext.
 
-A policy that cannot be read whole is never taken as absent (design 5.1). The reading here is generous: whatever might be
-meant as a policy counts as one, and a target without a readable sectionName means every port.
+A policy that cannot be read whole is never taken as absent (docs/security.md#the-promises). The reading here is generous:
+whatever might be meant as a policy counts as one, and a target without a readable sectionName means every port.
 """
 
 from __future__ import annotations
