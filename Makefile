@@ -1,9 +1,14 @@
 PYTHON ?= python3
+UV ?= uv
 BIN := .venv/bin
 
-.PHONY: setup run test lint bench fuzz conformance cluster
+.DEFAULT_GOAL := help
+.PHONY: help setup run test fmt typecheck lint docs update-cases fuzz bench conformance cluster lock
 
-setup: .venv/.installed
+help: ## Show this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: .venv/.installed ## Create .venv with everything that the other targets need
 
 # Installed again only when what is asked for changes; each stamp is made last, so a broken install is repeated.
 .venv/.locked: requirements.lock
@@ -17,30 +22,50 @@ setup: .venv/.installed
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --quiet --editable .
 	@touch $@
 
-run: setup
+run: setup ## Run the demo: a gateway and three backends on this machine
 	@$(BIN)/python -m examples.quickstart
 
-test: setup
+test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
 	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST)
 
-lint: setup
+fmt: setup ## Format the code and fix what the linter can fix
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+typecheck: setup ## Check types
+	@$(BIN)/mypy
+
+lint: setup ## Check format, code, types and imports
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: setup
-	@$(BIN)/python -m bench
+docs: setup ## Write the generated parts of docs/reference.md, the manifests and the chart in deploy/
+	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m deploy.generate
+
+update-cases: setup ## Write the expected half of tests/cases; read the diff
+	@$(BIN)/pytest tests/cases --update
 
 # By number (ITERATIONS, always the same worlds) or by time (SECONDS); see tests/fuzz.
-fuzz: setup
+fuzz: setup ## Try random objects on a real Envoy: SEED, FIRST, ITERATIONS, SECONDS
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS))
 
+bench: setup ## Measure how long an edit takes to reach the backend
+	@$(BIN)/python -m bench
+
 # A whole run begins with the proof that the node it runs on does what it says.
-conformance: setup
+conformance: setup ## Run the official Gateway API suite on a real API server: RUN, FEATURES, CHANNEL, WAY (root)
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance proof)
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
 	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
-cluster: setup
+cluster: setup ## Bring up a cluster with Lasthop to play with: CHANNEL, WAY (root)
 	@$(BIN)/python -m conformance up $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
+
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml
+
+lock: ## Write both requirements.lock files anew from pyproject.toml (needs uv)
+	@$(LOCK) --group dev --output-file requirements.lock
+	@$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock

@@ -1,4 +1,4 @@
-"""Writes the generated parts of docs/reference.md anew: `python docs/generate.py`. A test says when that is due."""
+"""Writes the generated parts of docs/reference.md (`make docs`). A test fails when they are out of date."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def lasthop(*args: str | Path) -> tuple[int, str]:
 
 def test_generated_parts_are_current() -> None:
     text = REFERENCE.read_text()
-    assert generator().generated(text) == text, "run: python docs/generate.py"
+    assert generator().generated(text) == text, "run: make docs"
 
 
 def test_every_reason_of_a_condition_is_explained_and_no_other() -> None:

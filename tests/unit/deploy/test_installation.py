@@ -10,12 +10,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from deploy.generate import files
 from lasthop.api.crds import schema
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.infra.kubernetes.identity import SECRET
 from lasthop.infra.kubernetes.installation import Options, crds, documents, path, surplus
-from lasthop.infra.kubernetes.installation.chart import files
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
 
@@ -64,7 +64,7 @@ def rules(*kinds: str, options: Options = ALL) -> Rules:
 
 
 def test_the_files_in_deploy_are_up_to_date() -> None:
-    """If not: python -m lasthop.infra.kubernetes.installation.chart"""
+    """If not: make docs"""
     there = {str(f.relative_to(DEPLOY)) for f in (DEPLOY / "chart").rglob("*") if f.is_file()} | {"lasthop.yaml"}
     assert there == files().keys()
     for name, content in files().items():

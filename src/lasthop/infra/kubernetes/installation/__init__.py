@@ -1,5 +1,5 @@
 """What Lasthop is installed with. The YAML beside this file is the only source: `lasthop install` fills it in, and the Helm
-chart in `deploy/chart` is made of it (`python -m lasthop.infra.kubernetes.installation.chart`; a test looks whether it is).
+chart in `deploy/chart` is generated from it (`make docs`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Writes the Helm chart and the plain manifests into `deploy/`, from the same YAML that `lasthop install` fills in."""
+"""Writes the Helm chart and the plain manifests (`make docs`), from the same YAML that `lasthop install` fills in."""
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
@@ -20,7 +19,7 @@ INSIDE_RANGE: Final = VALUES | {"namespace": "{{ $.Release.Namespace }}"}
 
 
 def files() -> dict[str, str]:
-    """Path below `deploy/` -> content."""
+    """Returns the content of each file, by its path below `deploy/`."""
     release = version("lasthop")
     image = default_image()
     found = {
@@ -52,12 +51,8 @@ def _template(name: str, text: str) -> str:
     )
 
 
-def write(folder: Path) -> None:
+if __name__ == "__main__":
     for name, content in files().items():
-        path = folder / name
+        path = Path(__file__).parent / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "deploy"))
