@@ -60,7 +60,7 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
     """Lets the engine work, on a host whose ports are free and with proxies that take what they are given."""
     snapshot.take(engine.settle())
     for key in engine.store.keys("Gateway"):
-        found = engine.graph.attempt(gateway, key)
+        found = gateway.attempt(engine.graph, key)
         if found is None or isinstance(found, Crash):
             continue
         for address in found.addresses:

@@ -99,7 +99,7 @@ class ClusterController(Controller):
         for key, plan in gateways.items():
             obj = self.engine.store.get(key)
             if isinstance(obj, api.Gateway):
-                settings = self.engine.graph.attempt(proxy_settings, key)
+                settings = proxy_settings.attempt(self.engine.graph, key)
                 if isinstance(settings, Crash):
                     found[key] = msgspec.structs.replace(wanted(obj, plan, ProxySettings()), hold=True)
                 else:

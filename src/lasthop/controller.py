@@ -212,7 +212,7 @@ class Controller:
         """Proxies follow the Gateways that are ours. One that cannot be worked out stays as it was."""
         wanted: dict[Key, Gateway] = {}
         for key in self.engine.store.keys("Gateway"):
-            plan = self.engine.graph.attempt(gateway, key)
+            plan = gateway.attempt(self.engine.graph, key)
             if isinstance(plan, Crash):
                 plan = self._gateways.get(key)
             if plan is not None:

@@ -143,7 +143,7 @@ class Engine:
 
     def _claimed(self, hop: Hop) -> bool:
         try:
-            tls = self.graph.value(hop_tls, hop.gateway, hop.service, hop.port)
+            tls = hop_tls(self.graph, hop.gateway, hop.service, hop.port)
         except Exception:  # a bug must not count as "no policy"
             return True
         return isinstance(tls, BackendTLS) or (isinstance(tls, Refused) and tls.policy is not None)

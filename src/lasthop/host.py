@@ -62,7 +62,7 @@ class HostController(Controller):
         for key, found in gateways.items():
             served = [listener for listener in found.listeners if listener.served and found.accepted.status]
             wanted[key] = {(address, each.port, each.transport) for address in found.addresses for each in served}
-        profiles = {key: self.engine.graph.attempt(proxy_profile, key) for key in gateways}
+        profiles = {key: proxy_profile.attempt(self.engine.graph, key) for key in gateways}
         drains = {key: found.drain_seconds for key, found in profiles.items() if not isinstance(found, Crash)}
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 

@@ -174,7 +174,7 @@ def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
         )
     )
     for gateway in engine.store.keys("Gateway"):
-        plan = engine.graph.value(resolved_gateway, gateway)
+        plan = resolved_gateway(engine.graph, gateway)
         for listener in plan.listeners if plan else ():
             name = f"{gateway.path}/{listener.port}"
             found = snapshot.xds.get((gateway, LISTENER, name))

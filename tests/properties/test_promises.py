@@ -552,7 +552,7 @@ def _clusters(chain: Any) -> list[str]:
 def test_every_object_can_be_explained(edits: list[tuple[Object, bool, bool]]) -> None:
     objects, engine, _ = walk(edits)
     for each in objects:
-        assert engine.graph.value(explain, each) is not None
+        assert explain(engine.graph, each) is not None
 
 
 MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp", "FailingClosed": "nothing"}

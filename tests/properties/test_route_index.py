@@ -14,7 +14,7 @@ from lasthop.outputs.envoy.route_index import leaves
 from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
 from lasthop.resolve.routes import PROTOCOLS, routes
 from lasthop.resolve.virtual_hosts import in_order, rank
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
 from tests.world import keyed, mk, mk_class, mk_gateway
 
@@ -31,13 +31,14 @@ def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
     engine.apply(keyed(mk_class(), mk_gateway("shop/web", [listener]), *(_route(document) for document in documents)))
     engine.settle()
     assert engine.graph.crashes == {}
-    return engine.graph.value(listed_routes, hostname)
+    return listed_routes(engine.graph, hostname)
 
 
+@query
 def listed_routes(g: Graph, hostname: str) -> tuple[Route, ...]:
     """As the virtual host is made of them, before they are encoded."""
     members = [key for (key,), _ in g.bucket("vhost", GATEWAY, "80", hostname) if key.kind in PROTOCOLS]
-    ranked = ((rank(g, key, hostname), g(routes, key, GATEWAY)) for key in members)
+    ranked = ((rank(g, key, hostname), routes(g, key, GATEWAY)) for key in members)
     return tuple(in_order((own, [(route.match.precedence, route) for route in found]) for own, found in ranked if own))
 
 

@@ -86,7 +86,7 @@ def let_gateways_run(engine: Engine) -> None:
     """As if every Gateway had its ports, an address and a proxy that obeys: what is wrong then is wrong with the objects."""
     engine.settle()
     for key in engine.store.keys("Gateway"):
-        found = engine.graph.attempt(gateway, key)
+        found = gateway.attempt(engine.graph, key)
         if found is None or isinstance(found, Crash):
             continue
         for address in found.addresses:
@@ -103,7 +103,7 @@ def unclassed(engine: Engine) -> Iterator[Finding]:
     for key in engine.store.keys("Gateway"):
         found = engine.store.get(key)
         if isinstance(found, Gateway) and found.spec.gateway_class_name not in classes:
-            yield from filter(None, [engine.graph.value(class_finding, key)])
+            yield from filter(None, [class_finding(engine.graph, key)])
 
 
 def nothing_served(engine: Engine, where: str) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.findings import optional
 from lasthop.sources.kubernetes.snapshot import Listed
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 FORBIDDEN: Final = "Forbidden"
 MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?does not exist|: no effect, it does not exist)")
@@ -54,7 +54,7 @@ class Hidden:
 
     def unseen(self, g: Graph, key: Key) -> list[Key]:
         """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
-        return [each for each in g.value(_missed, key) if self._hides(each.kind, each.path)]
+        return [each for each in _missed(g, key) if self._hides(each.kind, each.path)]
 
     def cause(self, finding: Finding) -> Finding | None:
         """The refusal to which a finding may be due: then it says nothing about the objects."""
@@ -84,9 +84,10 @@ class Hidden:
         return found
 
 
+@query
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
     """A query, so that the reads of the explanation are still there."""
-    g(explain, key)
+    explain(g, key)
     asked = (node[1] for node in below(g, (explain, key)) if node[0] == "input" and isinstance(node[1], Key))
     return tuple(each for each in asked if g.peek(each) is None)
 

@@ -117,7 +117,7 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
     if not isinstance(route, HTTPRoute | GRPCRoute | StreamRoute):
         return lambda hop, tls: hop.service == key
     g = engine.graph
-    found = (g.value(target, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
+    found = (target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
     ports = {(each.service, each.port) for each in found if isinstance(each, Target)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
@@ -127,23 +127,23 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
 
 
 def _policies(engine: Engine, key: Key) -> list[Key]:
-    return list(dict.fromkeys(claim.policy for claim in engine.graph.value(claims, key))) if key.kind == "Service" else []
+    return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind == "Service" else []
 
 
 def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Aim]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     for hop in sorted(Hop(*key) for key in g.members(CLUSTERS.name)):
-        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, g.value(spoken, hop)):
+        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, spoken(g, hop)):
             ports.setdefault((hop.gateway, hop.service, hop.port), hop)
     for hop in ports.values():
-        why = g.value(problem, hop.gateway, Target(hop.service, hop.port), hop.protocol)
+        why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
         refused = _not_accepted(g, hop.gateway) or (why.message if why else "")
-        yield _aim(engine, hop, g.value(spoken, hop), hop.gateway.path, refused)
+        yield _aim(engine, hop, spoken(g, hop), hop.gateway.path, refused)
 
 
 def _not_accepted(g: Graph, key: Key) -> str:
-    found = g.value(gateway, key)
+    found = gateway(g, key)
     if found is None or found.accepted.status:
         return ""
     return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
@@ -154,11 +154,11 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Aim]:
     g, obj = engine.graph, engine.store.get(policy)
     if not isinstance(obj, BackendTLSPolicy):
         return
-    wanted, judged = g.value(wanted_tls, policy), g.value(verdict, policy)
+    wanted, judged = wanted_tls(g, policy), verdict(g, policy)
     refused = "" if wanted else judged.accepted.message if judged else "it is gone"
     tls: HopTLS = wanted or Refused("", refused, policy)
     for key, port in _ports(engine, obj):
-        winner = g.value(port_winner, key, port.name)
+        winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
             aim = _aim(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), tls, "", refused)
             yield aim._replace(unused=_passed_through(g, key, port.port))
@@ -190,14 +190,14 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
         return
     for ref in obj.spec.target_refs:
         key = Key("Service", policy.namespace, ref.name)
-        if trouble := g.value(target_trouble, policy, ref):
+        if trouble := target_trouble(g, policy, ref):
             unused = trouble.message if trouble.reason == CONFLICTED else ""
             yield Aim("", key, 0, None, "" if unused else trouble.message, unused=unused)
             continue
         others = {
             port.name: winner.policy.path
             for service, port in _ports(engine, obj)
-            if service == key and (winner := g.value(port_winner, key, port.name)) and winner.policy != policy
+            if service == key and (winner := port_winner(g, key, port.name)) and winner.policy != policy
         }
         named = [port for service, port in _ports(engine, obj) if service == key]
         if named and len(others) == len(named):
@@ -207,14 +207,14 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
 
 def _aim(engine: Engine, hop: Hop, tls: HopTLS, by: str, refused: str) -> Aim:
     g = engine.graph
-    found = g.value(endpoints, hop.service, hop.port, "TCP")
+    found = endpoints(g, hop.service, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
         return Aim(by, hop.service, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
         return Aim(by, hop.service, hop.port, None, refused or getattr(tls, "message", "it is not used"))
     alpn = tls.options.alpn
     if hop.protocol.http:
-        there = (g.value(upstream, *hop) if by else None) or Upstream(_h2c(engine, hop), found.kind)
+        there = (upstream(g, *hop) if by else None) or Upstream(_h2c(engine, hop), found.kind)
         protocols = offered(hop, there, tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
     secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None

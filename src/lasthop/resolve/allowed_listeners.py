@@ -5,7 +5,7 @@ from __future__ import annotations
 from lasthop.api.gateway import GROUP, Gateway, ListenerSet
 from lasthop.api.meta import Key
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query
 from lasthop.store.store import read
 
 
@@ -18,6 +18,7 @@ def parent_gateway(g: Graph, key: Key) -> Key | None:
     return Key("Gateway", ref.namespace or key.namespace, ref.name)
 
 
+@query
 def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], tuple[str, str]], ...]:
     obj, gateway = read(g, key, ListenerSet), parent_gateway(g, key)
     return ((("listener-set", gateway), obj.age),) if obj and gateway else ()
@@ -26,6 +27,7 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], tuple[str, str]], 
 LISTENER_SETS = Emitter("listener-sets", "ListenerSet", _emit, keeps=True)
 
 
+@query
 def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
     """The ListenerSets whose listeners the Gateway takes, the older first, then by {namespace}/{name}."""
     obj = read(g, gateway, Gateway)

@@ -26,11 +26,12 @@ from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
-from lasthop.store.graph import Crash, Emitter, Graph
+from lasthop.store.graph import Crash, Emitter, Graph, query
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
 
+@query
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     """What became of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services (mesh), get
     no word from us."""
@@ -41,7 +42,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     for ref in obj.spec.parent_refs:
         if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        owner = g(holder, Key(ref.kind, ref.namespace or route.namespace, ref.name))
+        owner = holder(g, Key(ref.kind, ref.namespace or route.namespace, ref.name))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found))
@@ -113,16 +114,18 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
-    if most_specific(g(served_hostnames, gateway, listener.port, listener.transport), hostname) == listener.hostname:
+    if most_specific(served_hostnames(g, gateway, listener.port, listener.transport), hostname) == listener.hostname:
         yield hostname
 
 
+@query
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
     """All that routes have to know of the listeners that they are not attached to."""
-    there = (x for x in g(listeners, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
+    there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
     return frozenset(listener.hostname for listener in there)
 
 
+@query
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     """Which of its own hostnames a route owes a virtual host or a stream to: the most specific one that has all of it."""
     obj = read_route(g, route)
@@ -130,10 +133,11 @@ def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     return most_specific(own, hostname) or ""
 
 
+@query
 def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
     emitted: dict[tuple[Any, ...], Any] = {}
-    for parent in g(parents, route):
-        verdict = g.attempt(judged, route, parent.gateway)
+    for parent in parents(g, route):
+        verdict = judged.attempt(g, route, parent.gateway)
         for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
             emitted[("attached", parent.owner, listener)] = True
         for table, hostname in parent.hosts:
@@ -143,7 +147,7 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
                 emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
-            to, asked = g.attempt(targets, route, parent.gateway), g.attempt(auth_targets, route, parent.gateway)
+            to, asked = targets.attempt(g, route, parent.gateway), auth_targets.attempt(g, route, parent.gateway)
             for found in () if isinstance(to, Crash) else to:
                 for protocol in parent.protocols:
                     emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
@@ -155,7 +159,7 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
 def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
     """The first of several routes that compete for connections has them."""
     obj = read_route(g, route)
-    return specificity(g(route_hostname, route, hostname)), obj.age if obj else ("", "")
+    return specificity(route_hostname(g, route, hostname)), obj.age if obj else ("", "")
 
 
 ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit, keeps=True) for kind in ROUTE_KINDS)
@@ -166,8 +170,9 @@ MISDIRECTED = "!misdirected"
 """In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
 
+@query
 def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
     served = [listener for listener in owner.listeners if listener.served]
@@ -182,7 +187,7 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             emitted[("vhost", key, listener.table, listener.hostname)] = OWN
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
-            emitted[("vhost", key, listener.table, MISDIRECTED)] = g(served_hostnames, key, listener.port, "TCP")
+            emitted[("vhost", key, listener.table, MISDIRECTED)] = served_hostnames(g, key, listener.port, "TCP")
     open_ports = {(listener.port, listener.transport) for listener in served}
     for listener in owner.listeners:
         if listener.shut and listener.hostname and (listener.port, listener.transport) in open_ports:
@@ -196,7 +201,7 @@ def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
 
 def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
     """The names that belong to other listeners of the port."""
-    listener = g(table_listener, gateway, table)
+    listener = table_listener(g, gateway, table)
     names = g.bucket("vhost", gateway, table, MISDIRECTED)
     return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
 

@@ -26,7 +26,7 @@ from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query, tuple_query
 from lasthop.store.store import read
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -49,7 +49,7 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteP
         if not permitted(g, GROUP, route, XBACKEND_GROUP, backend):
             return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, backend))
         # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
-        own = g(xbackends.port, backend)
+        own = xbackends.port(g, backend)
         return Target(backend, own if ref.port in (0, own) else ref.port)
     if (ref.group, ref.kind) != ("", "Service"):
         kind = f"{ref.kind} of group {ref.group!r}" if ref.group else ref.kind
@@ -84,7 +84,7 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
         message = f"Service {path} is of type ExternalName, which could point anywhere; use EndpointSlices"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
     # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
-    kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+    kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
     if kind is EndpointsKind.DNS and not _external_names(g, hop.gateway):
         message = f"the EndpointSlices of Service {path} have addressType FQDN, which could point anywhere; use addresses"
         return Refused(reasons.UNSUPPORTED_VALUE, message)
@@ -101,12 +101,12 @@ def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused
 def xbackend_refusal(g: Graph, hop: Hop) -> Refused | None:
     """Why an XBackend may not be reached on this hop."""
     key = hop.service
-    own = g(xbackends.flaw, key)
+    own = xbackends.flaw(g, key)
     if own:
         absent = own.reason == reasons.BACKEND_NOT_FOUND
         return own if absent else Refused(own.reason, f"{key}: {own.message}", key)
-    if hop.port != g(xbackends.port, key):
-        message = f"{key} has port {g(xbackends.port, key)} and not {hop.port}; remove the port from the backendRef"
+    if hop.port != xbackends.port(g, key):
+        message = f"{key} has port {xbackends.port(g, key)} and not {hop.port}; remove the port from the backendRef"
         return Refused(reasons.BACKEND_NOT_FOUND, message, key)
     if unfit := xbackends.misfit(g, key, hop.protocol):
         return unfit
@@ -129,30 +129,33 @@ def outcome(g: Graph, hop: Hop) -> HopTLS:
 
 
 def _external_names(g: Graph, gateway: Key) -> bool:
-    said = g(backend_rules, gateway).external_names
+    said = backend_rules(g, gateway).external_names
     return settings(g).external_names if said is None else said
 
 
+@query
 def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int, protocol: Protocol) -> Upstream | None:
     """What stands behind a hop's name; None if nothing may."""
     hop = Hop(gateway, service_key, port_number, protocol)
     backend = read(g, hop.service, XBackend) if hop.service.kind == XBACKEND else None
     if backend is not None:
-        kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+        kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
         h2c = backend.spec.protocol in xbackends.H2C
         return None if xbackend_refusal(g, hop) else Upstream(h2c=h2c, endpoints=kind)
     service = read(g, hop.service, Service)
     port = service.port(hop.port, hop.protocol.transport) if service else None
     if service is None or port is None or _refusal(g, hop, service, port):
         return None
-    kind = g(endpoints_kind, hop.service, hop.port, hop.protocol.transport)
+    kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
     return Upstream(h2c=port.app_protocol == H2C, endpoints=kind)
 
 
+@query
 def endpoints_kind(g: Graph, service: Key, port: int, transport: str) -> EndpointsKind:
-    return g(endpoints, service, port, transport).kind
+    return endpoints(g, service, port, transport).kind
 
 
+@query
 def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
     """Those that can be connected to: one that Envoy would refuse must not have the others refused along with it."""
     found = _endpoints(g, service_key, port_number, transport)
@@ -197,6 +200,7 @@ def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) ->
     return Endpoints(kind, tuple(sorted(found[kind])))
 
 
+@tuple_query
 def _emit_slices(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], bool]]:
     found = read(g, key, EndpointSlice)
     name = found.metadata.labels.get(SERVICE_NAME) if found else ""
@@ -204,9 +208,10 @@ def _emit_slices(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], boo
         yield ("slice", key.namespace, name), True
 
 
-SLICES = Emitter("slices", "EndpointSlice", lambda g, key: tuple(_emit_slices(g, key)))
+SLICES = Emitter("slices", "EndpointSlice", _emit_slices)
 
 
+@query
 def _emit_reach(g: Graph, *hop: Any) -> tuple[tuple[tuple[str, Key], bool], ...]:
     return ((("reach", Hop(*hop).service), True),)
 

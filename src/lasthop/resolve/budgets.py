@@ -16,7 +16,7 @@ from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute
 from lasthop.resolve.routes import RouteVerdict, read_route, verdict
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 
 class Cost(NamedTuple):
@@ -34,9 +34,10 @@ def cost(judged: JudgedRoute) -> Cost:
     return Cost(judged.matches, judged.regex_size)
 
 
+@query
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
     """(route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
-    allowed = g(limits, gateway)
+    allowed = limits(g, gateway)
     taken: dict[str, dict[Key, Cost]] = {}
     for (member,), value in g.bucket("vhost", gateway, table, hostname):
         if isinstance(value, Cost):
@@ -68,10 +69,10 @@ def _youngest(g: Graph, costs: dict[Key, Cost], allowed: Limits) -> set[tuple[Ke
 
 def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
     """What is to be said of the route at one parent: what its own text is worth, and what its namespace has left for it."""
-    judged = g(verdict, route, parent.gateway, parent.protocols[0])
+    judged = verdict(g, route, parent.gateway, parent.protocols[0])
     cut: dict[str, str] = {}
     for table, hostname in parent.hosts:
-        fields = dict(g(left_out, parent.gateway, table, hostname))
+        fields = dict(left_out(g, parent.gateway, table, hostname))
         if route in fields:
             cut[hostname] = fields[route]
     if not cut:
@@ -81,7 +82,7 @@ def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
     what = "matches" if field == "matches_per_hostname" else "regular expressions"
     message = (
         f"not served under {names}: with it the routes of namespace {route.namespace} would have too many {what} there; "
-        f"{over(g(limits, parent.gateway), field)}"
+        f"{over(limits(g, parent.gateway), field)}"
     )
     problem = RouteProblem(reasons.UNSUPPORTED_VALUE, message, "spec.rules")
     nowhere = cut.keys() == {hostname for _, hostname in parent.hosts}

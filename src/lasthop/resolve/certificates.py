@@ -19,7 +19,7 @@ from lasthop.pki import parse
 from lasthop.pki.parse import PrivateKey, Unreadable
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.tls import Anchors
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 SOON: Final = timedelta(days=30)
@@ -96,6 +96,7 @@ class KeyPair(msgspec.Struct, frozen=True):
     must_staple: bool = False
 
 
+@query
 def key_pair(g: Graph, secret: Key) -> KeyPair | str:
     """The certificate in a Secret, or what is wrong with it."""
     obj = read(g, secret, Secret)

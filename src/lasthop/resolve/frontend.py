@@ -18,7 +18,7 @@ from lasthop.resolve.certificates import too_large, union
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, BadRef, bundle, ref_state
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 INSECURE = "AllowInsecureFallback"
@@ -34,6 +34,7 @@ class FrontendVerdict(msgspec.Struct, frozen=True):
     resolved: Condition | None = None
 
 
+@query
 def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
     """What holds for the HTTPS listeners of a port, those of ListenerSets included."""
     obj = read(g, key, api.Gateway)
@@ -70,8 +71,8 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
 
 def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
     """Every HTTPS listener of the port holds a copy, so the limit of policies is theirs as well."""
-    bundles = [g(bundle, namespace, ref) for namespace, ref in clients.cas]
-    return too_large(union(b for b in bundles if not isinstance(b, BadRef)), g(limits, key)) if bundles else ""
+    bundles = [bundle(g, namespace, ref) for namespace, ref in clients.cas]
+    return too_large(union(b for b in bundles if not isinstance(b, BadRef)), limits(g, key)) if bundles else ""
 
 
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
@@ -85,6 +86,7 @@ def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | 
     return found.default.validation, "the Gateway's tls.frontend.default.validation"
 
 
+@query
 def asks_clients(g: Graph, key: Key, port: int) -> bool:
     obj = read(g, key, api.Gateway)
     return bool(obj and validation_of(obj, port)[0])
@@ -98,7 +100,7 @@ def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> Ba
     # Permission before existence, so that nobody learns what another namespace holds.
     if namespace and not permitted(g, GROUP, key, ref.group, target):
         return BadRef(reasons.REF_NOT_PERMITTED, no_grant(key, target))
-    return g(ref_state, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
+    return ref_state(g, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
 
 
 def insecure_mode(g: Graph, key: Key) -> Condition | None:

@@ -17,28 +17,30 @@ from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import BadParameters, own_profile
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query
 from lasthop.store.store import read
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 
 
+@query
 def age(g: Graph, key: Key) -> tuple[str, str]:
     obj = read(g, key, api.Gateway)
     return obj.age if obj else ("", key.path)
 
 
+@query
 def gateway(g: Graph, key: Key) -> Gateway | None:
     """The Gateway as it is to be served; None if it is not ours."""
     obj = read(g, key, api.Gateway)
     if obj is None:
         return None
-    of_class = g(gateway_class, Key("GatewayClass", "", obj.spec.gateway_class_name))
+    of_class = gateway_class(g, Key("GatewayClass", "", obj.spec.gateway_class_name))
     if of_class is None:
         return None
-    merged = g(listeners, key)
+    merged = listeners(g, key)
     addresses, bad_address = _addresses(g, obj)
-    profile = g(own_profile, key)
+    profile = own_profile(g, key)
     if not of_class.status:
         accepted = false(reasons.ACCEPTED, of_class.reason, f"its GatewayClass is not accepted: {of_class.message}")
     elif isinstance(profile, BadParameters):
@@ -59,9 +61,10 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     return Gateway(key, addresses, merged, accepted)
 
 
+@query
 def gateway_accepted(g: Graph, key: Key) -> Condition | None:
     """By itself, so that those who ask no more are not asked again whenever a listener changes. None if it is not ours."""
-    found = g(gateway, key)
+    found = gateway(g, key)
     return found.accepted if found else None
 
 
@@ -81,6 +84,7 @@ def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
     return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), ""
 
 
+@query
 def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
     """The Secret that the Gateway shows to its backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
     obj = read(g, key, api.Gateway)
@@ -94,22 +98,24 @@ def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, api.GROUP, key, "", secret):
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, no_grant(key, secret))
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     problem = pair if isinstance(pair, str) else refused_pair(g, key, secret)
     return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, problem) if problem else secret
 
 
+@query
 def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:
-    found = g(gateway, key)
+    found = gateway(g, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return ()
     ports = {(listener.port, listener.transport) for listener in found.listeners if listener.served}
-    return tuple((("socket", *port), (g(age, key), found.addresses)) for port in sorted(ports))
+    return tuple((("socket", *port), (age(g, key), found.addresses)) for port in sorted(ports))
 
 
 SOCKETS = Emitter("sockets", "Gateway", _emit_sockets, keeps=True)
 
 
+@query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """An older Gateway that has this Gateway's address and port already, on a host that they share."""
     mine: tuple[str, ...] = ()
@@ -119,7 +125,7 @@ def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
             mine = addresses
         else:
             rivals.append((other_age, other, addresses))
-    older = [r for r in sorted(rivals) if r[0] < g(age, key)]
+    older = [r for r in sorted(rivals) if r[0] < age(g, key)]
     return next((other for _, other, addresses in older if _overlap(mine, addresses)), None)
 
 

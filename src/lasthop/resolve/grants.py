@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, tuple_query
 from lasthop.store.store import read
 
 ANY = ""
 
 
+@tuple_query
 def _emit(g: Graph, key: Key) -> Iterator[tuple[tuple[str, ...], frozenset[str]]]:
     grant = read(g, key, ReferenceGrant)
     if grant is None:
@@ -33,7 +34,7 @@ def _emit(g: Graph, key: Key) -> Iterator[tuple[tuple[str, ...], frozenset[str]]
         yield bucket, frozenset(names)
 
 
-GRANTS = Emitter("grants", "ReferenceGrant", lambda g, key: tuple(_emit(g, key)))
+GRANTS = Emitter("grants", "ReferenceGrant", _emit)
 
 
 def permitted(g: Graph, group: str, source: Key, target_group: str, target: Key) -> bool:

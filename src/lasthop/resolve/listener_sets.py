@@ -10,20 +10,21 @@ from lasthop.plan.reasons import false, true
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners
-from lasthop.store.graph import Crash, Emitter, Graph
+from lasthop.store.graph import Crash, Emitter, Graph, query
 
 
+@query
 def listener_set(g: Graph, key: Key) -> ListenerSet | None:
     """The set as it is to be served; None if its Gateway is not ours."""
     parent = parent_gateway(g, key)
-    accepted = g(gateway_accepted, parent) if parent else None
+    accepted = gateway_accepted(g, parent) if parent else None
     if parent is None or accepted is None:
         return None
-    own = g(listeners_by_owner, parent).get(key)
+    own = listeners_by_owner(g, parent).get(key)
     if own is None:
         message = f"allowedListeners of Gateway {parent.path} does not let ListenerSets of namespace {key.namespace} in"
         return ListenerSet(key, parent, (), false(reasons.ACCEPTED, reasons.NOT_ALLOWED, message))
-    if isinstance(g.attempt(own_listeners, key), Crash):
+    if isinstance(own_listeners.attempt(g, key), Crash):
         return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED))
     bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
     message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
@@ -35,19 +36,21 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
     return ListenerSet(key, parent, own, true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else ""))
 
 
+@query
 def holder(g: Graph, key: Key) -> Holder | None:
     """A Gateway or ListenerSet as a parent of routes; None if it is not ours."""
     if key.kind == "Gateway":
-        return Holder(key, key, g(listeners_by_owner, key)[key]) if g(gateway_accepted, key) else None
-    found = g(listener_set, key)
+        return Holder(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
+    found = listener_set(g, key)
     if found is None:
         return None
     refused = found.accepted.reason == reasons.NOT_ALLOWED
     return Holder(key, found.gateway, found.listeners, found.accepted.message if refused else "")
 
 
+@query
 def _emit_accepted(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], bool], ...]:
-    found = g(listener_set, key)
+    found = listener_set(g, key)
     return ((("accepted-set", found.gateway), True),) if found and found.accepted.status else ()
 
 

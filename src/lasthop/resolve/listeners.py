@@ -24,7 +24,7 @@ from lasthop.resolve.policies import options
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
-from lasthop.store.graph import Crash, Graph
+from lasthop.store.graph import Crash, Graph, query
 
 ROUTE_KINDS = {
     "HTTP": ("HTTPRoute", "GRPCRoute"),
@@ -56,18 +56,21 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
     return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
 
 
+@query
 def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
     """The listeners of a Gateway or a ListenerSet, each judged by itself."""
     found = spec_listeners(g, owner)
-    judged = [(listener, g.attempt(own_listener, owner, number)) for number, listener in enumerate(found)]
+    judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
     return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
 
 
+@query
 def own_listener(g: Graph, owner: Key, number: int) -> Listener:
     """By itself, so that one which cannot be judged is closed and the others are not."""
     return _listener(g, owner, spec_listeners(g, owner)[number])
 
 
+@query
 def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
     """The listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of precedence.
 
@@ -76,8 +79,8 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     """
     taken = _Claims()
     found: dict[Key, tuple[Listener, ...]] = {}
-    for owner in (gateway, *g(allowed_sets, gateway)):
-        written = g(own_listeners, owner) if owner == gateway else g.attempt(own_listeners, owner)
+    for owner in (gateway, *allowed_sets(g, gateway)):
+        written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
         # A set whose list cannot be read has none; its Gateway and the other sets go on.
         read = () if isinstance(written, Crash) else written
         own = tuple(_with_clients(g, gateway, _without_refused(g, gateway, each)) for each in read)
@@ -92,15 +95,17 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
     return {owner: tuple(_warned(listener, shared) for listener in own) for owner, own in found.items()}
 
 
+@query
 def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
     """The same as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
-    found = g(listeners_by_owner, gateway)
-    return tuple(listener for owner in (gateway, *g(allowed_sets, gateway)) for listener in found[owner])
+    found = listeners_by_owner(g, gateway)
+    return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
 
 
+@query
 def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
     """A listener that a route table serves; those that share one agree in port and protocol."""
-    return next((listener for listener in g(listeners, gateway) if listener.table == table), None)
+    return next((listener for listener in listeners(g, gateway) if listener.table == table), None)
 
 
 class _Claims:
@@ -169,12 +174,12 @@ def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
     """What the Gateway asks of clients holds for the listeners of its sets, too."""
     accepted, resolved = listener.conditions
-    if listener.protocol == "TLS" and accepted.status and not listener.passthrough and g(asks_clients, gateway, listener.port):
+    if listener.protocol == "TLS" and accepted.status and not listener.passthrough and asks_clients(g, gateway, listener.port):
         message = "clients are not asked for a certificate: the Gateway's tls.frontend is for listeners of protocol HTTPS"
         return replace(listener, conditions=(true(reasons.ACCEPTED, message), resolved))
     if listener.protocol != "HTTPS":
         return listener
-    asked = g.attempt(frontend, gateway, listener.port)
+    asked = frontend.attempt(g, gateway, listener.port)
     if isinstance(asked, Crash):
         return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
     if accepted.status and asked.accepted:
@@ -349,7 +354,7 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
     if not permitted(g, GROUP, key, "", secret):
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, message)
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     if not isinstance(pair, str) and pair.must_staple:
         pair = f"Secret {secret.path}: tls.crt demands OCSP stapling (must-staple), which is not supported; use one without it"
     return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, pair) if isinstance(pair, str) else None

@@ -9,15 +9,16 @@ from lasthop.api.meta import Key
 from lasthop.resolve.backends import SERVICE_NAME, endpoints
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query, tuple_query
 from lasthop.store.store import read
 
 
+@query
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
     """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
     service = read(g, service_key, Service)
     port = service.port(port_number, transport) if service else None
-    if port is None or g(endpoints, service_key, port_number, transport).endpoints:
+    if port is None or endpoints(g, service_key, port_number, transport).endpoints:
         return ""
     slices = _slices(g, service_key)
     if not slices:
@@ -49,6 +50,7 @@ def _unlabelled(g: Graph, service: Key) -> str:
     return f"{said}; that of {strays[guess]} is {guess}, of which there is no Service" if guess else said
 
 
+@tuple_query
 def _emit_strays(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str], str]]:
     found = read(g, key, EndpointSlice)
     name = found.metadata.labels.get(SERVICE_NAME) if found else ""
@@ -56,5 +58,5 @@ def _emit_strays(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str], str]]:
         yield ("stray-slice", key.namespace), name
 
 
-STRAYS = Emitter("stray-slices", "EndpointSlice", lambda g, key: tuple(_emit_strays(g, key)))
+STRAYS = Emitter("stray-slices", "EndpointSlice", _emit_strays)
 """EndpointSlices of Services that do not exist, where people write them by hand."""

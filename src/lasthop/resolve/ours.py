@@ -39,7 +39,7 @@ def parent_of(route: Key, ref: ParentReference) -> Key:
 
 
 def is_ours(g: Graph, route: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) in PARENT_KINDS and g(holder, parent_of(route, ref)) is not None
+    return (ref.group, ref.kind) in PARENT_KINDS and holder(g, parent_of(route, ref)) is not None
 
 
 def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:

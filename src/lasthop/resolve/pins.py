@@ -18,7 +18,7 @@ from lasthop.plan import reasons
 from lasthop.plan.tls import Pins
 from lasthop.resolve.certificates import Anchor
 from lasthop.resolve.trust import BadRef
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 DIGEST: Final = 32
@@ -42,6 +42,7 @@ class PinnedTrust(msgspec.Struct, frozen=True):
         return not (self.leaves or self.cas or self.system)
 
 
+@query
 def pinned(g: Graph, key: Key) -> PinnedTrust | BadRef:
     obj = read(g, key, PinSet)
     if obj is None:

@@ -7,7 +7,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -27,12 +27,13 @@ class PortProblem(msgspec.Struct, frozen=True):
     """Nothing is wrong yet; the port is about to be tried."""
 
 
+@query
 def port_problem(g: Graph, key: Key, port: int, transport: str) -> PortProblem | None:
     """Why a Gateway cannot serve a port of this host, if it cannot."""
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None or not settings(g).host_network:
         return None
-    holder = g(port_holder, key, port, transport)
+    holder = port_holder(g, key, port, transport)
     if holder:
         return PortProblem(f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address")
     for address in owner.addresses:
@@ -44,9 +45,10 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> PortProblem |
     return None
 
 
+@query
 def serves_nothing(g: Graph, key: Key) -> str:
     """Returns why no client can reach a Gateway, whatever its proxy does; empty where some listener is to be served."""
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None:
         return ""
     if not owner.accepted.status:
@@ -54,6 +56,6 @@ def serves_nothing(g: Graph, key: Key) -> str:
     ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
     if not ports:
         return f"{key} has no listener that can be served"
-    problems = [g(port_problem, key, *port) for port in ports]
+    problems = [port_problem(g, key, *port) for port in ports]
     blocked = [problem.message for problem in problems if problem and not problem.pending]
     return f"{key} serves no port: {'; '.join(blocked)}" if len(blocked) == len(ports) else ""

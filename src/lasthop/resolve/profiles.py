@@ -26,7 +26,7 @@ from lasthop.api.profiles import (
 )
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 KIND: Final = "GatewayProfile"
@@ -44,12 +44,14 @@ class BadParameters(msgspec.Struct, frozen=True):
 Found = tuple[Key, GatewayProfileSpec] | BadParameters | None
 
 
+@query
 def class_profile(g: Graph, gateway_class: Key) -> Found:
     obj = read(g, gateway_class, api.GatewayClass)
     ref = obj.spec.parameters_ref if obj else None
     return _find(g, "parametersRef", ref, ref.namespace) if ref else None
 
 
+@query
 def own_profile(g: Graph, gateway: Key) -> Found:
     """Of the Gateway itself, always from its own namespace."""
     obj = read(g, gateway, api.Gateway)
@@ -73,10 +75,11 @@ def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) ->
 
 def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
     obj = read(g, gateway, api.Gateway)
-    of_class = g(class_profile, Key("GatewayClass", "", obj.spec.gateway_class_name)) if obj else None
-    return of_class, g(own_profile, gateway)
+    of_class = class_profile(g, Key("GatewayClass", "", obj.spec.gateway_class_name)) if obj else None
+    return of_class, own_profile(g, gateway)
 
 
+@query
 def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     """What is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is."""
     of_class, own = _both(g, gateway)
@@ -95,6 +98,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     )
 
 
+@query
 def limits(g: Graph, gateway: Key) -> Limits:
     """How much its routes and policies may ask for: the lower of what both profiles say, the default where neither does."""
     said: dict[str, list[int]] = {}
@@ -106,6 +110,7 @@ def limits(g: Graph, gateway: Key) -> Limits:
     return Limits(**{name: clamped(name, min(values)) for name, values in said.items()})
 
 
+@query
 def http_rules(g: Graph, gateway: Key) -> HttpRules:
     """How requests of clients are read: the stricter of what both profiles say. Words that are none say nothing."""
     said = [found[1].http for found in _both(g, gateway) if isinstance(found, tuple)]
@@ -131,6 +136,7 @@ def _permitted(words: list[str]) -> bool | None:
     return None if not any(words) else DENY not in words and ALLOW in words
 
 
+@query
 def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
     """How its proxies are to run, as far as anybody says."""
     of_class, own = (found[1].proxy if isinstance(found, tuple) else ProxyProfile() for found in _both(g, gateway))
@@ -147,6 +153,7 @@ def _first(own: T | None, of_class: T | None) -> T | None:
     return of_class if own is None else own
 
 
+@query
 def proxy_settings(g: Graph, gateway: Key) -> ProxySettings:
-    said = g(proxy_profile, gateway)
+    said = proxy_profile(g, gateway)
     return ProxySettings(**{name: value for name, value in msgspec.structs.asdict(said).items() if value not in (None, "")})

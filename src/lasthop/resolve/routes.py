@@ -58,7 +58,7 @@ from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.grpc_paths import composed
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 SESSION_NAME = "lasthop-session-{:08x}"
 """Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
@@ -88,23 +88,25 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     """References that lead nowhere or may not be followed."""
 
 
+@query
 def judged(g: Graph, route: Key, gateway: Key) -> JudgedRoute:
     """What can be done of what the route asks for, within the limits of a Gateway."""
     obj = read_route(g, route)
-    return judge(_rules(obj), g(limits, gateway)) if obj else JudgedRoute()
+    return judge(_rules(obj), limits(g, gateway)) if obj else JudgedRoute()
 
 
 def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
     return obj.spec.rules
 
 
+@query
 def targets(g: Graph, route: Key, gateway: Key) -> tuple[Target, ...]:
     """Every Service port that the route may send to, mirrors included."""
     obj = read_route(g, route)
     if obj is None:
         return ()
     found: dict[Target, None] = {}
-    for rule, judgement in zip(_rules(obj), g(judged, route, gateway).rules, strict=True):
+    for rule, judgement in zip(_rules(obj), judged(g, route, gateway).rules, strict=True):
         if not judgement.problems:
             for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
                 resolved = target(g, route, ref)
@@ -113,13 +115,14 @@ def targets(g: Graph, route: Key, gateway: Key) -> tuple[Target, ...]:
     return tuple(found)
 
 
+@query
 def auth_targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol], ...]:
     """Every Service port that the route's ExternalAuth filters ask, and what is spoken to it."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: dict[tuple[Target, Protocol], None] = {}
-    for rule, judgement in zip(request_rules(obj), g(judged, route, gateway).rules, strict=True):
+    for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
         wanted = _external_auth(rule)
         resolved = target(g, route, wanted.backend_ref) if wanted and not judgement.problems else None
         if wanted and isinstance(resolved, Target):
@@ -135,6 +138,7 @@ def _mirrors(rule: RequestRouteRule | StreamRouteRule) -> list[HTTPRequestMirror
     return [f.request_mirror for f in rule.filters if f.request_mirror] if not isinstance(rule, StreamRouteRule) else []
 
 
+@query
 def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
     """What is to be said of the route where that protocol is spoken to its backends."""
     obj = read_route(g, route)
@@ -142,7 +146,7 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         return RouteVerdict()
     refused: list[RouteProblem] = []
     refs: list[RouteProblem] = []
-    judgement = g(judged, route, gateway)
+    judgement = judged(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
         field, found = f"spec.rules[{number}]", judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
@@ -167,13 +171,14 @@ def _reference_problem(
     return [replace(found, field=field)] if found else []
 
 
+@query
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     """The route's matches with what is to be done, in its own order."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, StreamRoute):
         return ()
     found: list[Route] = []
-    for rule, judgement in zip(request_rules(obj), g(judged, route, gateway).rules, strict=True):
+    for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
         for match in _matches(rule, judgement.unmatchable):
             if judgement.problems:
                 found.append(Route(match, Refuse(), str(route)))
@@ -270,10 +275,10 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
 def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
     """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
     hop = backends[0].hop if len(backends) == 1 else None
-    wanted = g(xbackends.session, hop.service) if hop else None
+    wanted = xbackends.session(g, hop.service) if hop else None
     if hop is None or wanted is None or any(session_problems(wanted, "")):
         return None
-    return None if any(long_session_name(wanted, "", g(limits, hop.gateway))) else wanted
+    return None if any(long_session_name(wanted, "", limits(g, hop.gateway))) else wanted
 
 
 def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
@@ -288,7 +293,7 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
             continue
         for index, ref in enumerate(rule.backend_refs):
             to = target(g, route, ref) if ref.weight else None
-            if isinstance(to, Target) and g(xbackends.session, to.service):
+            if isinstance(to, Target) and xbackends.session(g, to.service):
                 message = f"the sessions that {to.service} asks for are not kept over several backendRefs; use one"
                 found.append(RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)

@@ -12,10 +12,11 @@ from lasthop.resolve.attachment import OWN, stream_protocol
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import judged
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 
+@query
 def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
     """Several routes may be attached to a listener, but a connection has one: that of the route whose own hostname is the
     most specific, then of the older one, then by {namespace}/{name}."""
@@ -26,17 +27,19 @@ def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
     return min(ranked)[1] if ranked else None
 
 
+@query
 def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
-    route, listener = g(owner, gateway, table, hostname), g(table_listener, gateway, table)
+    route, listener = owner(g, gateway, table, hostname), table_listener(g, gateway, table)
     if route is None or listener is None or g.input(route) is None:
         return Stream(hostname)
-    return Stream(hostname, str(route), g(stream_backends, route, gateway, stream_protocol(listener)))
+    return Stream(hostname, str(route), stream_backends(g, route, gateway, stream_protocol(listener)))
 
 
+@query
 def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
     """Where a route sends connections that come to a Gateway."""
     obj = read(g, route, StreamRoute)
-    usable = obj is not None and obj.spec.rules and not g(judged, route, gateway).rules[0].problems
+    usable = obj is not None and obj.spec.rules and not judged(g, route, gateway).rules[0].problems
     refs = obj.spec.rules[0].backend_refs if obj and usable else ()
     return tuple(Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight)
 

@@ -14,7 +14,7 @@ from lasthop.plan import reasons
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, key_pair, parse_bundle
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 CA_KEY: Final = "ca.crt"
@@ -43,6 +43,7 @@ def system_store(g: Graph) -> SystemStore | None:
     return cast("SystemStore | None", g.input(SYSTEM_STORE))
 
 
+@query
 def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | BadRef:
     """The anchors that a reference gives, all of them; expiry is looked at in `ref_state`."""
     where, pem = _content(g, namespace, ref)
@@ -78,8 +79,9 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
     return f"{CA_KEY} of {place}", content
 
 
+@query
 def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
-    found = g(bundle, namespace, ref)
+    found = bundle(g, namespace, ref)
     if isinstance(found, BadRef):
         return RefState(found)
     problem, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
@@ -110,7 +112,7 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
 
 def pair_dates(g: Graph, secret: Key) -> str:
     """What whoever is shown the certificate of a usable key pair will have against its dates, now or soon; or nothing."""
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     if isinstance(pair, str):
         return ""
     whose = f"certificate {pair.subject} of Secret {secret.path}"

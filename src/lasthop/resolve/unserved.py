@@ -10,22 +10,23 @@ from lasthop.api.unserved import TargetReference, Unserved
 from lasthop.resolve.gateways import age, gateway
 from lasthop.resolve.policies.backend_tls import reached_by
 from lasthop.resolve.policies.targets import WHOLE
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 
+@query
 def concerned(g: Graph, key: Key) -> tuple[Key, ...]:
     """The Gateways that it names, and those that reach a Service that it names; the oldest first."""
     obj = read(g, key, Unserved)
     found = {each for target in (obj.spec.target_refs if obj else ()) for each in _gateways(g, key.namespace, target)}
-    return tuple(sorted(found, key=lambda each: g(age, each)))
+    return tuple(sorted(found, key=lambda each: age(g, each)))
 
 
 def _gateways(g: Graph, namespace: str, target: TargetReference) -> Iterator[Key]:
     match target.group, target.kind:
         case group, "Gateway" if group == GROUP:
             named = Key("Gateway", namespace, target.name)
-            if g(gateway, named) is not None:
+            if gateway(g, named) is not None:
                 yield named
         case "", "Service":
-            yield from (reaching for reaching, _ in g(reached_by, Key("Service", namespace, target.name), WHOLE))
+            yield from (reaching for reaching, _ in reached_by(g, Key("Service", namespace, target.name), WHOLE))

@@ -25,7 +25,7 @@ class Rank(NamedTuple):
 
 def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
     obj = read_route(g, route)
-    return Rank(specificity(g(route_hostname, route, hostname)), obj.age) if obj else None
+    return Rank(specificity(route_hostname(g, route, hostname)), obj.age) if obj else None
 
 
 def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:

@@ -10,7 +10,7 @@ from lasthop.api.verification import VerificationWaiver
 from lasthop.plan import reasons
 from lasthop.plan.tls import Mode, Waiver
 from lasthop.resolve.trust import BadRef, minute
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 MODES: Final = {"All": Mode.WAIVED_ALL, "Names": Mode.WAIVED_NAMES, "Expiry": Mode.WAIVED_EXPIRY}
@@ -23,6 +23,7 @@ SOON: Final = timedelta(days=7)
 """How long before it ends a waiver is worth a warning."""
 
 
+@query
 def waiver(g: Graph, key: Key) -> Waiver | BadRef:
     """The waiver as long as it lasts; from the second of its expiry on, why it is of no use any more."""
     obj = read(g, key, VerificationWaiver)

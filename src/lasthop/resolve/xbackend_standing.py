@@ -15,7 +15,7 @@ from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.standing import degraded
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.xbackends import flaw, shown_certificate
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 MAX_ANCESTORS = 32
@@ -26,18 +26,20 @@ def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
     return tuple(sorted(Hop(*member) for member, _ in g.bucket("reach", key)))
 
 
+@query
 def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
     """Those that reach it, as far as its status has room. One for which there is none uses it all the same."""
     obj = read(g, key, XBackend)
-    reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: g(age, gateway))
+    reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: age(g, gateway))
     foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME) if obj else 0
     return tuple(reached[: max(0, MAX_ANCESTORS - foreign)])
 
 
+@query
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     """Accepted only if every route's way of speaking to it is."""
     resolved = _resolved(g, key)
-    own, judged = g(flaw, key), g(verdict, key)
+    own, judged = flaw(g, key), verdict(g, key)
     if own:
         return false(reasons.ACCEPTED, own.reason, own.message), resolved
     if judged and not judged.valid:
@@ -56,7 +58,7 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
 
 
 def warnings(g: Graph, key: Key, manners: list[HopTLS]) -> tuple[str, ...]:
-    obj, judged = read(g, key, XBackend), g(verdict, key)
+    obj, judged = read(g, key, XBackend), verdict(g, key)
     found = [*judged.warnings, *judged.notes] if judged else []
     if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in manners):
         found.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: there is no TLS of ours")
@@ -65,7 +67,7 @@ def warnings(g: Graph, key: Key, manners: list[HopTLS]) -> tuple[str, ...]:
 
 def _resolved(g: Graph, key: Key) -> Condition:
     """Of what its TLS refers to."""
-    judged, shown = g(verdict, key), g(shown_certificate, key)
+    judged, shown = verdict(g, key), shown_certificate(g, key)
     if judged and not judged.resolved.status:
         return judged.resolved
     return (

@@ -23,7 +23,7 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query, tuple_query
 from lasthop.store.store import read
 
 PLAINTEXT: Final = "None"
@@ -37,12 +37,14 @@ PROTOCOLS: Final = frozenset({"", "TCP", "HTTP", "H2C", "MCP", *ALPN})
 CLUSTER_DOMAIN: Final = ".cluster.local"
 
 
+@query
 def port(g: Graph, key: Key) -> int:
     """0 while there is no such XBackend."""
     obj = read(g, key, XBackend)
     return obj.spec.port.number if obj else 0
 
 
+@query
 def flaw(g: Graph, key: Key) -> Refused | None:
     """What is wrong with it whoever asks, its TLS aside."""
     obj = read(g, key, XBackend)
@@ -98,7 +100,7 @@ def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
     obj = read(g, key, XBackend)
     if obj is None or obj.spec.type != EXTERNAL_HOSTNAME:
         return None
-    rules, name = g(backend_rules, gateway), obj.spec.external_hostname.hostname
+    rules, name = backend_rules(g, gateway), obj.spec.external_hostname.hostname
     if rules.external_hostnames or (rules.external_hostnames is None and settings(g).external_names):
         return None
     # Of what a waiver may leave out only the dates say nothing about who answers.
@@ -114,6 +116,7 @@ def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
     return Refused(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message)
 
 
+@query
 def shown_certificate(g: Graph, key: Key) -> Key | Refused | None:
     """The Secret that is shown to the backend (`tls.clientCertificateRef`), or why it cannot be; None: there is none."""
     obj = read(g, key, XBackend)
@@ -128,7 +131,7 @@ def shown_certificate(g: Graph, key: Key) -> Key | Refused | None:
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, GROUP, key, "", secret):
         return Refused(reasons.REF_NOT_PERMITTED, f"tls.clientCertificateRef: {no_grant(key, secret)}", key)
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     return (
         Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"tls.clientCertificateRef: {pair}", key)
         if isinstance(pair, str)
@@ -160,6 +163,7 @@ def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
             yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
 
 
+@tuple_query
 def _emit_labels(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
     found = read(g, key, EndpointSlice)
     for name, value in found.metadata.labels if found else ():
@@ -167,9 +171,10 @@ def _emit_labels(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str, str]
             yield ("labelled", key.namespace, name, value), True
 
 
-LABELLED = Emitter("labelled", "EndpointSlice", lambda g, key: tuple(_emit_labels(g, key)))
+LABELLED = Emitter("labelled", "EndpointSlice", _emit_labels)
 
 
+@query
 def session(g: Graph, key: Key) -> SessionPersistence | None:
     obj = read(g, key, XBackend) if key.kind == KIND else None
     return obj.spec.session_persistence if obj else None

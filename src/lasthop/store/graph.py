@@ -2,7 +2,8 @@
 
     inputs ──read by──> queries ──read by──> stages
     (objects, buckets,   (pure functions      (one node for each member of a domain: an index entry, a status,
-     deadlines)           f(g, *key))          an xDS resource)
+     deadlines)           f(g, *key) that      an xDS resource)
+                          are marked @query)
 
 A changed input marks its readers, transitively, as perhaps out of date; `settle()` then walks the stages in order. A query is
 recomputed only if something it read really changed, and a recomputed value that equals the old one stops the wave.
@@ -15,16 +16,18 @@ buckets with one tag can be the domain of a later stage.
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
 import msgspec
 
 from lasthop.api.meta import Key
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
 NodeId = tuple[Any, ...]
@@ -67,12 +70,48 @@ class Crash(msgspec.Struct, frozen=True):
         return hash(repr(self.error))
 
 
+class Query(Generic[*Ts, T_co]):
+    """A pure function of the graph and a key whose value is remembered, with what it read. A key has no keyword arguments: the
+    same value would have several names."""
+
+    __slots__ = ("fn",)
+
+    def __init__(self, fn: Callable[[Graph, *Ts], T_co]) -> None:
+        self.fn = fn
+
+    def __call__(self, g: Graph, /, *args: *Ts) -> T_co:
+        """Returns the value for this key. Raises what the function raises."""
+        value: T_co = g.read((self, *args)).value
+        if value.__class__ is Crash:
+            raise cast(Crash, value).error
+        return value
+
+    def attempt(self, g: Graph, /, *args: *Ts) -> T_co | Crash:
+        """The same for readers that a crash must not reach: they put something closed in its place."""
+        value: T_co | Crash = g.read((self, *args)).value
+        return value
+
+    def __repr__(self) -> str:
+        """As `resolve.certificates.key_pair`."""
+        return f"{self.fn.__module__.removeprefix('lasthop.')}.{self.fn.__name__}"
+
+
+def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
+    """Marks a function as a query, so that `fn(g, *key)` reads through the graph."""
+    return Query(fn)
+
+
+def tuple_query(fn: Callable[[Graph, *Ts], Iterable[T]]) -> Query[*Ts, tuple[T, ...]]:
+    """Marks a generator as a query whose value is the tuple of what it yields."""
+    return Query(functools.wraps(fn)(lambda g, *args: tuple(fn(g, *args))))
+
+
 class Emitter(msgspec.Struct, frozen=True):
     """Sorts members of a domain into buckets. `emit(g, *key)` yields (bucket key, value) pairs."""
 
     name: str
     domain: str
-    emit: Callable[..., Iterable[tuple[BucketKey, Hashable]]]
+    emit: Query[*tuple[Any, ...], Iterable[tuple[BucketKey, Hashable]]]
     keeps: bool = False
     """A member that crashes keeps what it emitted before: where absence would open something, as that of a policy's claim or
     of a hostname's owner."""
@@ -83,7 +122,7 @@ class Output(msgspec.Struct, frozen=True):
 
     name: str
     domain: str
-    value: Callable[..., Any]
+    value: Query[*tuple[Any, ...], Any]
     named: bool = False
     """Outputs that set `names` refer to this one's members."""
     names: bool = False
@@ -174,25 +213,21 @@ class Graph:
 
     # --- what queries call -------------------------------------------------------------------------------------------
 
-    def __call__(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
-        """The value of query `fn` for this key, remembered and tracked."""
-        node = self._read((fn, *args))
+    def read(self, id: NodeId) -> Node:
+        """Returns a node that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
+        node = self._nodes.get(id)
+        if node is None:
+            node = self._nodes[id] = Node(id)
+        if node.state != CLEAN:
+            self._refresh(node)
         self.reads += 1
-        value: T = node.value
-        if value.__class__ is Crash:
-            raise cast(Crash, value).error
-        return value
-
-    def attempt(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
-        """The same where a crash must not go further: whoever asks puts something closed in its place. Also from outside."""
-        node = self._read((fn, *args))
-        self.reads += 1
-        value: T | Crash = node.value
-        if not self._stack:
+        if self._stack:
+            self._stack[-1][node] = None
+        else:
             self._drop_if_unread(node)
-        return value
+        return node
 
-    def shielded(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T | Crash:
+    def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
         """Calls a plain function as a part of the query that is being worked out: one of many parts, where that one's crash
         must not take the others along."""
         try:
@@ -205,25 +240,22 @@ class Graph:
 
     def input(self, key: Hashable) -> Any:
         """An input's value, None where nobody has set it."""
-        self.reads += 1
-        return self._read((_INPUT, key)).value
+        return self.read((_INPUT, key)).value
 
     def bucket(self, tag: str, *key: Any) -> tuple[tuple[Any, Any], ...]:
         """(member, value) pairs of one bucket, sorted by member."""
-        value: tuple[tuple[Any, Any], ...] = self._read((_BUCKET, tag, *key)).value
-        self.reads += 1 + len(value)
+        value: tuple[tuple[Any, Any], ...] = self.read((_BUCKET, tag, *key)).value
+        self.reads += len(value)
         return value
 
     def size(self, tag: str, *key: Any) -> int:
         """How many members a bucket has, without reading them."""
-        self.reads += 1
-        size: int = self._read((_SIZE, tag, *key)).value
+        size: int = self.read((_SIZE, tag, *key)).value
         return size
 
     def before(self, deadline: float) -> bool:
         """Whether that moment is still to come. Time never enters in any other way."""
-        self.reads += 1
-        value: bool = self._read((_BEFORE, deadline)).value
+        value: bool = self.read((_BEFORE, deadline)).value
         return value
 
     # --- what the edges call -----------------------------------------------------------------------------------------
@@ -357,13 +389,6 @@ class Graph:
         for owner, key in reversed(passed):
             self._mark(number, key, owner)
 
-    def value(self, fn: Callable[[Graph, Unpack[Ts]], T], *args: *Ts) -> T:
-        """A query's value from outside, not tracked. Raises what the query raises."""
-        value = self.attempt(fn, *args)
-        if isinstance(value, Crash):
-            raise value.error
-        return value
-
     # --- settling ----------------------------------------------------------------------------------------------------
 
     def _settle_member(self, number: int, stage: Stage, key: Any, changes: dict[str, dict[Any, Any]]) -> None:
@@ -430,16 +455,6 @@ class Graph:
             node = self._nodes[id] = Node(id)
         return node
 
-    def _read(self, id: NodeId) -> Node:
-        node = self._nodes.get(id)
-        if node is None:
-            node = self._nodes[id] = Node(id)
-        if node.state != CLEAN:
-            self._refresh(node)
-        if self._stack:
-            self._stack[-1][node] = None
-        return node
-
     def _refresh(self, node: Node) -> None:
         if node.state == MAYBE:
             for dep in node.deps:
@@ -464,7 +479,7 @@ class Graph:
             self._stack.append(reads)
             self._running.append(node.id)
             try:
-                value = tag(self, *node.id[1:])
+                value = tag.fn(self, *node.id[1:])
             except Exception as error:
                 value = Crash.of(error)
                 self._note(node.id, value, reads)
@@ -536,12 +551,8 @@ class Graph:
 
     # --- what recorded reads are good for ----------------------------------------------------------------------------
 
-    def reads_of(self, fn: Callable[..., Any], *args: Any) -> tuple[NodeId, ...]:
-        """What a query read when it was last computed; empty if it has not been."""
-        return self.reads_at((fn, *args))
-
     def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """The same for any node; inputs read nothing."""
+        """What a query read when it was last computed; empty if it has not been. Inputs read nothing."""
         node = self._nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
 

@@ -241,7 +241,7 @@ def test_the_joined_tree_is_the_message_that_is_built_from_the_same_routes() -> 
     upgrades.on_match.matcher.CopyFrom(tree(many, "h1-upgrade"))
     built.on_no_match.matcher.CopyFrom(tree(many, "auto"))
     assert host.matcher == built and not host.routes
-    body = world.engine.graph.value(routes.encoded_host, GATEWAY, "80", "many.test").body
+    body = routes.encoded_host(world.engine.graph, GATEWAY, "80", "many.test").body
     assert len(field(2, host.SerializeToString())) == len(body)
 
 

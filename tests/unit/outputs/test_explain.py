@@ -51,7 +51,7 @@ def _engine(*objects: Object) -> Engine:
 
 
 def _explained(key: Key, *more: Object, world: tuple[Object, ...] = WORLD) -> Fact:
-    found = _engine(*world, *more).graph.value(explain, key)
+    found = explain(_engine(*world, *more).graph, key)
     assert found is not None
     return found
 
@@ -247,7 +247,7 @@ def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     engine = _engine(*WORLD)
     before = set(engine.graph._nodes)
     for obj in keyed(*WORLD):
-        engine.graph.value(explain, obj)
+        explain(engine.graph, obj)
     assert set(engine.graph._nodes) == before
 
 

@@ -158,7 +158,7 @@ def _trusting(name: str, anchor: bytes) -> dict[str, Any]:
 def judged(chain: str, key: str) -> KeyPair | str:
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_secret("shop/web", chain, key)))
-    return engine.graph.value(key_pair, Key("Secret", "shop", "web"))
+    return key_pair(engine.graph, Key("Secret", "shop", "web"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -194,10 +194,10 @@ def test_a_certificate_that_demands_stapling_is_shown_to_backends_and_not_to_cli
     gateway = mk_gateway("shop/web", [https], tls={"backend": {"clientCertificateRef": {"name": "web"}}})
     engine.apply(keyed(mk_class(), gateway, mk_secret("shop/web", *CASES["must-staple"])))
     key = Key("Gateway", "shop", "web")
-    (listener,) = engine.graph.value(own_listeners, key)
+    (listener,) = own_listeners(engine.graph, key)
     assert not listener.served
     assert listener.conditions[1].message == (
         "tls.certificateRefs[0]: Secret shop/web: tls.crt demands OCSP stapling (must-staple), which is not supported; "
         "use one without it"
     )
-    assert engine.graph.value(client_certificate, key) == Key("Secret", "shop", "web")
+    assert client_certificate(engine.graph, key) == Key("Secret", "shop", "web")

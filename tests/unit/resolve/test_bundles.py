@@ -88,7 +88,7 @@ def test_client_cas_above_the_limit_close_the_listener() -> None:
     tls = {"frontend": {"default": {"validation": {"caCertificateRefs": [ref]}}}}
     asks = mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}, tls=tls)
     engine, _ = settled({"caCertificates": 1}, asks)
-    found = engine.graph.value(frontend, Key("Gateway", "a", "strict"), 443)
+    found = frontend(engine.graph, Key("Gateway", "a", "strict"), 443)
     assert found.clients is None
     assert found.accepted and not found.accepted.status
     assert found.resolved and "the limit is 1" in found.resolved.message
@@ -110,7 +110,7 @@ def test_the_same_content_in_another_namespace_is_held_once() -> None:
         mk_policy("b/p", "s", "api.example", ["ca"]),
     )
     engine, _ = settled({}, *copies)
-    one, other = (engine.graph.value(wanted_tls, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
+    one, other = (wanted_tls(engine.graph, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
     assert one and other
     assert isinstance(one.trust, Anchors) and isinstance(other.trust, Anchors)
     assert one.trust.pem is other.trust.pem

@@ -67,7 +67,7 @@ def test_the_port_of_the_readiness_probe_is_nobodys_in_a_pod() -> None:
     told = {listener.name: (listener.conditions[0].status, listener.conditions[0].reason) for listener in status.listeners}
     assert told == {"taken": ("False", "PortUnavailable"), "free": ("True", "Accepted")}
     assert {name for _, type_url, name in snapshot.xds if type_url == LISTENER} == {"edge/web/80", "edge/web/81"}
-    obj, plan = engine.store.get(WEB), engine.graph.value(gateway, WEB)
+    obj, plan = engine.store.get(WEB), gateway(engine.graph, WEB)
     assert isinstance(obj, Gateway) and plan
     assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"))
     _, snapshot = running(both)
@@ -126,7 +126,7 @@ def test_programmed_waits_for_the_gateway_and_for_the_port(around: Infrastructur
 
 def test_in_a_cluster_the_gateways_service_has_the_ports_of_its_sets() -> None:
     engine, _ = running(mk_listener_set("shop/set", "edge/web", [http(81), http(82, name="b")]))
-    obj, plan = engine.store.get(WEB), engine.graph.value(gateway, WEB)
+    obj, plan = engine.store.get(WEB), gateway(engine.graph, WEB)
     assert isinstance(obj, Gateway) and plan is not None
     assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"), (82, "TCP"))
 

@@ -83,13 +83,13 @@ def test_an_operator_may_allow_them_and_a_folder_does() -> None:
 def test_beside_addresses_they_are_ignored() -> None:
     engine, snapshot = settled(IN_CLUSTER, fqdn("a.localhost"), mk_slice("a/s-1", "s", ["10.0.0.1"]))
     assert snapshot.clusters()
-    found = engine.graph.value(endpoints, SERVICE, 443, "TCP")
+    found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
 
 def test_what_is_no_address_is_no_endpoint() -> None:
     engine, _ = settled(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
-    found = engine.graph.value(endpoints, SERVICE, 443, "TCP")
+    found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
 

@@ -41,7 +41,7 @@ def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engin
 
 
 def rules(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> BackendRules:
-    return engine(of_class, own).graph.value(backend_rules, GATEWAY)
+    return backend_rules(engine(of_class, own).graph, GATEWAY)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_of_every_limit_the_stricter_one_holds() -> None:
 
 def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class_leaves_open() -> None:
     def found(of_class: dict[str, int] | None, own: dict[str, int] | None) -> Limits:
-        return engine(of_class and {"limits": of_class}, own and {"limits": own}).graph.value(limits, GATEWAY)
+        return limits(engine(of_class and {"limits": of_class}, own and {"limits": own}).graph, GATEWAY)
 
     assert found(None, None) == Limits()
     assert found({"retryAttempts": 5}, {"retryAttempts": 50}) == Limits(retry_attempts=5)
@@ -85,7 +85,7 @@ def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class
 
 def test_of_how_requests_are_read_the_stricter_word_holds() -> None:
     def found(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> HttpRules:
-        return engine(of_class and {"http": of_class}, own and {"http": own}).graph.value(http_rules, GATEWAY)
+        return http_rules(engine(of_class and {"http": of_class}, own and {"http": own}).graph, GATEWAY)
 
     lax = {"escapedSlashes": "KeepUnchanged", "mergeSlashes": False, "underscoresInHeaders": "Allow", "idleSeconds": 3600}
     strict = {
@@ -117,7 +117,7 @@ def test_the_crd_has_the_words_for_how_requests_are_read_and_their_defaults() ->
 
 def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:
     said = {"regexProgramSize": 1 << 40, "matchesPerHostname": -3}
-    assert engine(None, {"limits": said}).graph.value(limits, GATEWAY) == Limits(
+    assert limits(engine(None, {"limits": said}).graph, GATEWAY) == Limits(
         regex_program_size=REGEX_CEILING, matches_per_hostname=1
     )
 
@@ -143,14 +143,14 @@ def test_external_names_are_as_the_way_of_running_has_it_unless_somebody_says() 
 def test_of_how_proxies_run_the_gateways_own_word_holds_field_by_field() -> None:
     of_class = {"proxy": {"replicas": 3, "drainSeconds": 5, "service": {"type": "NodePort", "externalTrafficPolicy": "Local"}}}
     own = {"proxy": {"replicas": 1, "service": {"type": "ClusterIP"}}}
-    settings = engine(of_class, own).graph.value(proxy_settings, GATEWAY)
+    settings = proxy_settings(engine(of_class, own).graph, GATEWAY)
     assert settings == ProxySettings(replicas=1, drain_seconds=5, service=ServiceSettings("ClusterIP"))
-    assert engine(None, None).graph.value(proxy_settings, GATEWAY) == ProxySettings()
-    assert engine({"proxy": {"drainSeconds": 0}}, None).graph.value(proxy_profile, GATEWAY).drain_seconds == 0
-    assert engine({"proxy": {"drainSeconds": 0}}, None).graph.value(proxy_settings, GATEWAY).drain_seconds == 0
+    assert proxy_settings(engine(None, None).graph, GATEWAY) == ProxySettings()
+    assert proxy_profile(engine({"proxy": {"drainSeconds": 0}}, None).graph, GATEWAY).drain_seconds == 0
+    assert proxy_settings(engine({"proxy": {"drainSeconds": 0}}, None).graph, GATEWAY).drain_seconds == 0
 
 
 def test_where_a_profile_is_missing_nothing_is_permitted() -> None:
     found = engine({"backendTLS": {"waivers": "Allow"}}, {})
     found.apply({Key("GatewayProfile", "a", "own"): None})
-    assert found.graph.value(backend_rules, GATEWAY) == NOTHING
+    assert backend_rules(found.graph, GATEWAY) == NOTHING

@@ -376,4 +376,4 @@ def test_our_own_expressions_fit_what_envoy_takes() -> None:
 
 def test_without_a_profile_the_defaults_hold() -> None:
     engine, _ = serve()
-    assert engine.graph.value(limits, GATEWAY) == Limits()
+    assert limits(engine.graph, GATEWAY) == Limits()

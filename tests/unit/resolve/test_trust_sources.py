@@ -75,7 +75,7 @@ def settled(**trust: Any) -> tuple[Engine, Snapshot]:
 )
 def test_none_or_two_trust_sources_fail_closed(trust: dict[str, Any], message: str) -> None:
     engine, snapshot = settled(**trust)
-    judged = engine.graph.value(verdict, POLICY)
+    judged = verdict(engine.graph, POLICY)
     assert judged is not None
     assert (judged.accepted.status, judged.accepted.reason, judged.accepted.message) == (False, reasons.INVALID, message)
     assert HOP not in snapshot.clusters()

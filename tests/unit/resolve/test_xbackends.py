@@ -36,7 +36,7 @@ def refused(
     engine.apply(keyed(mk_profile("a/f", **profile)))
     engine.apply(keyed(mk_xbackend("a/x", hostname, mode, validation if mode != "None" else None)))
     hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    found = engine.graph.value(xbackend_refusal, hop)
+    found = xbackend_refusal(engine.graph, hop)
     return found.reason if found else ""
 
 
@@ -75,7 +75,7 @@ def test_a_name_is_looked_up_as_it_stands_where_pods_have_a_search_list() -> Non
     for settings, name in ((IN_CLUSTER, "api.example."), (Settings(), "api.example")):
         engine = Engine(settings)
         engine.apply(keyed(mk_xbackend("a/x", "api.example")))
-        assert engine.graph.value(endpoints, KEY, 443, "TCP").endpoints[0].address == name
+        assert endpoints(engine.graph, KEY, 443, "TCP").endpoints[0].address == name
 
 
 @pytest.mark.parametrize("name", ["10.0.0.1", "::1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "10.0.0.0x1"])

@@ -10,24 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output
+from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output, query
 
 calls: list[tuple[str, Any]] = []
 
 
+@query
 def length(g: Graph, key: str) -> int:
     calls.append(("length", key))
     return len(g.input(key) or "")
 
 
+@query
 def parity(g: Graph, key: str) -> str:
     calls.append(("parity", key))
-    return "even" if g(length, key) % 2 == 0 else "odd"
+    return "even" if length(g, key) % 2 == 0 else "odd"
 
 
+@query
 def both(g: Graph, key: str) -> str:
     calls.append(("both", key))
-    return f"{g(parity, key)} {g.input('suffix') or '-'}"
+    return f"{parity(g, key)} {g.input('suffix') or '-'}"
 
 
 def graph() -> Graph:
@@ -85,7 +88,7 @@ def test_a_member_that_leaves_is_gone_and_forgotten() -> None:
     g.settle()
     g.leave("things", ("a",))
     assert g.settle() == {"out": {("a",): GONE}}
-    assert g.reads_of(both, "a") == ()
+    assert g.reads_at((both, "a")) == ()
     assert g._nodes == {}
 
 
@@ -101,18 +104,21 @@ def test_reads_are_recorded_for_explain() -> None:
     g.set("a", "x")
     g.enter("things", ("a",))
     g.settle()
-    assert g.reads_of(both, "a") == ((parity, "a"), ("input", "suffix"))
+    assert g.reads_at((both, "a")) == ((parity, "a"), ("input", "suffix"))
 
 
+@query
 def by_letter(g: Graph, key: str) -> tuple[tuple[tuple[str, str], int], ...]:
     word = g.input(key) or ""
     return tuple((("letter", letter), word.count(letter)) for letter in sorted(set(word)))
 
 
+@query
 def words_with(g: Graph, letter: str) -> tuple[str, ...]:
     return tuple(f"{member}:{count}" for (member,), count in g.bucket("letter", letter))
 
 
+@query
 def how_many(g: Graph, letter: str) -> int:
     return g.size("letter", letter)
 
@@ -152,12 +158,13 @@ def test_a_counter_is_read_without_reading_the_members() -> None:
         put(g, f"w{number}", "a")
     g.settle()
     g.reads = 0
-    g.value(how_many, "a")
+    how_many(g, "a")
     put(g, "another", "a")
     changed = g.settle()
     assert changed["size"] == {("a",): 51}
 
 
+@query
 def expired(g: Graph, key: str) -> str:
     return "valid" if g.before(g.input(key)) else "expired"
 
@@ -174,6 +181,7 @@ def test_a_deadline_is_an_input_that_changes_by_itself() -> None:
     assert g.settle() == {"certificates": {("cert",): "expired"}}
 
 
+@query
 def brittle(g: Graph, key: str) -> str:
     word = g.input(key)
     if word == "bad":
@@ -192,12 +200,14 @@ def test_a_query_that_raises_withholds_its_own_output_and_recovers() -> None:
     assert g.crashes == {}
 
 
+@query
 def leaning(g: Graph, key: str) -> str:
-    return g(brittle, key) + "!"
+    return brittle(g, key) + "!"
 
 
+@query
 def steady(g: Graph, key: str) -> str:
-    found = g.attempt(brittle, key)
+    found = brittle.attempt(g, key)
     return "stand-in" if isinstance(found, Crash) else found
 
 
@@ -208,17 +218,19 @@ def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() 
     assert list(g.crashes) == [(brittle, "a")]  # the one at fault, not all who read it
     assert "test_graph.py" in g.crashes[brittle, "a"].where
     with pytest.raises(ValueError, match="no"):
-        g.value(leaning, "a")
-    assert isinstance(g.attempt(leaning, "a"), Crash)
+        leaning(g, "a")
+    assert isinstance(leaning.attempt(g, "a"), Crash)
     put(g, "a", None)
     g.settle()
     assert g.crashes == {}
 
 
+@query
 def claim(g: Graph, key: str) -> tuple[tuple[tuple[str, str], bool], ...]:
-    return ((("claim", g(brittle, key)), True),)
+    return ((("claim", brittle(g, key)), True),)
 
 
+@query
 def claimed(g: Graph, word: str) -> int:
     return g.size("claim", word)
 
@@ -237,9 +249,9 @@ def test_an_emitter_that_crashes_keeps_what_it_emitted_only_where_it_is_told_to(
 
 def test_a_key_is_positional_and_an_argument_that_would_be_dropped_is_refused() -> None:
     g = Graph()
-    for call in (g, g.value, g.attempt):
+    for call in (brittle, brittle.attempt):
         with pytest.raises(TypeError):
-            call(brittle, key="a")  # type: ignore[call-arg]
+            call(g, key="a")  # type: ignore[call-arg]
 
 
 words = st.text("abc", max_size=4)
@@ -315,12 +327,13 @@ def thing(namespace: str, number: int) -> Key:
     return Key("Thing", namespace, str(number))
 
 
+@query
 def shown(g: Graph, key: Key) -> tuple[Any, Any]:
     return g.input(key), g.input(Key("Shared", "infra", "ca"))
 
 
 def tenants(*namespaces: str, each: int = 20) -> Graph:
-    g = Graph([Output("urgent", "things", lambda g, key: g.input(key)), Output("out", "things", shown)])
+    g = Graph([Output("urgent", "things", query(lambda g, key: g.input(key))), Output("out", "things", shown)])
     for namespace in namespaces:
         for number in range(each):
             g.set(thing(namespace, number), 0)

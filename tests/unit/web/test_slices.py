@@ -16,7 +16,7 @@ from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
 from lasthop.plan.upstream import Hop
 from lasthop.sources.source import Batch
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.web.metrics import metrics
 from lasthop.web.page import page
 from lasthop.web.slices import SLICE, Shared, in_slices
@@ -75,6 +75,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
             raise ValueError("odd")
         return sound(g, hop)
 
+    @query
     def of_policy(g: Graph, policy: Key) -> tuple[certificates.Used, ...]:
         raise ValueError("odd")
 

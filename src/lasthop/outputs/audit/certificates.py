@@ -19,7 +19,7 @@ from lasthop.resolve.policies.references import PIN_SET
 from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
 from lasthop.resolve.xbackends import shown_certificate
-from lasthop.store.graph import Crash, Graph
+from lasthop.store.graph import Crash, Graph, query
 
 DAY: Final = 86400.0
 
@@ -54,7 +54,7 @@ Used = tuple[CertificateReport, str]
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
     """Those of a Gateway, a policy or an XBackend. Where they cannot be worked out, that is a finding of its own."""
-    found = g.attempt(_of_gateway if key.kind == "Gateway" else _of_policy, key)
+    found = (_of_gateway if key.kind == "Gateway" else _of_policy).attempt(g, key)
     return () if isinstance(found, Crash) else found
 
 
@@ -67,9 +67,10 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
     return sorted(msgspec.structs.replace(report, users=tuple(sorted(names))) for report, names in users.items())
 
 
+@query
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Also of one that is refused, perhaps because they have expired."""
-    said, shown = demand(g, policy), g(shown_certificate, policy) if policy.kind == XBACKEND else None
+    said, shown = demand(g, policy), shown_certificate(g, policy) if policy.kind == XBACKEND else None
     refs = said.validation.ca_certificate_refs if said else ()
     held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
@@ -77,12 +78,12 @@ def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
 
 def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[CertificateReport]:
     if (ref.group, ref.kind) in CA_KINDS:
-        found = g(bundle, namespace, ref)
+        found = bundle(g, namespace, ref)
         holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
         yield from _reports(Role.ANCHOR, holder, () if isinstance(found, BadRef) else found.anchors)
     elif (ref.group, ref.kind) == (GROUP, PIN_SET):
         key = Key(PIN_SET, namespace, ref.name)
-        pins = g(pinned, key)
+        pins = pinned(g, key)
         if not isinstance(pins, BadRef):
             yield from _reports(Role.PINNED, key, pins.anchors)
             for inner in pins.cas:
@@ -93,8 +94,9 @@ def _reports(role: Role, holder: Key, anchors: tuple[Anchor, ...]) -> Iterator[C
     return (CertificateReport(a.not_after, role, str(holder), a.subject, not_before=a.not_before) for a in anchors)
 
 
+@query
 def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
-    found, own = g(gateway, key), g(client_certificate, key)
+    found, own = gateway(g, key), client_certificate(g, key)
     if found is None:
         return ()
     shown = [(Role.SERVER, secret, listener.owner) for listener in found.listeners for secret in listener.certificates]
@@ -103,7 +105,7 @@ def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
 
 
 def _of_pairs(g: Graph, shown: list[tuple[Role, Key, Key]]) -> tuple[Used, ...]:
-    pairs = ((role, secret, owner, g(key_pair, secret)) for role, secret, owner in shown)
+    pairs = ((role, secret, owner, key_pair(g, secret)) for role, secret, owner in shown)
     return tuple(
         (CertificateReport(pair.not_after, role, str(secret), pair.subject, not_before=pair.not_before), str(owner))
         for role, secret, owner, pair in pairs

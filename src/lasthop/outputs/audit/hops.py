@@ -19,7 +19,7 @@ from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Crash, Graph
+from lasthop.store.graph import Crash, Graph, query
 
 
 class Manner(StrEnum):
@@ -79,7 +79,7 @@ Reported = tuple[HopReport, tuple[str, ...]]
 
 def hop_report(g: Graph, hop: Hop) -> Reported:
     """One hop; one that cannot be worked out does not hide the others."""
-    found = g.attempt(_report, *hop)
+    found = _report.attempt(g, *hop)
     return _crashed(g, hop) if isinstance(found, Crash) else found
 
 
@@ -109,6 +109,7 @@ def _key(kind: str, path: str) -> Key:
     return Key(kind, namespace, name)
 
 
+@query
 def _report(g: Graph, *member: Any) -> Reported:
     hop = Hop(*member)
     return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(
@@ -128,9 +129,9 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     tls = spoken(g, hop)
     if isinstance(tls, Refused):
         return _of_tls(g, hop, where, tls)
-    if unserved := g(serves_nothing, hop.gateway):
+    if unserved := serves_nothing(g, hop.gateway):
         return HopReport(*where, Manner.FAILING, unserved, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
-    if g(cluster, *hop) is None:
+    if cluster(g, *hop) is None:
         why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
         detail = why.message if why else "Envoy has refused its configuration; the log says why"
         return HopReport(*where, Manner.FAILING, detail, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
@@ -167,7 +168,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
         case _:
             if hop.service.kind == XBACKEND:
                 return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            missing = [(s.policy.path, f"port {s.section}") for s in g(strays, hop.service)]
+            missing = [(s.policy.path, f"port {s.section}") for s in strays(g, hop.service)]
             missing += [(policy.path, f"Service {name}") for policy, name in misaimed(g, hop.service)]
             detail = "no BackendTLSPolicy names this port"
             if not missing:

@@ -24,7 +24,7 @@ from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, Sy
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve.backends import endpoints, upstream
 from lasthop.resolve.policies.backend_tls import spoken
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""
@@ -48,13 +48,14 @@ class ClusterEntry(msgspec.Struct, frozen=True):
     plaintext: bool
 
 
+@query
 def cluster(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
     """None: no cluster, so that whoever names it answers 500 or closes."""
     hop = Hop(gateway, service, port, protocol)
-    found, tls = g(upstream, *hop), spoken(g, hop)
+    found, tls = upstream(g, *hop), spoken(g, hop)
     if found is None or isinstance(tls, Refused):
         return None
-    names = g(endpoints, service, port, protocol.transport) if found.endpoints is EndpointsKind.DNS else None
+    names = endpoints(g, service, port, protocol.transport) if found.endpoints is EndpointsKind.DNS else None
     entry = build(hop, found, tls, names)
     return None if quarantined(g, entry.resource) else entry
 
@@ -159,11 +160,12 @@ def _assignment(name: str, found: Endpoints) -> Any:
     return endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=localities)
 
 
+@query
 def load_assignment(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Resource | None:
-    entry = g(cluster, gateway, service, port, protocol)
+    entry = cluster(g, gateway, service, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    body = encode(_assignment(entry.endpoints_name, g(endpoints, service, port, protocol.transport)))
+    body = encode(_assignment(entry.endpoints_name, endpoints(g, service, port, protocol.transport)))
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 

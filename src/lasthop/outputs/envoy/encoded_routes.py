@@ -30,7 +30,7 @@ from lasthop.plan.routing import Match, PathType, Route, RouteProblem
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import refusing_routes, routes
 from lasthop.resolve.virtual_hosts import Rank, rank
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 SHOWN: Final = 200
 """Characters of a path or an error that a message shows."""
@@ -76,13 +76,14 @@ class EncodedRoute(msgspec.Struct, frozen=True):
     """Whether that is true of all of it."""
 
 
+@query
 def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
     """The route's matches at that level, each encoded by itself: what cannot be becomes the level below it.
 
     It depends neither on hostnames nor on other routes, so an edit of one route encodes one route, once.
     """
     try:
-        plan, error = g(routes, route, gateway), None
+        plan, error = routes(g, route, gateway), None
     except Exception as unresolved:
         plan, error = refusing_routes(g, route), unresolved
     found = [_entry(each, Listening(scheme, port), level) for each in plan]
@@ -164,16 +165,17 @@ def part_name(gateway: Key, table: str, hostname: str, route: Key) -> str:
     return f"{gateway.path}/{table}#{hostname or '*'}#{route}"
 
 
+@query
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
     """The first level of it that Envoy has not refused."""
     ranked = rank(g, route, hostname)
     if ranked is None:
         return None
     part = part_name(gateway, table, hostname, route)
-    listening = listening_at(g(table_listener, gateway, table))
+    listening = listening_at(table_listener(g, gateway, table))
     said = ""
     for level in Level:
-        encoded = g(encoded_route, route, gateway, *listening, level)
+        encoded = encoded_route(g, route, gateway, *listening, level)
         refused = complaint(g, ROUTES, part, encoded.digest) if encoded.entries else None
         if refused is None:
             return ServedRoute(encoded, level, ranked, part, said)
@@ -184,7 +186,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[RouteProblem, ...], bool]:
     """What of a route stands for itself as a 500, and whether that is all of it: what Envoy refused, and what could not be
     built."""
-    served = [found for host in hosts if (found := g(served_route, route, gateway, *host))]
+    served = [found for host in hosts if (found := served_route(g, route, gateway, *host))]
     problems = tuple(dict.fromkeys(problem for each in served for problem in _problems(each)))
     return problems, bool(problems) and all(each.complaint or each.encoded.whole for each in served)
 

@@ -32,7 +32,7 @@ from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.trust import BadRef, bundle
-from lasthop.store.graph import Crash, Graph, Output
+from lasthop.store.graph import Crash, Graph, Output, query
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
 BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."
@@ -71,15 +71,16 @@ def listener_port(name: str) -> tuple[int, str]:
     return int(port), "UDP" if udp else "TCP"
 
 
+@query
 def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
     """The Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be had is left
     out."""
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
     ports: dict[tuple[int, str], list[Listener]] = {}
     for listener in owner.listeners:
-        if listener.served and g(port_problem, key, listener.port, listener.transport) is None:
+        if listener.served and port_problem(g, key, listener.port, listener.transport) is None:
             ports.setdefault((listener.port, listener.transport), []).append(listener)
     for listener in owner.listeners:
         if listener.shut and listener.protocol == "HTTPS" and (port := (listener.port, "TCP")) in ports and listener.hostname:
@@ -126,7 +127,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
 
 def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
-    rules = g(http_rules, owner.key)
+    rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
     manager = _connection_manager(owner.key, listener.table, rules)
     chain.filters.append(listener_components_pb2.Filter(name=HCM, typed_config=packed(manager)))
@@ -164,7 +165,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
-    bundles = (g(bundle, namespace, ref) for namespace, ref in clients.cas)
+    bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
     pem = union(found for found in bundles if not isinstance(found, BadRef)).pem
     validation = context.common_tls_context.validation_context
     validation.trusted_ca.inline_bytes = pem

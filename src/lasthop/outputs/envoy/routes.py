@@ -21,7 +21,7 @@ from lasthop.resolve.attachment import MISDIRECTED, misdirected
 from lasthop.resolve.budgets import left_out
 from lasthop.resolve.routes import PROTOCOLS
 from lasthop.resolve.virtual_hosts import in_order
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
@@ -48,14 +48,15 @@ def table_name(gateway: Key, table: str) -> str:
     return f"{gateway.path}/{table}"
 
 
+@query
 def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHost:
     """One virtual host as bytes."""
     if hostname == MISDIRECTED:
         return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
-    cut = {route for route, _ in g(left_out, gateway, table, hostname)}
+    cut = {route for route, _ in left_out(g, gateway, table, hostname)}
     there = (route for (route,), _ in g.bucket("vhost", gateway, table, hostname) if route.kind in PROTOCOLS)
     members = (route for route in there if route not in cut)
-    served = [(route, found) for route in members if (found := g(served_route, route, gateway, table, hostname))]
+    served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
     body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname), *_routes(in_order(ranked))]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
@@ -89,8 +90,13 @@ def _misdirected(names: Collection[str]) -> bytes:
     return field(_VIRTUAL_HOSTS, encode(host))
 
 
+@query
+def named_table(g: Graph, gateway: Key, table: str) -> str:
+    return table_name(gateway, table)
+
+
 HOSTS = Output("hosts", "vhost", encoded_host, names=True)
-TABLE_NAMES = Output("tables", "table", lambda g, gateway, table: table_name(gateway, table), names=True)
+TABLE_NAMES = Output("tables", "table", named_table, names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:

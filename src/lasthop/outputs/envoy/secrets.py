@@ -18,22 +18,24 @@ from lasthop.resolve.backends import outcome
 from lasthop.resolve.certificates import key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
-from lasthop.store.graph import Emitter, Graph, Output
+from lasthop.store.graph import Emitter, Graph, Output, query
 from lasthop.store.store import read
 
 
+@query
 def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
     """The Secrets that one Gateway's proxy may hold."""
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
     secrets = {secret for listener in owner.listeners if listener.served for secret in listener.certificates}
-    own = g(client_certificate, key)
+    own = client_certificate(g, key)
     if isinstance(own, Key):
         secrets.add(own)
     return tuple((("secret", key, secret), True) for secret in sorted(secrets))
 
 
+@query
 def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], ...]:
     """What an XBackend has shown to itself; of other hops it is the Gateway's own, which is there already."""
     hop = Hop(*member)
@@ -42,9 +44,10 @@ def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], 
     return ((("secret", hop.gateway, shown), True),) if shown else ()
 
 
+@query
 def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     obj = read(g, secret, Secret)
-    if obj is None or isinstance(g(key_pair, secret), str) or refused_pair(g, gateway_key, secret):
+    if obj is None or isinstance(key_pair(g, secret), str) or refused_pair(g, gateway_key, secret):
         return None
     chain, private_key = normal_pair(obj.data.get("tls.crt") or b"", obj.data.get("tls.key") or b"")
     message = secret_pb2.Secret(

@@ -34,7 +34,7 @@ from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
-from lasthop.store.graph import Crash, Graph, Output
+from lasthop.store.graph import Crash, Graph, Output, query
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
@@ -62,23 +62,25 @@ class EncodedStream(msgspec.Struct, frozen=True):
     """The route that it is made of."""
 
 
+@query
 def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
     """One stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no other."""
-    listener = g(table_listener, gateway, table)
+    listener = table_listener(g, gateway, table)
     if listener is None:
         return None
     name = listener_name(gateway, listener.port, listener.transport)
     part = f"{name}#{table}/{hostname or '*'}"
-    body, route = _body(g, gateway, listener, g(stream, gateway, table, hostname)), g(owner, gateway, table, hostname)
+    body, route = _body(g, gateway, listener, stream(g, gateway, table, hostname)), owner(g, gateway, table, hostname)
     digest = content_hash(body)
     if part_quarantined(g, LISTENER, part, digest):
         body, digest = _body(g, gateway, listener, Stream(hostname)), ""
     return EncodedStream(name, part, body, digest, route)
 
 
+@query
 def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
     """One that cannot be encoded closes its connections, too."""
-    found, listener = g.attempt(encoded_stream, gateway, table, hostname), g.attempt(table_listener, gateway, table)
+    found, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
     if not isinstance(found, Crash):
         return found
     if listener is None or isinstance(listener, Crash):
@@ -110,8 +112,8 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
         return chain
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
-        chain.transport_socket_connect_timeout.CopyFrom(seconds(g(http_rules, gateway).handshake_seconds))
-    tls = [g.attempt(_outcome, *backend.hop) if backend.hop else None for backend in found.backends]
+        chain.transport_socket_connect_timeout.CopyFrom(seconds(http_rules(g, gateway).handshake_seconds))
+    tls = [_outcome.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
     if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
@@ -129,6 +131,7 @@ def _cluster(backend: Backend) -> str:
     return backend.hop.name if backend.hop else REFUSED
 
 
+@query
 def _outcome(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> HopTLS:
     """By itself: where it cannot be worked out there is no cluster, and the other backends have theirs."""
     return outcome(g, Hop(gateway, service, port, protocol))

@@ -70,11 +70,11 @@ def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
     yield plain("no accepted route of a Gateway leads here")
     if port.protocol != "TCP":
         return
-    winner = g(port_winner, key, port.name)
+    winner = port_winner(g, key, port.name)
     if winner:
         yield plain(f"a request would go by TLS, as {winner.policy} says", object=winner.policy)
     yield from rivals(g, key, port.port)
-    if not g(claims, key):
+    if not claims(g, key):
         yield plain("no BackendTLSPolicy targets it: a request would go in plaintext")
 
 
@@ -109,7 +109,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
 
 def _pair(g: Graph, key: Key) -> Iterator[Fact]:
     if any(query is key_pair for query, *_ in above(g, input_node(key))):
-        pair = g(key_pair, key)
+        pair = key_pair(g, key)
         if isinstance(pair, KeyPair):
             yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
             if said := pair_dates(g, key):

@@ -16,7 +16,7 @@ from lasthop.outputs.explain.policies import explain_policy, explain_rejected
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "GatewayClass": explain_class,
@@ -31,6 +31,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
 }
 
 
+@query
 def explain(g: Graph, key: Key) -> Fact | None:
     """None if there is no such object."""
     obj = g.input(key)

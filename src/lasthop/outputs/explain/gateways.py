@@ -31,7 +31,7 @@ SHOWN = 50
 
 
 def explain_gateway(g: Graph, key: Key) -> Fact:
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     if owner is None:
         return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
     own = [listener for listener in owner.listeners if listener.owner == key]
@@ -53,7 +53,7 @@ def _sets(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def explain_listener_set(g: Graph, key: Key) -> Fact:
-    found = g(listener_set, key)
+    found = listener_set(g, key)
     if found is None:
         return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
     listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
@@ -72,7 +72,7 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
     wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
-    held = g(port_problem, gateway_key, listener.port, listener.transport)
+    held = port_problem(g, gateway_key, listener.port, listener.transport)
     if held and not held.pending:
         facts.append(bad(held.message))
     known = attached(g, listener)
@@ -89,7 +89,7 @@ def _bad_news(condition: Condition) -> bool:
 
 
 def _certificate(g: Graph, secret: Key) -> Fact:
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     shown = f": {pair.subject}, until {day(pair.not_after)}" if isinstance(pair, KeyPair) else ""
     said = pair_dates(g, secret)
     return plain(f"certificate from {secret}{shown}", *([warning(said)] if said else ()), object=secret)
@@ -105,12 +105,12 @@ def _clients(listener: Listener) -> Iterator[Fact]:
 
 
 def _route(g: Graph, key: Key, route: Key) -> Fact:
-    hosts = {host or "any hostname" for parent in g(parents, route) if parent.owner == key for _, host in parent.hosts}
+    hosts = {host or "any hostname" for parent in parents(g, route) if parent.owner == key for _, host in parent.hosts}
     return plain(f"{route} for {', '.join(sorted(hosts))}" if hosts else f"{route}, for no hostname", object=route)
 
 
 def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
-    own = g(client_certificate, key)
+    own = client_certificate(g, key)
     if isinstance(own, Condition):
         yield bad(f"its client certificate cannot be used, so every TLS hop is refused: {own.message}")
     elif own:
@@ -127,12 +127,12 @@ def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
 
 def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:
     """Protocols that differ only in who asks are one hop to a reader."""
-    spoken = {parent.protocols for parent in g(parents, route) if parent.gateway == key and parent.problem is None}
+    spoken = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
-    for target in g(targets, route, key):
+    for target in targets(g, route, key):
         yield from (((target.service, target.port), protocol) for protocol in shown)
     if spoken:
-        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in g(auth_targets, route, key))
+        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:
@@ -142,7 +142,7 @@ def _more(number: int, what: str) -> Iterator[Fact]:
 
 def explain_class(g: Graph, key: Key) -> Fact:
     obj = read(g, key, api.GatewayClass)
-    accepted = g(gateway_class, key)
+    accepted = gateway_class(g, key)
     if obj is None or accepted is None:
         other = obj.spec.controller_name if obj else "nobody"
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)

@@ -62,7 +62,7 @@ def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
         return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy has a say in it")
     if protocol is Protocol.UDP:
         return plain("UDP, which cannot carry TLS: no BackendTLSPolicy has a say in it")
-    tls = g(hop_tls, gateway, found.service, found.port)
+    tls = hop_tls(g, gateway, found.service, found.port)
     others = tuple(rivals(g, found.service, found.port))
     match tls:
         case BackendTLS():
@@ -129,7 +129,7 @@ def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator
 
 def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "verified against the bundle of {}") -> Fact:
     key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-    found, state = g(bundle, namespace, ref), g(ref_state, namespace, ref)
+    found, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
     if state.problem:
         return bad(state.problem.message, object=key)
     if isinstance(found, BadRef):
@@ -146,7 +146,7 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
     secret = tls.client_certificate
     if secret is None:
         return
-    pair = g(key_pair, secret)
+    pair = key_pair(g, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
     whose = "the certificate" if tls.policy.kind == XBACKEND else "the Gateway's own certificate"
     said = pair_dates(g, secret)
@@ -159,9 +159,9 @@ def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
     port = service.port(port_number) if service else None
     if service is None or port is None:
         return
-    winner = g(port_winner, service_key, port.name)
+    winner = port_winner(g, service_key, port.name)
     names = {p.name for p in service.spec.ports}
-    for claim in g(claims, service_key):
+    for claim in claims(g, service_key):
         if winner is None or claim.policy != winner.policy:
             yield from _lost(g, claim, winner, port.name, names)
 
@@ -178,17 +178,17 @@ def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[st
             said = f"not {claim.policy}: it names the whole Service, and {winner.policy.path} names this very port"
             yield plain(said, object=claim.policy)
         else:
-            said = f"not {claim.policy}: the same target has {g(precedence, claim.policy, winner)}"
+            said = f"not {claim.policy}: the same target has {precedence(g, claim.policy, winner)}"
             yield warning(said, object=claim.policy)
 
 
 def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:
-    known = g(endpoints, found.service, found.port, protocol.transport).endpoints
+    known = endpoints(g, found.service, found.port, protocol.transport).endpoints
     if not known:
         answer = fate(protocol)
         if found.service.kind == XBACKEND:
             return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
-        why = g(missing_endpoints, found.service, found.port, protocol.transport)
+        why = missing_endpoints(g, found.service, found.port, protocol.transport)
         return bad(f"no endpoints, so {answer}: {why or 'it is scaled to zero'}")
     shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""

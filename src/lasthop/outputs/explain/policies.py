@@ -30,7 +30,7 @@ def explain_policy(g: Graph, key: Key) -> Fact:
     obj = read(g, key, BackendTLSPolicy)
     targets = obj.spec.target_refs if obj else ()
     facts = [_validity(g, key), *(_target(g, key, target) for target in targets)]
-    reached = g(ancestors, key)
+    reached = ancestors(g, key)
     facts += [
         bad(f"its status has no room for {gateway}, so connections from there fail", object=gateway)
         for gateway in reached.without_room
@@ -51,7 +51,7 @@ def _overall(facts: list[Fact]) -> State:
 
 
 def _validity(g: Graph, key: Key) -> Fact:
-    judged, wanted = g(verdict, key), g(wanted_tls, key)
+    judged, wanted = verdict(g, key), wanted_tls(g, key)
     bundles = tuple(trust(g, (verdict, key), "verified against {}" if wanted else REFERS))
     if judged is None or not judged.valid or wanted is None:
         why = judged.accepted.message if judged else "it could not be read"
@@ -69,7 +69,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
     named = f"target {target.kind} {key.namespace}/{target.name}"
     named += f" port {target.section_name}" if target.section_name else ""
     service = Key("Service", key.namespace, target.name) if is_service(target) else None
-    trouble = g(target_trouble, key, target)
+    trouble = target_trouble(g, key, target)
     if trouble:
         return bad(f"{named}: no effect, {trouble.message}", object=service)
     assert service is not None
@@ -89,16 +89,16 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
     """The Gateways and routes that get to the backend under this policy."""
     obj = read(g, service, Service)
-    for gateway, port in g(reached_by, service, target.section_name):
+    for gateway, port in reached_by(g, service, target.section_name):
         name = next((p.name for p in obj.spec.ports if p.port == port and p.protocol == "TCP"), None) if obj else None
-        claim = g(port_winner, service, name) if name is not None else None
+        claim = port_winner(g, service, name) if name is not None else None
         if claim is None or claim.policy != key:
             continue
         by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
-        tls = g(hop_tls, gateway, service, port)
+        tls = hop_tls(g, gateway, service, port)
         if isinstance(tls, Refused):
             yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
-        elif unserved := g(serves_nothing, gateway):
+        elif unserved := serves_nothing(g, gateway):
             yield bad(f"{gateway}, port {port}: not served, {unserved}", by, object=gateway)
         elif isinstance(tls, BackendTLS) and tls.waiver:
             yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
@@ -118,7 +118,7 @@ def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetRefer
     """Ports of a whole-Service target for which a policy that names them has the say."""
     obj = read(g, service, Service)
     for port in obj.spec.ports if obj and target.section_name == WHOLE else ():
-        claim = g(port_winner, service, port.name) if port.protocol == "TCP" else None
+        claim = port_winner(g, service, port.name) if port.protocol == "TCP" else None
         if claim and claim.policy != key:
             yield plain(f"not port {port.name}: {claim.policy} names it", object=claim.policy)
     if said := udp_warning(g, key, target):

@@ -14,7 +14,7 @@ from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.outputs.status.xbackends import xbackend_status
-from lasthop.store.graph import Graph, NodeId, input_node
+from lasthop.store.graph import Graph, NodeId, input_node, query
 
 STATUS_OF: Final = {
     "GatewayClass": class_status,
@@ -51,10 +51,11 @@ def above(g: Graph, root: NodeId) -> Iterator[NodeId]:
         yield from fresh
 
 
+@query
 def reads_tree(g: Graph, key: Key) -> Fact:
     """The reads behind an object's status, as they are; for an object that has none, the queries that read it."""
     if status := STATUS_OF.get(key.kind):
-        g(status, key)
+        status(g, key)
         return _tree(g, (status, key), set(), up=False)
     return _tree(g, input_node(key), set(), up=True)
 
@@ -82,7 +83,7 @@ def name(node: NodeId) -> str:
         case "before":
             return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         case _:
-            return f"{tag.__module__.removeprefix('lasthop.')}.{tag.__name__}({', '.join(_shown(each) for each in key)})"
+            return f"{tag}({', '.join(_shown(each) for each in key)})"
 
 
 def _shown(value: Any) -> str:

@@ -34,7 +34,7 @@ def explain_route(g: Graph, key: Key) -> Fact:
     obj = read_route(g, key)
     if obj is None:
         return bad(f"{key} does not exist")
-    attached = g(parents, key)
+    attached = parents(g, key)
     facts = [_foreign(g, key, ref) for ref in obj.spec.parent_refs if not is_ours(g, key, ref)]
     for owner in dict.fromkeys(parent.owner for parent in attached):
         facts.append(_at(g, key, obj, owner, [parent for parent in attached if parent.owner == owner]))
@@ -72,7 +72,7 @@ def _refused(parent: Parent) -> Fact:
 
 def _served(g: Graph, parent: Parent) -> Fact:
     names = sorted({hostname or "any hostname" for _, hostname in parent.hosts})
-    owner = g(holder, parent.owner)
+    owner = holder(g, parent.owner)
     ports = {listener.name: f"{listener.name} (port {listener.port})" for listener in (owner.listeners if owner else ())}
     listeners = ", ".join(ports.get(name, name) for name in parent.listeners)
     if not names:
@@ -84,7 +84,7 @@ def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
     """Other routes that have connections which this one would take."""
     for parent in accepted:
         for table, hostname in parent.hosts:
-            other = g(stream_owner, parent.gateway, table, hostname)
+            other = stream_owner(g, parent.gateway, table, hostname)
             if other and other != key:
                 yield warning(f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} comes first", object=other)
 
@@ -105,7 +105,7 @@ def _shares(g: Graph, key: Key, owner: Key, rule: RequestRouteRule | StreamRoute
 
 def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
-    wrong = [bad(problem_text) for problem_text in map(str, g(judged, key, owner).rules[number].problems)]
+    wrong = [bad(problem_text) for problem_text in map(str, judged(g, key, owner).rules[number].problems)]
     if wrong:
         return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]

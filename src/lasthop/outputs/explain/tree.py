@@ -20,7 +20,7 @@ def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str
         key = key._replace(kind="RejectedPolicy")
     if g.peek(key) is None:
         return None
-    fact = g.attempt(reads_tree, key) if reads else g.attempt(explain, key)
+    fact = reads_tree.attempt(g, key) if reads else explain.attempt(g, key)
     if isinstance(fact, Crash):
         fact = bad(f"{key}: {CRASHED}", object=key)
     return _plain(placed(fact, locate)) if fact else None

@@ -30,7 +30,7 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
 
 
 def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
-    own = g(flaw, key)
+    own = flaw(g, key)
     if own:
         return bad(f"refused wherever it is used: {own.message}")
     if obj.spec.type == EXTERNAL_HOSTNAME:
@@ -40,7 +40,7 @@ def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
 
 
 def _tls(g: Graph, key: Key) -> Iterator[Fact]:
-    judged = g(verdict, key)
+    judged = verdict(g, key)
     if judged is None:
         yield plain("asks for no TLS (tls.mode None)")
     elif judged.valid:

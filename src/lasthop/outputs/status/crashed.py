@@ -5,7 +5,6 @@ A status without a word would leave the old one, which may say that all is well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -37,17 +36,18 @@ from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.routes import read_route
-from lasthop.store.graph import Crash, Graph, NodeId
+from lasthop.store.graph import Crash, Graph, NodeId, Query, query
 
 
-def or_crashed(status: Callable[[Graph, Key], Status | None]) -> Callable[[Graph, Key], Status | None]:
-    """The same query, with a status of its own for an object of which it cannot say anything."""
+def or_crashed(status: Query[Key, Status | None]) -> Query[Key, Status | None]:
+    """Returns the same query, with a status of its own for an object of which it cannot say anything."""
 
-    def query(g: Graph, key: Key) -> Status | None:
-        found = g.attempt(status, key)
+    @query
+    def or_crashed_status(g: Graph, key: Key) -> Status | None:
+        found = status.attempt(g, key)
         return crashed_status(g, key) if isinstance(found, Crash) else found
 
-    return query
+    return or_crashed_status
 
 
 def crashed_status(g: Graph, key: Key) -> Status | None:
@@ -125,9 +125,9 @@ def crash_finding(id: NodeId) -> Finding:
 
 def query_name(id: NodeId) -> str:
     """As `resolve.certificates.key_pair(Secret shop/web)`."""
-    query, *args = id
+    asked, *args = id
     told = ", ".join(str(arg) for arg in args if isinstance(arg, Key | str | int))
-    return f"{query.__module__.removeprefix('lasthop.')}.{query.__name__}({told})"
+    return f"{asked}({told})"
 
 
 def _objects(arg: Any) -> list[Key]:

@@ -21,10 +21,11 @@ from lasthop.plan.upstream import Hop
 from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, spoken
 from lasthop.resolve.policies.targets import is_service, port_winner
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 
+@query
 def _applied(g: Graph, *member: Any) -> Key | None:
     """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
     tls = spoken(g, Hop(*member))
@@ -35,6 +36,7 @@ def _applied(g: Graph, *member: Any) -> Key | None:
 APPLIED = Output("applied-policies", "hop", _applied)
 
 
+@query
 def downgrade_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(_downgrades(g, key)))
 
@@ -42,7 +44,7 @@ def downgrade_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
     service = read(g, key, Service)
     for port in service.spec.ports if service else ():
-        if port.protocol != "TCP" or says_plaintext(port.app_protocol) or g(port_winner, key, port.name):
+        if port.protocol != "TCP" or says_plaintext(port.app_protocol) or port_winner(g, key, port.name):
             continue
         last: Key | None = g.input(had_policy(key, port.port))
         if last is None:
@@ -56,7 +58,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
     hops = [Hop(*member) for member, _ in g.bucket("reach", service)]
     found = [hop for hop in hops if hop.port == port and hop.protocol.policed]
-    plain = [hop for hop in found if isinstance(g(hop_tls, hop.gateway, service, port), Plaintext)]
+    plain = [hop for hop in found if isinstance(hop_tls(g, hop.gateway, service, port), Plaintext)]
     return sorted({route for hop in plain for (route, *_), _ in g.bucket("hop", *hop)})
 
 

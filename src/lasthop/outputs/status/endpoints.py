@@ -8,7 +8,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 REMEDY = (
@@ -18,9 +18,10 @@ REMEDY = (
 IN_CLUSTER = "Correct the Service's selector and port name, or wait until a Pod is ready."
 
 
+@query
 def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """An error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
-    why = g(missing_endpoints, service_key, port, protocol.transport) if service_key.kind == "Service" else ""
+    why = missing_endpoints(g, service_key, port, protocol.transport) if service_key.kind == "Service" else ""
     service = read(g, service_key, Service)
     if not why or service is None:
         return ()

@@ -45,7 +45,7 @@ from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import waiver
 from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
@@ -68,16 +68,18 @@ def _bad(key: Key, conditions: tuple[ConditionStatus, ...], where: str = "", fie
             yield Finding(key, condition.reason, f"{where}{condition.message}", field=field)
 
 
+@query
 def gateway_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    obj, status = read(g, key, Gateway), g(gateway_status, key)
+    obj, status = read(g, key, Gateway), gateway_status(g, key)
     if obj is None or status is None:
         return ()
     ignored = _without_effect(key, "defaultScope", obj.spec.default_scope)
     return tuple(dict.fromkeys((*_of_listeners(key, status), *ignored)))
 
 
+@query
 def listener_set_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    status = g(listener_set_status, key)
+    status = listener_set_status(g, key)
     if status is None:
         return (unheld(g, key),)
     return tuple(dict.fromkeys(_of_listeners(key, status)))
@@ -111,13 +113,15 @@ def _noted(key: Key, conditions: tuple[ConditionStatus, ...], where: str, field:
             yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)
 
 
+@query
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    status = g(class_status, key)
+    status = class_status(g, key)
     return tuple(_bad(key, status.conditions)) if status else ()
 
 
+@query
 def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    obj, status = read_route(g, key), g(route_status, key)
+    obj, status = read_route(g, key), route_status(g, key)
     if obj is None:
         return ()
     found = list(_without_effect(key, "useDefaultGateways", obj.spec.use_default_gateways))
@@ -126,7 +130,7 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
         return tuple(found)
     for unkept in unkept_sessions(g, key):
         found.append(Finding(key, unkept.reason, unkept.message, field=unkept.field, severity=Severity.WARNING))
-    for parent in g(parents, key):
+    for parent in parents(g, key):
         if parent.problem:
             found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
         judged = verdict_at(g, key, parent)
@@ -141,9 +145,9 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _lost(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
     """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
     for table, hostname in parent.hosts:
-        other = g(owner, parent.gateway, table, hostname)
+        other = owner(g, parent.gateway, table, hostname)
         if other and other != key:
-            own, others = g(route_hostname, key, hostname), g(route_hostname, other, hostname)
+            own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
             why = "which is older, or first by name" if own == others else "which has the more specific hostname"
             what = f"everything for {hostname}" if hostname else "everything"
             message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
@@ -152,12 +156,13 @@ def _lost(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
             )
 
 
+@query
 def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(_of_policy(g, key)))
 
 
 def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged = read(g, key, BackendTLSPolicy), g(policy_verdict, key)
+    obj, judged = read(g, key, BackendTLSPolicy), policy_verdict(g, key)
     if obj is None or judged is None:
         return
     if not judged.accepted.status:
@@ -166,7 +171,7 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, judged.resolved.reason, judged.resolved.message, field=judged.field)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
-    troubles = [g(target_trouble, key, target) for target in obj.spec.target_refs]
+    troubles = [target_trouble(g, key, target) for target in obj.spec.target_refs]
     for number, (target, trouble) in enumerate(zip(obj.spec.target_refs, troubles, strict=True)):
         field = f"spec.targetRefs[{number}]"
         if trouble:
@@ -177,7 +182,7 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
             yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
     if not all(troubles) and (why := unreached(g, key)):
         yield Finding(key, "NotReached", why, severity=Severity.WARNING)
-    reached = g(ancestors, key)
+    reached = ancestors(g, key)
     for gateway_key in reached.gateways:
         yield from _at_gateway(g, key, gateway_key, judged.valid)
     for gateway_key in reached.without_room:
@@ -188,21 +193,22 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
 
 def _at_gateway(g: Graph, key: Key, gateway_key: Key, valid: bool) -> Iterator[Finding]:
     """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
-    permitted = g(permitted_tls, gateway_key, key)
+    permitted = permitted_tls(g, gateway_key, key)
     if valid and isinstance(permitted, Refused):
         yield Finding(key, permitted.reason, f"at {gateway_key}: {permitted.message}", field="spec.validation")
-    for condition in g(conditions, key, gateway_key):
+    for condition in conditions(g, key, gateway_key):
         if condition.type == reasons.VERIFICATION_DEGRADED:
             message = f"at {gateway_key}: {condition.message}"
             yield Finding(key, reasons.VERIFICATION_DEGRADED, message, field="spec.validation", severity=Severity.WARNING)
 
 
+@query
 def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(_of_xbackend(g, key)))
 
 
 def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged, own = read(g, key, XBackend), g(policy_verdict, key), g(flaw, key)
+    obj, judged, own = read(g, key, XBackend), policy_verdict(g, key), flaw(g, key)
     if obj is None:
         return
     if own:
@@ -212,13 +218,13 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, told.reason, told.message, field=judged.field)
     for warning in judged.warnings if judged else ():
         yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
-    shown = g(shown_certificate, key)
+    shown = shown_certificate(g, key)
     if isinstance(shown, Key) and (message := pair_dates(g, shown)):
         yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
     session = obj.spec.session_persistence
     for problem in session_problems(session, "spec.sessionPersistence") if session else ():
         yield Finding(key, problem.reason, problem.message, field=problem.field)
-    status = g(xbackend_status, key)
+    status = xbackend_status(g, key)
     if status is None:
         message = "no Gateway reaches it through a route, so it has no effect yet"
         yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
@@ -226,7 +232,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
     valid = not own and (judged is None or judged.accepted.status)
     for entry in status.ancestors:
         at = f"at Gateway {entry.ancestor_ref.namespace}/{entry.ancestor_ref.name}: "
-        of_gateway = g(limits, Key("Gateway", entry.ancestor_ref.namespace, entry.ancestor_ref.name))
+        of_gateway = limits(g, Key("Gateway", entry.ancestor_ref.namespace, entry.ancestor_ref.name))
         for problem in long_session_name(session, "spec.sessionPersistence", of_gateway) if session else ():
             yield Finding(key, problem.reason, f"{at}{problem.message}", field=problem.field)
         for condition in entry.conditions:
@@ -241,8 +247,9 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)
 
 
+@query
 def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    found = g(waiver, key)
+    found = waiver(g, key)
     if isinstance(found, BadRef) or found.expires is None or g.before(found.expires - WAIVER_SOON.total_seconds()):
         return ()
     message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
@@ -250,23 +257,25 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
 
 
+@query
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
     service = read(g, service_key, Service) if service_key.kind == "Service" else None
     service_port = service.port(port) if service else None
     if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()
-    if not isinstance(g(hop_tls, gateway_key, service_key, port), Plaintext):
+    if not isinstance(hop_tls(g, gateway_key, service_key, port), Plaintext):
         return ()
     message = f"port {port} has appProtocol {service_port.app_protocol} but is spoken to in plaintext"
     remedy = "Create a BackendTLSPolicy for it."
     return (Finding(service_key, "PlaintextBackend", message, remedy, severity=Severity.WARNING),)
 
 
+@query
 def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     """Of those that are meant for us; others may be another controller's."""
     obj = read(g, key, Unserved)
-    if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not g(concerned, key)):
+    if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not concerned(g, key)):
         return ()
     return (Finding(key, reasons.UNSUPPORTED_VALUE, UNSERVED.format(key.kind), severity=Severity.WARNING),)
 

@@ -21,25 +21,27 @@ from lasthop.resolve.policies.degraded import waived_ports
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 
+@query
 def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
-    obj, accepted = read(g, key, api.GatewayClass), g(gateway_class, key)
+    obj, accepted = read(g, key, api.GatewayClass), gateway_class(g, key)
     if obj is None or accepted is None:
         return None
     features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
     return GatewayClassStatus(stated((accepted, supported_version(g)), obj), features)
 
 
+@query
 def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
-    obj, owner = read(g, key, api.Gateway), g(gateway, key)
+    obj, owner = read(g, key, api.Gateway), gateway(g, key)
     if obj is None or owner is None:
         return None
     own = (listener for listener in owner.listeners if listener.owner == key)
     listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
-    conditions = (owner.accepted, g(programmed, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
+    conditions = (owner.accepted, programmed(g, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
     return GatewayStatus(addresses, stated(conditions, obj), listeners, g.size("accepted-set", key))
 
@@ -52,9 +54,10 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
     return around.addresses
 
 
+@query
 def programmed(g: Graph, key: Key) -> Condition:
     """True as soon as the proxy serves at least one listener as it is written now."""
-    owner = g(gateway, key)
+    owner = gateway(g, key)
     proxy: ProxyState = g.input(proxy_input(key)) or ProxyState()
     if owner is None or not owner.accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the Gateway is not accepted")
@@ -70,7 +73,7 @@ def programmed(g: Graph, key: Key) -> Condition:
             return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
     served = [listener for listener in owner.listeners if listener.served]
     ports = {(listener.port, listener.transport) for listener in served}
-    problems = {port: g(port_problem, owner.key, *port) for port in ports}
+    problems = {port: port_problem(g, owner.key, *port) for port in ports}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
         return blocked_ports(blocked, reasons.ADDRESS_NOT_USABLE)
@@ -83,7 +86,7 @@ def programmed(g: Graph, key: Key) -> Condition:
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
     """ResolvedRefs of the Gateway itself speaks of its client certificate, where it has one."""
-    own = g(client_certificate, key)
+    own = client_certificate(g, key)
     if own is None:
         return ()
     return (own,) if isinstance(own, Condition) else (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)

@@ -12,12 +12,13 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import ListenerSet
 from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.listener_sets import listener_set
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 
+@query
 def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
-    obj, found = read(g, key, api.ListenerSet), g(listener_set, key)
+    obj, found = read(g, key, api.ListenerSet), listener_set(g, key)
     if obj is None or found is None:
         return None
     listeners = tuple(listener_status(g, found.gateway, listener, obj) for listener in found.listeners)
@@ -31,7 +32,7 @@ def _programmed(g: Graph, found: ListenerSet) -> Condition:
         of_parent = accepted.reason == reasons.PARENT_NOT_ACCEPTED
         reason = reasons.PARENT_NOT_PROGRAMMED if of_parent else accepted.reason
         return false(reasons.PROGRAMMED, reason, accepted.message)
-    parent = g(programmed, found.gateway)
+    parent = programmed(g, found.gateway)
     if not parent.status:
         reason = reasons.PENDING if parent.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
         return false(reasons.PROGRAMMED, reason, f"Gateway {found.gateway.path} is not programmed: {parent.message}")

@@ -27,10 +27,10 @@ def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition
     conflict = next((c for c in listener.conditions if c.type == reasons.CONFLICTED), None)
     if conflict:
         return false(reasons.PROGRAMMED, conflict.reason, conflict.message)
-    accepted = g(gateway_accepted, gateway)
+    accepted = gateway_accepted(g, gateway)
     if not listener.served or accepted is None or not accepted.status:
         return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
-    problem = g(port_problem, gateway, listener.port, listener.transport)
+    problem = port_problem(g, gateway, listener.port, listener.transport)
     if problem:
         of_set = listener.owner.kind == "ListenerSet"
         return blocked_ports([problem], reasons.PORT_UNAVAILABLE if of_set else reasons.ADDRESS_NOT_USABLE)

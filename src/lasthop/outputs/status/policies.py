@@ -18,30 +18,32 @@ from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reach
 from lasthop.resolve.policies.standing import conditions
 from lasthop.resolve.policies.targets import is_service
 from lasthop.resolve.unserved import concerned
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 UNSERVED: Final = "{} is not served by this version"
 UNSERVED_POLICIES: Final = ("XBackendTrafficPolicy", "XTelemetryPolicy")
 
 
+@query
 def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, BackendTLSPolicy)
     if obj is None:
         return None
-    entries = [entry(gateway, stated(g(conditions, key, gateway), obj)) for gateway in g(ancestors, key).gateways]
+    entries = [entry(gateway, stated(conditions(g, key, gateway), obj)) for gateway in ancestors(g, key).gateways]
     return PolicyStatus(tuple(entries)) if entries else None
 
 
+@query
 def rejected_status(g: Graph, key: Key) -> PolicyStatus | None:
     """A policy that cannot be read whole is invalid wherever what it names is reached."""
     obj = read(g, key, RejectedPolicy)
     if obj is None:
         return None
     services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
-    reached = {gateway for service, section in services for gateway, _ in g(reached_by, service, section)}
+    reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"could not be read: {obj.message}"),), obj)
-    entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: g(age, gateway))]
+    entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: age(g, gateway))]
     return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 
 
@@ -49,12 +51,13 @@ def entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStat
     return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
 
 
+@query
 def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, Unserved)
     if obj is None:
         return None
     refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"{UNSERVED.format(key.kind)}; it has no effect"),), obj)
-    entries = [entry(gateway, refused) for gateway in g(concerned, key)]
+    entries = [entry(gateway, refused) for gateway in concerned(g, key)]
     return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 
 

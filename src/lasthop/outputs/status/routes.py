@@ -18,18 +18,19 @@ from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
 """What the client gets from a rule that cannot be done as it asks."""
 
 
+@query
 def route_status(g: Graph, key: Key) -> RouteStatus | None:
     obj = read_route(g, key)
     if obj is None:
         return None
     entries = []
-    for parent in g(parents, key):
+    for parent in parents(g, key):
         owner = parent.owner
         ref = ParentReference(
             owner.name, kind=owner.kind, namespace=owner.namespace, section_name=parent.section_name, port=parent.port

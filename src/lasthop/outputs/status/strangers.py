@@ -14,13 +14,14 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.resolve.ours import not_ours, strange_parents
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 ROUTE = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"
 LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerSet has no effect"
 
 
+@query
 def class_finding(g: Graph, key: Key) -> Finding | None:
     """A Gateway whose class does not exist, or is another controller's."""
     obj = read(g, key, Gateway)
@@ -35,8 +36,9 @@ def class_finding(g: Graph, key: Key) -> Finding | None:
     return Finding(key, "NoGatewayClass", message, remedy, "spec.gatewayClassName")
 
 
+@query
 def class_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    found = None if settings(g).pods else g(class_finding, key)
+    found = None if settings(g).pods else class_finding(g, key)
     return (found,) if found else ()
 
 

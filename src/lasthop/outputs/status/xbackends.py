@@ -8,15 +8,16 @@ from lasthop.api.status import PolicyStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.policies import entry
 from lasthop.resolve.xbackend_standing import conditions, gateways
-from lasthop.store.graph import Graph, Output
+from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 
+@query
 def xbackend_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, XBackend)
     if obj is None:
         return None
-    entries = [entry(gateway, stated(g(conditions, key, gateway), obj)) for gateway in g(gateways, key)]
+    entries = [entry(gateway, stated(conditions(g, key, gateway), obj)) for gateway in gateways(g, key)]
     return PolicyStatus(tuple(entries)) if entries else None
 
 

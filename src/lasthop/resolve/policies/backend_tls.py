@@ -29,12 +29,13 @@ from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, str
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
-from lasthop.store.graph import Crash, Graph
+from lasthop.store.graph import Crash, Graph, query
 from lasthop.store.store import read
 
 MAX_ANCESTORS = 16
 
 
+@query
 def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     if service_key.kind == XBACKEND:
         return _of_itself(g, gateway_key, service_key, port)
@@ -42,7 +43,7 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     service_port = service.port(port) if service else None
     if service_port is None:
         return Refused(reasons.BACKEND_NOT_FOUND, f"Service {service_key.path} has no TCP port {port}")
-    claim = g(port_winner, service_key, service_port.name)
+    claim = port_winner(g, service_key, service_port.name)
     if claim is None:
         return _without_policy(g, Hop(gateway_key, service_key, port, Protocol.TCP), service_port)
     policy = claim.policy
@@ -51,19 +52,19 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
     wanted = _permitted(g, gateway_key, policy)
     if isinstance(wanted, Refused):
         return wanted
-    if gateway_key in g(ancestors, policy).without_room:
+    if gateway_key in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway_key} (at most {MAX_ANCESTORS} entries)"
         return Refused(reasons.INVALID, message, policy)
-    own = g(client_certificate, gateway_key)
+    own = client_certificate(g, gateway_key)
     if isinstance(own, Condition):
         return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.message}", policy)
     return msgspec.structs.replace(wanted, client_certificate=own)
 
 
 def _permitted(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused:
-    wanted = g(permitted_tls, gateway, policy)
+    wanted = permitted_tls(g, gateway, policy)
     if wanted is None:
-        judged = g(verdict, policy)
+        judged = verdict(g, policy)
         condition = judged.accepted if judged else None
         message = condition.message if condition else "it is gone"
         return Refused(condition.reason if condition else reasons.INVALID, f"{policy} is invalid: {message}", policy)
@@ -79,7 +80,7 @@ def _of_itself(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
         return Refused(reasons.BACKEND_NOT_FOUND, f"{key} does not exist", key)
     if obj.spec.tls.mode == PLAINTEXT and obj.spec.tls.validation is None:
         return plaintext_refusal(g, Hop(gateway, key, port, Protocol.TCP)) or Plaintext()
-    wanted, shown = _permitted(g, gateway, key), g(shown_certificate, key)
+    wanted, shown = _permitted(g, gateway, key), shown_certificate(g, key)
     if isinstance(wanted, Refused):
         return wanted
     if isinstance(shown, Refused):
@@ -92,7 +93,7 @@ def _of_itself(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
 def spoken(g: Graph, hop: Hop) -> HopTLS:
     """The same for one hop: where the TLS is the client's own, or there can be none, policies have no say."""
     if hop.protocol.policed:
-        found = g.attempt(hop_tls, hop.gateway, hop.service, hop.port)
+        found = hop_tls.attempt(g, hop.gateway, hop.service, hop.port)
         return Refused(reasons.INTERNAL_ERROR, CRASHED) if isinstance(found, Crash) else found
     return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
 
@@ -109,9 +110,9 @@ def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
-    if not says_plaintext(port.app_protocol) and (missing := g(strays, hop.service)):
+    if not says_plaintext(port.app_protocol) and (missing := strays(g, hop.service)):
         policy, section = missing[0].policy, missing[0].section
-        message = f"{policy} misses its port: {g(missing_port, hop.service, section)}"
+        message = f"{policy} misses its port: {missing_port(g, hop.service, section)}"
         return Refused(reasons.TARGET_NOT_FOUND, message, policy)
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
@@ -125,6 +126,7 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     return plaintext_refusal(g, hop) or Plaintext()
 
 
+@query
 def missing_port(g: Graph, service_key: Key, section: str) -> str:
     """Says which port a Service does not have, which ones it has, and what that means for them."""
     service = read(g, service_key, Service)
@@ -144,6 +146,7 @@ class Ancestors(msgspec.Struct, frozen=True):
     without_room: tuple[Key, ...] = ()
 
 
+@query
 def ancestors(g: Graph, policy: Key) -> Ancestors:
     obj = read(g, policy, BackendTLSPolicy)
     if obj is None:
@@ -152,13 +155,14 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
     for target in obj.spec.target_refs:
         if is_service(target):
             service = Key("Service", policy.namespace, target.name)
-            reached.update(gw for gw, _ in g(reached_by, service, target.section_name))
+            reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
     foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
     room = max(0, MAX_ANCESTORS - foreign)
-    ordered = sorted(reached, key=lambda key: g(age, key))
+    ordered = sorted(reached, key=lambda key: age(g, key))
     return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
 
+@query
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
     """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
     cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look; but

@@ -8,9 +8,10 @@ from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, Mode
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import outcome
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query
 
 
+@query
 def _emit_ports(g: Graph, *member: Any) -> tuple[tuple[tuple[str, Key, Key, int], bool], ...]:
     hop = Hop(*member)
     tls = outcome(g, hop)
@@ -22,6 +23,7 @@ WAIVED_PORTS = Emitter("waived-ports", "hop", _emit_ports)
 """Each port once, however many protocols are spoken to it."""
 
 
+@query
 def _emit_gateway(g: Graph, gateway: Key, service: Key, port: int) -> tuple[tuple[tuple[str, Key], bool], ...]:
     return ((("waived", gateway), True),)
 

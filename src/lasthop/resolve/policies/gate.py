@@ -21,22 +21,23 @@ from lasthop.resolve.policies.targets import misaimed
 from lasthop.resolve.policies.validation import demand, wanted_tls
 from lasthop.resolve.profiles import backend_rules, limits
 from lasthop.resolve.trust import minute
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 DAY: Final = 86400.0
 MIN_VERSION: Final = f"{options.PREFIX}min-tls-version"
 
 
+@query
 def permitted_tls(g: Graph, gateway: Key, policy: Key) -> BackendTLS | Refused | None:
     """What the policy asks for, as far as this Gateway's operator permits it; None if the policy is invalid by itself."""
-    wanted, said = g(wanted_tls, policy), demand(g, policy)
+    wanted, said = wanted_tls(g, policy), demand(g, policy)
     if wanted is None or said is None:
         return None
-    rules = g(backend_rules, gateway)
+    rules = backend_rules(g, gateway)
     objection = _waiver(g, rules, wanted.waiver) if wanted.waiver else ""
     if objection:
         return Refused(reasons.WAIVER_NOT_PERMITTED, objection, policy)
-    if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, g(limits, gateway))):
+    if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
         return Refused(reasons.INVALID, message, policy)
     asked, versions = said.options.get(MIN_VERSION), wanted.options
     # A policy that does not say how low it would go goes no lower than the profile.
@@ -70,7 +71,7 @@ def _waiver(g: Graph, rules: BackendRules, found: Waiver) -> str:
 
 def plaintext_refusal(g: Graph, hop: Hop) -> Refused | None:
     """Why a backend that no policy speaks of, or that none can speak of, may not be reached from this Gateway."""
-    rules = g(backend_rules, hop.gateway)
+    rules = backend_rules(g, hop.gateway)
     if rules.plaintext:
         return None
     who = f"plaintext backends are denied here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"

@@ -126,7 +126,7 @@ def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, fiel
     usable: list[LocalObjectReference] = []
     warnings: list[str] = []
     for entry in held.cas:
-        state = g(ref_state, namespace, entry.ref)
+        state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
         # With Expiry waived an anchor that is out of date is as good as any.
         if state.problem and not (held.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
@@ -164,7 +164,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
     inner: list[_Entry] = []
     for entry in entries:
         key = Key(entry.ref.kind, namespace, entry.ref.name)
-        found = g(pinned, key) if entry.kind == PIN_SET else g(waiver, key) if entry.kind == WAIVER else None
+        found = pinned(g, key) if entry.kind == PIN_SET else waiver(g, key) if entry.kind == WAIVER else None
         match found:
             case BadRef():
                 faults.append(entry.fault(found, fatal=True))

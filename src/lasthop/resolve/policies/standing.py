@@ -21,7 +21,7 @@ from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, port_winn
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 
@@ -34,6 +34,7 @@ class Trouble(msgspec.Struct, frozen=True):
     """The reference itself leads nowhere."""
 
 
+@query
 def target_trouble(g: Graph, policy: Key, target: PolicyTargetReference) -> Trouble | None:
     if not is_service(target):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
@@ -42,25 +43,26 @@ def target_trouble(g: Graph, policy: Key, target: PolicyTargetReference) -> Trou
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
     if service is None:
-        guess = g(service_meant, key)
+        guess = service_meant(g, key)
         message = f"{key} does not exist" + (f"; did you mean {guess}?" if guess else "")
         return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
     ports = service.spec.ports
     if target.section_name != WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
-            message = g(missing_port, key, target.section_name)
+            message = missing_port(g, key, target.section_name)
             return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
     if ports and all(p.protocol == "UDP" for p in ports):
         message = f"port {ports[0].name or ports[0].port} of Service {key.path} is UDP, which cannot carry TLS"
         return Trouble(reasons.INVALID, message)
-    winner = g(section_winner, key, target.section_name)
+    winner = section_winner(g, key, target.section_name)
     if winner is not None and winner.policy != policy:
         where = f"Service {key.path}" + (f" port {target.section_name}" if target.section_name else "")
-        return Trouble(reasons.CONFLICTED, f"{where} is already targeted by BackendTLSPolicy {g(precedence, policy, winner)}")
+        return Trouble(reasons.CONFLICTED, f"{where} is already targeted by BackendTLSPolicy {precedence(g, policy, winner)}")
     return None
 
 
+@query
 def precedence(g: Graph, policy: Key, winner: Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
     obj = read(g, policy, BackendTLSPolicy)
@@ -99,7 +101,7 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
     elsewhere: list[Trouble] = []
     notes: list[str] = []
     for target in obj.spec.target_refs if obj else ():
-        here, trouble = _reaches(g, policy, target, gateway), g(target_trouble, policy, target)
+        here, trouble = _reaches(g, policy, target, gateway), target_trouble(g, policy, target)
         if trouble:
             (reached if here else elsewhere).append(trouble)
         elif here:
@@ -107,7 +109,7 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
             notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
         else:
             notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
-    for other in g(ancestors, policy).without_room:
+    for other in ancestors(g, policy).without_room:
         message = f"this status has no room for {other}, so connections from there fail"
         elsewhere.append(Trouble(reasons.INVALID, message))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
@@ -119,21 +121,22 @@ def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
         return ""
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
-    winners = [g(port_winner, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
+    winners = [port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
     others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
     if not winners or any(winner is None or winner.policy == policy for winner in winners):
         return ""
     return f"no port of Service {key.path} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
+@query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     """The policy's conditions for one Gateway that reaches it."""
-    obj, judged = read(g, policy, BackendTLSPolicy), g(verdict, policy)
+    obj, judged = read(g, policy, BackendTLSPolicy), verdict(g, policy)
     if obj is None or judged is None:
         return ()
     found = targets_at(g, policy, gateway)
     told = [t.message for t in found.troubles]
-    accepted, permitted = judged.accepted, g(permitted_tls, gateway, policy)
+    accepted, permitted = judged.accepted, permitted_tls(g, gateway, policy)
     if not found.effective and found.reached:
         accepted = false(reasons.ACCEPTED, found.reached[0].reason, _joined(told))
     elif isinstance(permitted, Refused):
@@ -148,19 +151,20 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if accepted.status and found.effective:
         if found.troubles:
             more.append(Condition(reasons.PARTIALLY_INVALID, True, found.troubles[0].reason, _joined(told)))
-        if unserved := g(not_programmed, gateway):
+        if unserved := not_programmed(g, gateway):
             more.append(unserved)
         if isinstance(permitted, BackendTLS) and permitted.waiver and _in_effect(g, policy, gateway):
             more.append(degraded(permitted.waiver))
     return accepted, resolved, *more
 
 
+@query
 def not_programmed(g: Graph, gateway: Key) -> Condition | None:
     """Why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate cannot be
     shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
-    if why := g(serves_nothing, gateway):
+    if why := serves_nothing(g, gateway):
         return false(reasons.PROGRAMMED, reasons.PARENT_NOT_PROGRAMMED, why)
-    own = g(client_certificate, gateway)
+    own = client_certificate(g, gateway)
     if isinstance(own, Condition):
         message = f"connections from {gateway} fail, because of its client certificate: {own.message}"
         return false(reasons.PROGRAMMED, own.reason, message)
@@ -170,7 +174,7 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
 def unreached(g: Graph, policy: Key) -> str:
     """Says why no Gateway uses a policy whose targets are all right; empty if one does."""
     obj = read(g, policy, BackendTLSPolicy)
-    if obj is None or g(ancestors, policy) != Ancestors():
+    if obj is None or ancestors(g, policy) != Ancestors():
         return ""
     services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
     hops = [Hop(*member) for service in services for member, _ in g.bucket("reach", service)]
@@ -198,7 +202,7 @@ def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key)
     if not is_service(target):
         return False
     service = Key("Service", policy.namespace, target.name)
-    return any(found == gateway for found, _ in g(reached_by, service, target.section_name))
+    return any(found == gateway for found, _ in reached_by(g, service, target.section_name))
 
 
 def _joined(messages: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
-from lasthop.store.graph import Emitter, Graph
+from lasthop.store.graph import Emitter, Graph, query, tuple_query
 from lasthop.store.store import read
 
 WHOLE = ""
@@ -52,6 +52,7 @@ def _claims(
         yield ("claim", namespace, name), Claim(age, policy, tuple(sections), rejected)
 
 
+@query
 def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Claim], ...]:
     policy = read(g, key, BackendTLSPolicy)
     if policy is None:
@@ -59,6 +60,7 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Claim], ...]:
     return tuple(_claims(key.namespace, policy.spec.target_refs, policy.age, key))
 
 
+@query
 def _emit_rejected(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Claim], ...]:
     policy = read(g, key, RejectedPolicy)
     if policy is None:
@@ -81,6 +83,7 @@ CLAIMS = Emitter("claims", "BackendTLSPolicy", _emit, keeps=True)
 REJECTED_CLAIMS = Emitter("rejected-claims", "RejectedPolicy", _emit_rejected, keeps=True)
 
 
+@query
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     """Returns every policy that names the Service, in the order in which they win."""
     found = [claim for _, claim in g.bucket("claim", service.namespace, service.name)]
@@ -97,15 +100,17 @@ def _besides(claim: Claim, good: tuple[str, ...]) -> Claim:
     return msgspec.structs.replace(claim, sections=sections)
 
 
+@query
 def section_winner(g: Graph, service: Key, section: str) -> Claim | None:
     """Returns the winner among the policies that name exactly this section."""
-    return next((claim for claim in g(claims, service) if section in claim.sections), None)
+    return next((claim for claim in claims(g, service) if section in claim.sections), None)
 
 
+@query
 def port_winner(g: Graph, service: Key, port_name: str) -> Claim | None:
     """Returns the policy that applies to a port. An unnamed port can only be meant by a policy for the whole Service."""
-    by_name = g(section_winner, service, port_name) if port_name else None
-    return by_name or g(section_winner, service, WHOLE)
+    by_name = section_winner(g, service, port_name) if port_name else None
+    return by_name or section_winner(g, service, WHOLE)
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -115,18 +120,20 @@ class Stray(msgspec.Struct, frozen=True):
     section: str
 
 
+@query
 def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
     """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
     service = read(g, service_key, Service)
     names = {port.name for port in service.spec.ports} if service else set()
     return tuple(
         Stray(claim.policy, section)
-        for claim in g(claims, service_key)
+        for claim in claims(g, service_key)
         for section in claim.sections
         if service and section != WHOLE and section not in names
     )
 
 
+@query
 def _emit_service(g: Graph, key: Key) -> tuple[tuple[tuple[str, str], bool], ...]:
     return ((("service", key.namespace), True),)
 
@@ -138,6 +145,7 @@ MAX_SERVICES: Final = 200
 """In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
 
 
+@query
 def service_meant(g: Graph, service: Key) -> str:
     """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
     if g.size("service", service.namespace) > MAX_SERVICES:
@@ -145,15 +153,16 @@ def service_meant(g: Graph, service: Key) -> str:
     return meant(service.name, (key.name for (key,), _ in g.bucket("service", service.namespace)))
 
 
+@tuple_query
 def _emit_misaimed(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], str]]:
     policy = read(g, key, BackendTLSPolicy)
     for target in policy.spec.target_refs if policy else ():
         service = Key("Service", key.namespace, target.name)
-        if is_service(target) and read(g, service, Service) is None and (guess := g(service_meant, service)):
+        if is_service(target) and read(g, service, Service) is None and (guess := service_meant(g, service)):
             yield ("misaimed", key.namespace, guess), target.name
 
 
-MISAIMED = Emitter("misaimed", "BackendTLSPolicy", lambda g, key: tuple(_emit_misaimed(g, key)))
+MISAIMED = Emitter("misaimed", "BackendTLSPolicy", _emit_misaimed)
 """Policies for Services that do not exist, by the Service that they probably mean."""
 
 

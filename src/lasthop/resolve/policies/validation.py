@@ -26,7 +26,7 @@ from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import Asked, Judged, judge
 from lasthop.resolve.trust import BadRef, bundle, system_store
 from lasthop.resolve.waivers import waiver
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 MAX_NAMES: Final = 32
@@ -54,6 +54,7 @@ def demand(g: Graph, policy: Key) -> Demand | None:
     return Demand(obj.spec.validation, "spec.validation", obj.spec.options) if obj else None
 
 
+@query
 def verdict(g: Graph, policy: Key) -> Judged | None:
     """None where nothing is asked."""
     asked = demand(g, policy)
@@ -96,14 +97,15 @@ def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> str:
     return "" if is_hostname(name, wildcard=wildcard) else f"{field} {shown(name)} is no DNS name; correct it"
 
 
+@query
 def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:
     """What the policy asks for, ready to use; None if it cannot be fulfilled."""
-    said, judged = demand(g, policy), g(verdict, policy)
+    said, judged = demand(g, policy), verdict(g, policy)
     if said is None or judged is None or not judged.valid:
         return None
     asked, validation = judged.asked, said.validation
-    pins = g(pinned, asked.pin_set) if asked.pin_set else None
-    waived = g(waiver, asked.waiver) if asked.waiver else None
+    pins = pinned(g, asked.pin_set) if asked.pin_set else None
+    waived = waiver(g, asked.waiver) if asked.waiver else None
     if isinstance(pins, BadRef) or isinstance(waived, BadRef):
         return None
     trust = _trust(g, policy.namespace, asked, pins)
@@ -126,7 +128,7 @@ def _trust(g: Graph, namespace: str, asked: Asked, pins: PinnedTrust | None) -> 
     if asked.system:
         return system_store(g)
     if asked.cas:
-        bundles = [g(bundle, namespace, ref) for ref in asked.cas]
+        bundles = [bundle(g, namespace, ref) for ref in asked.cas]
         return union(b for b in bundles if not isinstance(b, BadRef))
     return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
 
