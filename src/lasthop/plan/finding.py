@@ -10,9 +10,11 @@ from lasthop.api.meta import Key
 
 
 def with_remedy(message: str, remedy: str) -> str:
-    """Joins what is wrong and what to do as sentences, whether or not the first one ends as one."""
+    """Joins what is wrong and what to do: a remedy that is a clause ends the message, one that is a sentence follows it."""
     if not remedy:
         return message
+    if not remedy[0].isupper():
+        return f"{message}; {remedy}"
     return f"{message} {remedy}" if message.endswith((".", "?", "!")) else f"{message}. {remedy}"
 
 
@@ -30,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     message: str
     """What is wrong, naming the reference or value at fault."""
     remedy: str = ""
-    """What to do, as an imperative sentence."""
+    """What to do: a clause in the imperative, or a sentence of its own."""
     field: str = ""
     """Path inside the object, e.g. `spec.validation.caCertificateRefs[0]`."""
     severity: Severity = Severity.ERROR

@@ -1,0 +1,145 @@
+"""One value for "why not": a reason, a sentence, the field and the objects that it concerns, and what to do.
+
+    resolve ──> Problem ──> Condition (plan/condition.py) ──> status
+                       └──> Finding (plan/finding.py) ──> log, `lasthop check`, Events
+
+Each reason has a constructor of its own, so that a sentence that several places need is written once. What has to know which
+object is missing, or which objects a message is about, reads that from here and never from the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.finding import Severity, with_remedy
+from lasthop.plan.messages import CRASHED, SEPARATOR
+
+
+class Problem(msgspec.Struct, frozen=True):
+    reason: str
+    """CamelCase, as conditions have it."""
+    message: str
+    """What is wrong, naming the reference or value at fault."""
+    field: str = ""
+    """Path inside the object that has the problem, e.g. `spec.rules[0].backendRefs[1]`."""
+    remedy: str = ""
+    """What to do: a clause in the imperative that ends the message, or a sentence of its own."""
+    about: tuple[Key, ...] = ()
+    """The other objects that the message names, in its order."""
+    missing: tuple[Key, ...] = ()
+    """Those of them that do not exist, cannot be read, or lack the content that is asked of them."""
+    severity: Severity = Severity.ERROR
+
+    @property
+    def text(self) -> str:
+        return with_remedy(self.message, self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.field.removeprefix('spec.')}: {self.text}" if self.field else self.text
+
+    def at(self, field: str) -> Problem:
+        return msgspec.structs.replace(self, field=field)
+
+    def within(self, where: str, *about: Key, reason: str = "") -> Problem:
+        """Returns the same problem as part of something else, for which the reason may be another."""
+        return msgspec.structs.replace(
+            self, reason=reason or self.reason, message=f"{where}: {self.message}", about=(*about, *self.about)
+        )
+
+
+def joined(problems: Sequence[Problem], reason: str = "") -> Problem:
+    """Returns several problems as one, each sentence once; its reason is that of the first unless another is given."""
+    *first, last = dict.fromkeys((problem.text, problem.message, problem.remedy) for problem in problems)
+    return Problem(
+        reason or problems[0].reason,
+        SEPARATOR.join([*(text for text, _, _ in first), last[1]]),
+        problems[0].field,
+        last[2],
+        _each(problem.about for problem in problems),
+        _each(problem.missing for problem in problems),
+    )
+
+
+def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
+    return tuple(dict.fromkeys(key for several in keys for key in several))
+
+
+# --- references ------------------------------------------------------------------------------------------------------
+
+
+def not_found(reason: str, key: Key, remedy: str = "") -> Problem:
+    return Problem(reason, f"{key} does not exist", remedy=remedy, about=(key,), missing=(key,))
+
+
+def lacking(reason: str, key: Key, what: str, remedy: str = "") -> Problem:
+    """Content that an object should have: a key of a ConfigMap or Secret."""
+    return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
+
+
+def backend_not_found(key: Key) -> Problem:
+    return not_found(reasons.BACKEND_NOT_FOUND, key)
+
+
+def backend_port_not_found(service: Key, transport: str, port: int, ports: Iterable[int]) -> Problem:
+    has = ", ".join(map(str, ports)) or "none"
+    return Problem(reasons.BACKEND_NOT_FOUND, f"{service} has no {transport} port {port} (it has {has})", about=(service,))
+
+
+def invalid_kind(kind: str, group: str | None, use: str, reason: str = reasons.INVALID_KIND) -> Problem:
+    """Of a reference. `group` None: it goes without saying."""
+    of = "" if group is None else f" of group {group!r}"
+    return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")
+
+
+def ref_not_permitted(source: Key, target: Key) -> Problem:
+    message = (
+        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
+        f"{source.namespace} refer to it"
+    )
+    return Problem(reasons.REF_NOT_PERMITTED, message, remedy=f"create one in {target.namespace}", about=(target,))
+
+
+def invalid_ca_certificate_ref(message: str, *about: Key, remedy: str = "") -> Problem:
+    return Problem(reasons.INVALID_CA_CERTIFICATE_REF, message, remedy=remedy, about=about)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def unsupported_value(message: str, field: str = "", remedy: str = "", *about: Key) -> Problem:
+    return Problem(reasons.UNSUPPORTED_VALUE, message, field, remedy, about)
+
+
+def unsupported_protocol(message: str, remedy: str = "", *about: Key) -> Problem:
+    return Problem(reasons.UNSUPPORTED_PROTOCOL, message, remedy=remedy, about=about)
+
+
+def incompatible_filters(message: str, field: str) -> Problem:
+    return Problem(reasons.INCOMPATIBLE_FILTERS, message, field)
+
+
+def invalid(message: str, *about: Key, remedy: str = "", missing: tuple[Key, ...] = ()) -> Problem:
+    return Problem(reasons.INVALID, message, remedy=remedy, about=about, missing=missing)
+
+
+# --- backends --------------------------------------------------------------------------------------------------------
+
+
+def policy_unreadable(policy: Key, why: str) -> Problem:
+    return invalid(f"{policy} could not be read: {why}", policy, missing=(policy,))
+
+
+def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
+    """A backend that is refused because of its TLS; plaintext that is not permitted keeps its reason."""
+    plaintext = problem.reason == reasons.PLAINTEXT_NOT_PERMITTED
+    reason = problem.reason if plaintext else reasons.INVALID_BACKEND_TLS
+    return problem.within(f"backend {backend.path}:{port}", reason=reason)
+
+
+def internal_error() -> Problem:
+    """Of what a query that raised should have made."""
+    return Problem(reasons.INTERNAL_ERROR, CRASHED)
