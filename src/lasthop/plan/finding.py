@@ -10,11 +10,9 @@ from lasthop.api.meta import Key
 
 
 def with_remedy(message: str, remedy: str) -> str:
-    """Joins what is wrong and what to do: a remedy that is a clause ends the message, one that is a sentence follows it."""
+    """Joins what is wrong and what to do as sentences, whether or not the first one ends as one."""
     if not remedy:
         return message
-    if not remedy[0].isupper():
-        return f"{message}; {remedy}"
     return f"{message} {remedy}" if message.endswith((".", "?", "!")) else f"{message}. {remedy}"
 
 
@@ -32,12 +30,18 @@ class Finding(msgspec.Struct, frozen=True, order=True):
     message: str
     """What is wrong, naming the reference or value at fault."""
     remedy: str = ""
-    """What to do: a clause in the imperative, or a sentence of its own."""
+    """What to do, as an imperative sentence."""
     field: str = ""
     """Path inside the object, e.g. `spec.validation.caCertificateRefs[0]`."""
     severity: Severity = Severity.ERROR
     file: str = ""
     line: int = 0
+    about: tuple[Key, ...] = ()
+    """The other objects that the message names, in its order."""
+    missing: tuple[Key, ...] = ()
+    """Those of them that do not exist, cannot be read, or lack what is asked of them."""
+    advised: bool = False
+    """The message ends in advice, so that it needs no more."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""

@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
-from lasthop.plan.reasons import Condition
+from lasthop.plan.condition import Condition
 
 
 class ClientCertificates(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.finding import Severity, with_remedy
+from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.messages import CRASHED, SEPARATOR
 
 
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True):
     field: str = ""
     """Path inside the object that has the problem, e.g. `spec.rules[0].backendRefs[1]`."""
     remedy: str = ""
-    """What to do: a clause in the imperative that ends the message, or a sentence of its own."""
+    """What to do, as a clause in the imperative that ends the message."""
     about: tuple[Key, ...] = ()
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()
@@ -36,10 +36,19 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return with_remedy(self.message, self.remedy)
+        return f"{self.message}{SEPARATOR}{self.remedy}" if self.remedy else self.message
 
     def __str__(self) -> str:
         return f"{self.field.removeprefix('spec.')}: {self.text}" if self.field else self.text
+
+    def on(self, object: Key | None, remedy: str = "") -> Finding:
+        """Returns it as a finding on the object that has the problem."""
+        return Finding(
+            *(object, self.reason, self.text, remedy, self.field, self.severity),
+            about=self.about,
+            missing=self.missing,
+            advised=bool(self.remedy),
+        )
 
     def at(self, field: str) -> Problem:
         return msgspec.structs.replace(self, field=field)
@@ -51,14 +60,15 @@ class Problem(msgspec.Struct, frozen=True):
         )
 
 
-def joined(problems: Sequence[Problem], reason: str = "") -> Problem:
-    """Returns several problems as one, each sentence once; its reason is that of the first unless another is given."""
-    *first, last = dict.fromkeys((problem.text, problem.message, problem.remedy) for problem in problems)
+def joined(problems: Sequence[Problem], reason: str = "", *, fields: bool = False) -> Problem:
+    """Returns several problems as one, each sentence once, with its field if asked to; its reason is that of the first unless
+    another is given."""
+    *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.items()
     return Problem(
         reason or problems[0].reason,
-        SEPARATOR.join([*(text for text, _, _ in first), last[1]]),
+        SEPARATOR.join([*(text for text, _ in first), last[0].removesuffix(f"{SEPARATOR}{last[1].remedy}")]),
         problems[0].field,
-        last[2],
+        last[1].remedy,
         _each(problem.about for problem in problems),
         _each(problem.missing for problem in problems),
     )

@@ -1,10 +1,8 @@
-"""Condition types and reasons, as the spec spells them; our own ones are marked."""
+"""Condition types and reasons, as the spec spells them; our own ones are marked. Imports nothing heavy: the CLI starts quickly."""
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 ACCEPTED: Final = "Accepted"
 PROGRAMMED: Final = "Programmed"
@@ -74,19 +72,32 @@ INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
 """Ours, these two: while a waiver is in effect."""
 
 
-class Condition(msgspec.Struct, frozen=True):
-    """A condition without its generation and time, which belong to the object that will hold it."""
+class ConditionType(NamedTuple):
+    """What everything that reads or writes conditions has to know of a type."""
 
-    type: str
-    status: bool
-    reason: str
-    message: str = ""
-
-
-def true(type: str, message: str = "", reason: str = "") -> Condition:
-    """A condition that holds; its reason is its own name unless the spec says otherwise."""
-    return Condition(type, True, reason or type, message)
+    negative: bool = False
+    """True is bad news; of all others False is."""
+    weakened: bool = False
+    """There only while less is verified than could be: it works as asked, and that is worth knowing."""
+    event: bool = False
+    """A change is worth an Event."""
 
 
-def false(type: str, reason: str, message: str) -> Condition:
-    return Condition(type, False, reason, message)
+CONDITION_TYPES: Final[dict[str, ConditionType]] = {
+    ACCEPTED: ConditionType(event=True),
+    PROGRAMMED: ConditionType(event=True),
+    RESOLVED_REFS: ConditionType(),
+    SUPPORTED_VERSION: ConditionType(),
+    OVERLAPPING_TLS_CONFIG: ConditionType(),
+    CONFLICTED: ConditionType(negative=True),
+    PARTIALLY_INVALID: ConditionType(negative=True),
+    INSECURE_FRONTEND_VALIDATION_MODE: ConditionType(weakened=True),
+    VERIFICATION_DEGRADED: ConditionType(weakened=True, event=True),
+    INSECURE_BACKEND_VERIFICATION: ConditionType(weakened=True, event=True),
+}
+"""Every type that Lasthop writes at some time."""
+
+
+def condition_type(type: str) -> ConditionType:
+    """Returns what is known of a type; one that is not ours is taken as the usual kind, which is good news when true."""
+    return CONDITION_TYPES.get(type, ConditionType())

@@ -7,7 +7,7 @@ from lasthop.api.gateway import GatewayClass
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key, StringMap
 from lasthop.plan import reasons
-from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.condition import Condition, false, true
 from lasthop.resolve.profiles import BadParameters, class_profile
 from lasthop.resolve.settings import CRD_VERSIONS
 from lasthop.store.graph import Graph, query

@@ -12,8 +12,8 @@ from lasthop.api.gateway import GROUP, FrontendTLSValidation
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.listener import ClientCertificates
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.certificates import too_large, union
 from lasthop.resolve.grants import no_grant, permitted
 from lasthop.resolve.profiles import limits

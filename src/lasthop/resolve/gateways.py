@@ -7,8 +7,8 @@ import ipaddress
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.listener import Gateway
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.default_gateways import without_effect

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
+from lasthop.plan.condition import false, true
 from lasthop.plan.listener import Holder, ListenerSet
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.reasons import false, true
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners

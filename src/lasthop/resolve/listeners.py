@@ -10,10 +10,10 @@ from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Listener
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.frontend import asks_clients, frontend

@@ -6,7 +6,7 @@ from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import xbackend_refusal

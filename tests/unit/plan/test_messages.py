@@ -4,9 +4,9 @@ import pytest
 
 from lasthop.api.core import Service
 from lasthop.outputs.status.conditions import stated
+from lasthop.plan.condition import false
 from lasthop.plan.limits import MESSAGE_LENGTH
 from lasthop.plan.messages import limited
-from lasthop.plan.reasons import false
 
 
 def test_a_message_is_cut_between_its_parts_and_counts_the_rest() -> None:

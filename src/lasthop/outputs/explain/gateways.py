@@ -10,8 +10,8 @@ from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop
 from lasthop.outputs.explain.reads import above
+from lasthop.plan.condition import Condition
 from lasthop.plan.listener import Gateway, Listener
-from lasthop.plan.reasons import Condition
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.backends import Target

@@ -8,8 +8,8 @@ import msgspec
 
 from lasthop.api.meta import Object
 from lasthop.api.status import ConditionStatus
+from lasthop.plan.condition import Condition
 from lasthop.plan.messages import limited
-from lasthop.plan.reasons import Condition
 
 
 def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatus, ...]:

@@ -27,10 +27,10 @@ from lasthop.api.status import (
 )
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
+from lasthop.plan.condition import false
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Listener
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.reasons import false
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS

@@ -10,10 +10,10 @@ from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeatu
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState, proxy_input
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway

@@ -9,8 +9,8 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.gateways import programmed
 from lasthop.outputs.status.listeners import listener_programmed, listener_status
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.listener import ListenerSet
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read

@@ -7,9 +7,9 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import ListenerStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.listener import Listener
 from lasthop.plan.proxy import ProxyState, proxy_input
-from lasthop.plan.reasons import Condition, false, true
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.ports import PortProblem, port_problem
 from lasthop.store.graph import Graph

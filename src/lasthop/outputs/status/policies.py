@@ -12,7 +12,7 @@ from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.reasons import false
+from lasthop.plan.condition import false
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.standing import conditions

@@ -12,7 +12,7 @@ from lasthop.api.status import ParentStatus, RouteStatus
 from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.routing import Parent, RouteProblem
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at

@@ -17,8 +17,8 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
+from lasthop.plan.condition import Condition
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.reasons import Condition
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.app_protocols import says_plaintext

@@ -21,7 +21,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicyValidation, LocalObjectReference
 from lasthop.api.profiles import GROUP
 from lasthop.plan import reasons
-from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.tls import Mode, Waiver
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, BadRef, dates, ref_state, system_store

@@ -10,7 +10,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
-from lasthop.plan.reasons import Condition, false, true
+from lasthop.plan.condition import Condition, false, true
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import outcome

@@ -17,7 +17,7 @@ from lasthop.api.backends import XBackend
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.policies import BackendTLSPolicy, BackendTLSPolicyValidation
 from lasthop.plan import reasons
-from lasthop.plan.reasons import false
+from lasthop.plan.condition import false
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, San, SanType, Trust
 from lasthop.resolve.certificates import union
 from lasthop.resolve.http_syntax import is_hostname, shown

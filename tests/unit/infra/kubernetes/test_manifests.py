@@ -16,7 +16,8 @@ from lasthop.infra.kubernetes.names import label_value, object_name
 from lasthop.infra.kubernetes.services import read_back
 from lasthop.infra.kubernetes.wanted import Wanted, wanted
 from lasthop.plan import listener as plan
-from lasthop.plan.reasons import ACCEPTED, false, true
+from lasthop.plan.condition import false, true
+from lasthop.plan.reasons import ACCEPTED
 
 LONGEST = "gateway-name-maximum-length-" + "a" * 225
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -1,0 +1,31 @@
+"""Conditions without their generation and time, which belong to the object that will hold them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.plan.problem import Problem
+from lasthop.plan.reasons import condition_type
+
+
+class Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: bool
+    reason: str
+    message: str = ""
+    problem: Problem | None = None
+    """What it reports, where it is bad news."""
+
+
+def true(type: str, message: str = "", reason: str = "") -> Condition:
+    """Returns a condition that holds; its reason is its own name unless the spec says otherwise."""
+    return Condition(type, True, reason or type, message)
+
+
+def failed(type: str, problem: Problem) -> Condition:
+    """Returns the condition that reports a problem: False, or True for a type that is bad news when true."""
+    return Condition(type, condition_type(type).negative, problem.reason, problem.text, problem)
+
+
+def false(type: str, reason: str, message: str) -> Condition:
+    return failed(type, Problem(reason, message))
