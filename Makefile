@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs update-cases fuzz bench conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz bench conformance cluster lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ lint: setup ## Check format, code, types and imports
 docs: setup ## Write the generated parts of docs/reference.md, the manifests and the chart in deploy/
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m deploy.generate
+
+stubs: setup ## Write stubs/, the types of Envoy's messages that the code uses
+	@$(BIN)/python -m tools.envoy_stubs
 
 update-cases: setup ## Write the expected half of tests/cases; read the diff
 	@$(BIN)/pytest tests/cases --update

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 import msgspec
-from envoy.service.discovery.v3 import discovery_pb2
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
 from lasthop.outputs.envoy.resource import TYPES, Changes
 from lasthop.xds import replicas
@@ -51,7 +51,7 @@ REMOTE_OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
 )
 
-Identify = Callable[[Any, Any], str | None]
+Identify = Callable[[DeltaDiscoveryRequest, Any], str | None]
 """Which Gateway a client serves, told from its first request and gRPC's context; None if it is none of ours."""
 
 
@@ -147,12 +147,12 @@ class Server:
     def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> Any:
         """Each way in has a gRPC server of its own, so that no client of one is ever identified by the rules of another."""
 
-        async def serve(requests: AsyncIterator[Any], context: Any) -> None:
+        async def serve(requests: AsyncIterator[DeltaDiscoveryRequest], context: Any) -> None:
             await self._serve(identify, requests, context)
 
         server = grpc.aio.server(options=options)
         handler = grpc.stream_stream_rpc_method_handler(
-            serve, request_deserializer=discovery_pb2.DeltaDiscoveryRequest.FromString, response_serializer=None
+            serve, request_deserializer=DeltaDiscoveryRequest.FromString, response_serializer=None
         )
         service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -210,7 +210,7 @@ class Server:
         synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
         return State(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
 
-    async def _serve(self, identify: Identify, requests: AsyncIterator[Any], context: Any) -> None:
+    async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Any) -> None:
         first = await anext(aiter(requests), None)
         if first is None:
             return
@@ -237,12 +237,18 @@ class Server:
             known.streams.discard(stream)
             self._observer.disconnected(gateway)
 
-    async def _read(self, gateway: str, stream: _Stream, first: Any, requests: AsyncIterator[Any]) -> None:
+    async def _read(
+        self,
+        gateway: str,
+        stream: _Stream,
+        first: DeltaDiscoveryRequest,
+        requests: AsyncIterator[DeltaDiscoveryRequest],
+    ) -> None:
         self._receive(gateway, stream, first)
         async for request in requests:
             self._receive(gateway, stream, request)
 
-    def _receive(self, gateway: str, stream: _Stream, request: Any) -> None:
+    def _receive(self, gateway: str, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
         for event in stream.session.receive(request, self._clock()):
             match event:
                 case Acked():

@@ -15,7 +15,9 @@ What goes first (make before break, fail closed):
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource
 from lasthop.xds.cache import Cache
@@ -86,7 +88,7 @@ class Session:
         routes = self._types.get(ROUTES)
         return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
 
-    def receive(self, request: Any, now: float) -> list[Event]:
+    def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[Event]:
         """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once."""
         type_url: str = request.type_url
         if type_url not in TYPES:
@@ -144,7 +146,7 @@ class Session:
             for refusal in [r for r in sub.refusals.values() if r.until <= now]:
                 sub.offer_again(refusal)
 
-    def _verdict(self, sub: Subscription, request: Any, now: float) -> list[Event]:
+    def _verdict(self, sub: Subscription, request: DeltaDiscoveryRequest, now: float) -> list[Event]:
         response = sub.answered(request.response_nonce)
         if response is None:
             return []
@@ -152,7 +154,7 @@ class Session:
             self._answered_at, self._rested = now, now + min(LONGEST_PACE, max(0.0, now - response.sent_at))
         resources = {r.name: r for r in response.resources}
         if request.HasField("error_detail"):
-            detail: str = request.error_detail.message
+            detail = request.error_detail.message
             sub.refused(response, reasons(detail, resources), now + RETRY)
             return [Nacked(sub.type_url, resources, detail)]
         return [Acked(sub.type_url, resources, frozenset(response.removed))]

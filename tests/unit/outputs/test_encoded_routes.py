@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.config.route.v3 import route_pb2
-from envoy.type.matcher.v3 import http_inputs_pb2
+from envoy.type.matcher.v3 import http_inputs_pb2, regex_pb2
+from google.protobuf.duration_pb2 import Duration
 from xds.core.v3 import extension_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
@@ -255,8 +256,9 @@ def tree(paths: list[str], protocol: str) -> Any:
     found = matcher_pb2.Matcher()
     found.matcher_tree.input.CopyFrom(header(":path"))
     cluster = f"a/gw/evil/s/443/{protocol}"
-    action = rc.RouteAction(cluster=cluster, timeout={}, cluster_not_found_response_code="INTERNAL_SERVER_ERROR")
-    expression = rc.Route(name=str(EVIL), match=rc.RouteMatch(safe_regex={"regex": "/.*"}), route=action)
+    not_found = rc.RouteAction.INTERNAL_SERVER_ERROR
+    action = rc.RouteAction(cluster=cluster, timeout=Duration(), cluster_not_found_response_code=not_found)
+    expression = rc.Route(name=str(EVIL), match=rc.RouteMatch(safe_regex=regex_pb2.RegexMatcher(regex="/.*")), route=action)
     for path in paths:
         fitting = sorted((other for other in paths if path.startswith(other)), key=len, reverse=True)
         prefixes = [rc.Route(name=str(EVIL), match=rc.RouteMatch(path_separated_prefix=p), route=action) for p in fitting]

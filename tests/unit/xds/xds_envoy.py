@@ -181,7 +181,7 @@ def _any(message: Any) -> Any:
 
 def _ads() -> Any:
     return config_source_pb2.ConfigSource(
-        ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.ApiVersion.V3
+        ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.V3
     )
 
 

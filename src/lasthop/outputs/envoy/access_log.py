@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
@@ -42,7 +42,13 @@ FIELDS: Final = {
 """What clients write is cut to a length: a header may have 60 KB, and each failed request is a line."""
 
 
-GRPC_FAILURES: Final = ("UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
+GRPC_FAILURES: Final = (
+    accesslog_pb2.GrpcStatusFilter.UNKNOWN,
+    accesslog_pb2.GrpcStatusFilter.DEADLINE_EXCEEDED,
+    accesslog_pb2.GrpcStatusFilter.INTERNAL,
+    accesslog_pb2.GrpcStatusFilter.UNAVAILABLE,
+    accesslog_pb2.GrpcStatusFilter.DATA_LOSS,
+)
 """What is no fault of the caller's."""
 
 GRPC_CALL: Final = accesslog_pb2.AccessLogFilter(
@@ -52,16 +58,16 @@ GRPC_CALL: Final = accesslog_pb2.AccessLogFilter(
 )
 
 
-def all_of(*filters: Any) -> Any:
+def all_of(*filters: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLogFilter:
     return accesslog_pb2.AccessLogFilter(and_filter=accesslog_pb2.AndFilter(filters=filters))
 
 
-def flagged(*flags: str) -> Any:
+def flagged(*flags: str) -> accesslog_pb2.AccessLogFilter:
     """What has one of Envoy's response flags."""
     return accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=flags))
 
 
-def status_is(op: str, status: int) -> Any:
+def status_is(op: accesslog_pb2.ComparisonFilter.Op, status: int) -> accesslog_pb2.AccessLogFilter:
     comparison = accesslog_pb2.ComparisonFilter(
         op=op,
         value=base_pb2.RuntimeUInt32(default_value=status, runtime_key=f"lasthop.status.{status}"),
@@ -81,7 +87,7 @@ STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 """Flags of connections that came to nothing."""
 
 
-def stream_log(gateway: str, route: str) -> Any:
+def stream_log(gateway: str, route: str) -> accesslog_pb2.AccessLog:
     """Of connections, which have no status: those that could not be handed on."""
     return _log({"gateway": gateway, "route": route, **STREAM_FIELDS}, flagged(*STREAM_FAILURES))
 
@@ -90,7 +96,7 @@ ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && requ
 """A connection whose backend has finished the handshake and then said nothing."""
 
 
-def ended_log(gateway: str) -> Any:
+def ended_log(gateway: str) -> accesslog_pb2.AccessLog:
     """Of connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
     client's certificate, or that there is none, and Envoy has no flag for it. A listener has one for all of its chains, since
     each costs Envoy a millisecond."""
@@ -99,14 +105,14 @@ def ended_log(gateway: str) -> Any:
     return _log({"gateway": gateway, **STREAM_FIELDS}, accesslog_pb2.AccessLogFilter(extension_filter=extension))
 
 
-def access_log(gateway: str) -> Any:
+def access_log(gateway: str) -> accesslog_pb2.AccessLog:
     # A gRPC call that fails has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
-    either = accesslog_pb2.OrFilter(filters=[status_is("GE", FAILURE), all_of(GRPC_CALL, calls)])
+    either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
     return _log({"gateway": gateway, **FIELDS}, accesslog_pb2.AccessLogFilter(or_filter=either))
 
 
-def _log(fields: dict[str, str], only: Any) -> Any:
+def _log(fields: dict[str, str], only: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLog:
     format = Struct()
     format.update(fields)
     log = file_pb2.FileAccessLog(

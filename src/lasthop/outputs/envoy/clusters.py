@@ -7,13 +7,14 @@ subscription and is answered at once, where an unchanged name would let it warm 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
@@ -64,7 +65,7 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
     message = cluster_pb2.Cluster(
         name=hop.name,
         connect_timeout=seconds(CONNECT_TIMEOUT),
-        per_connection_buffer_limit_bytes={"value": BUFFER_LIMIT},
+        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
         lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
         circuit_breakers=_no_breakers(),
         ignore_health_on_host_removal=True,
@@ -89,7 +90,7 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
     return ClusterEntry(_resource(message, tls, hop.service), endpoints_name, isinstance(tls, Plaintext))
 
 
-def _resource(message: Any, tls: HopTLS, owner: Key) -> Resource:
+def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:
     body = encode(message)
     version = content_hash(body)
     trust = tls.trust if isinstance(tls, BackendTLS) else None
@@ -99,8 +100,8 @@ def _resource(message: Any, tls: HopTLS, owner: Key) -> Resource:
     return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
 
 
-def _no_breakers() -> Any:
-    limit = {"value": NO_LIMIT}
+def _no_breakers() -> circuit_breaker_pb2.CircuitBreakers:
+    limit = UInt32Value(value=NO_LIMIT)
     return circuit_breaker_pb2.CircuitBreakers(
         thresholds=[
             circuit_breaker_pb2.CircuitBreakers.Thresholds(
@@ -110,7 +111,7 @@ def _no_breakers() -> Any:
     )
 
 
-def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> Any:
+def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:
     """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (docs/measurements.md#alpn)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
@@ -138,7 +139,7 @@ def offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
     return frozenset({"h2"} if found.h2c else {"h2", "http/1.1"})
 
 
-def _metadata(tls: BackendTLS) -> Any:
+def _metadata(tls: BackendTLS) -> base_pb2.Metadata:
     """What the access log needs to say in words why a handshake failed."""
     metadata = base_pb2.Metadata()
     fields = metadata.filter_metadata[METADATA].fields
@@ -149,7 +150,7 @@ def _metadata(tls: BackendTLS) -> Any:
     return metadata
 
 
-def _assignment(name: str, found: Endpoints) -> Any:
+def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:
     members = [
         endpoint_components_pb2.LbEndpoint(
             endpoint=endpoint_components_pb2.Endpoint(address=socket_address(e.address, e.port))

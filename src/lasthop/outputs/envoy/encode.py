@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from envoy.config.core.v3 import address_pb2, config_source_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 
 
-def encode(message: Any) -> bytes:
+def encode(message: Message) -> bytes:
     """Equal messages give equal bytes, on which versions and hashes rest."""
-    data: bytes = message.SerializeToString(deterministic=True)
-    return data
+    return message.SerializeToString(deterministic=True)
 
 
-def packed(message: Any) -> AnyMessage:
+def packed(message: Message) -> AnyMessage:
     return AnyMessage(type_url=f"type.googleapis.com/{message.DESCRIPTOR.full_name}", value=encode(message))
 
 
@@ -33,7 +32,7 @@ def over_ads(initial_fetch_timeout: float | None = None) -> config_source_pb2.Co
 
 
 def socket_address(address: str, port: int, transport: str = "TCP") -> address_pb2.Address:
-    protocol = address_pb2.SocketAddress.Protocol.Value(transport)
+    protocol = address_pb2.SocketAddress.UDP if transport == "UDP" else address_pb2.SocketAddress.TCP
     return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port, protocol=protocol))
 
 

@@ -6,14 +6,15 @@ empty `composite` instead, and the route fills it: neither a new ExternalAuth fi
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
 from envoy.config.core.v3 import config_source_pb2, extension_pb2, grpc_service_pb2, http_uri_pb2
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.http.composite.v3 import composite_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
-from envoy.type.matcher.v3 import string_pb2
+from envoy.type.matcher.v3 import regex_pb2, string_pb2
+from envoy.type.v3 import http_status_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
 from lasthop.outputs.envoy.encode import packed, seconds
@@ -22,7 +23,7 @@ from lasthop.plan.upstream import Hop, Protocol
 
 TIMEOUT: Final = 10.0
 """Envoy's own is 0.2 s, too little for a server that asks a database or another server."""
-UNANSWERED: Final = 503
+UNANSWERED: Final = http_status_pb2.ServiceUnavailable
 """What a request gets that nobody could be asked about: not the client's fault, so not Envoy's 403."""
 _FRAMING: Final = (
     *("connection", "content-length", "host", "keep-alive", "proxy-connection"),
@@ -33,14 +34,14 @@ _OWN_BODY: Final = "content-.*"
 """Headers that describe the body of the server's answer, which is not that of the request."""
 
 
-def placeholder() -> Any:
+def placeholder() -> extension_matcher_pb2.ExtensionWithMatcher:
     return extension_matcher_pb2.ExtensionWithMatcher(
         extension_config=extension_pb2.TypedExtensionConfig(name="composite", typed_config=packed(composite_pb2.Composite())),
         xds_matcher=matcher_pb2.Matcher(),
     )
 
 
-def per_route(auth: ExternalAuth, limit: float | None) -> Any:
+def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
     """`limit`: the seconds that the whole request may take, if any."""
     action = composite_pb2.ExecuteFilterAction()
     action.typed_config.name = "envoy.filters.http.ext_authz"
@@ -52,15 +53,17 @@ def per_route(auth: ExternalAuth, limit: float | None) -> Any:
     return message
 
 
-def _ext_authz(auth: ExternalAuth, timeout: float) -> Any:
+def _ext_authz(auth: ExternalAuth, timeout: float) -> ext_authz_pb2.ExtAuthz:
     grpc = auth.hop.protocol is Protocol.H2
     all_headers = not grpc and not auth.response_headers
     untouched = "|".join((*_FRAMING, *([_OWN_BODY] if all_headers else [])))
     message = ext_authz_pb2.ExtAuthz(
         transport_api_version=config_source_pb2.V3,
         failure_mode_allow=False,
-        status_on_error={"code": UNANSWERED},
-        decoder_header_mutation_rules=mutation_rules_pb2.HeaderMutationRules(disallow_expression={"regex": untouched}),
+        status_on_error=http_status_pb2.HttpStatus(code=UNANSWERED),
+        decoder_header_mutation_rules=mutation_rules_pb2.HeaderMutationRules(
+            disallow_expression=regex_pb2.RegexMatcher(regex=untouched)
+        ),
     )
     if grpc:
         message.grpc_service.CopyFrom(_grpc(auth.hop, timeout))
@@ -74,19 +77,21 @@ def _ext_authz(auth: ExternalAuth, timeout: float) -> Any:
     return message
 
 
-def _grpc(hop: Hop, timeout: float) -> Any:
+def _grpc(hop: Hop, timeout: float) -> grpc_service_pb2.GrpcService:
     # Envoy would take the cluster's name for the authority, and slashes in it are more than some servers bear.
     to = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=hop.name, authority=_authority(hop))
     return grpc_service_pb2.GrpcService(envoy_grpc=to, timeout=seconds(timeout))
 
 
-def _http(auth: ExternalAuth, timeout: float) -> Any:
+def _http(auth: ExternalAuth, timeout: float) -> ext_authz_pb2.HttpService:
     uri = http_uri_pb2.HttpUri(uri=f"http://{_authority(auth.hop)}", cluster=auth.hop.name, timeout=seconds(timeout))
     message = ext_authz_pb2.HttpService(server_uri=uri, path_prefix=auth.path)
     message.authorization_response.allowed_upstream_headers.CopyFrom(
         _any_of(auth.response_headers)
         if auth.response_headers
-        else string_pb2.ListStringMatcher(patterns=[string_pb2.StringMatcher(safe_regex={"regex": "[^:].*"})])
+        else string_pb2.ListStringMatcher(
+            patterns=[string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex="[^:].*"))]
+        )
     )
     return message
 
@@ -95,5 +100,5 @@ def _authority(hop: Hop) -> str:
     return f"{hop.service.name}.{hop.service.namespace}.svc:{hop.port}"
 
 
-def _any_of(names: tuple[str, ...]) -> Any:
+def _any_of(names: tuple[str, ...]) -> string_pb2.ListStringMatcher:
     return string_pb2.ListStringMatcher(patterns=[string_pb2.StringMatcher(exact=name) for name in names])

@@ -6,14 +6,16 @@ chains of routes of connections are in streams.py and join their listener last, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2, substitution_format_string_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, status_is
@@ -91,7 +93,7 @@ def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
 
 def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[Listener]) -> Resource:
     name = listener_name(owner.key, port, transport)
-    chains: dict[str, Any] = {}
+    chains: dict[str, listener_components_pb2.FilterChain] = {}
     owners: dict[str, Key] = {}
     for listener in listeners:
         if not listener.http:
@@ -110,7 +112,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
         additional_addresses=[
             listener_pb2.AdditionalAddress(address=socket_address(address, port, transport)) for address in rest
         ],
-        per_connection_buffer_limit_bytes={"value": BUFFER_LIMIT},
+        per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
         filter_chains=chains.values(),
     )
     if listeners[0].protocol in ("HTTPS", "TLS"):
@@ -125,7 +127,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
     return Resource(LISTENER, name, body, content_hash(body), parts, owners={part: owners[part] for part in parts})
 
 
-def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
+def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_pb2.FilterChain:
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
@@ -139,7 +141,7 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> Any:
     return chain
 
 
-def _closed(listener: Listener) -> Any:
+def _closed(listener: Listener) -> listener_components_pb2.FilterChain:
     """Without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener otherwise."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
     if listener.protocol == "HTTPS" and listener.hostname:
@@ -147,7 +149,7 @@ def _closed(listener: Listener) -> Any:
     return chain
 
 
-def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> Any:
+def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
     context = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,
@@ -163,7 +165,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
     return base_pb2.TransportSocket(name=TLS, typed_config=packed(context))
 
 
-def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
+def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
     pem = union(found for found in bundles if not isinstance(found, BadRef)).pem
@@ -174,8 +176,8 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: Any) -> None:
         validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
 
 
-def _connection_manager(key: Key, table: str, rules: HttpRules) -> Any:
-    router = router_pb2.Router(dynamic_stats={"value": False}, suppress_envoy_headers=True)
+def _connection_manager(key: Key, table: str, rules: HttpRules) -> hcm_pb2.HttpConnectionManager:
+    router = router_pb2.Router(dynamic_stats=BoolValue(value=False), suppress_envoy_headers=True)
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
         rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
@@ -184,8 +186,8 @@ def _connection_manager(key: Key, table: str, rules: HttpRules) -> Any:
             hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router)),
         ],
         upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
-        use_remote_address={"value": True},
-        normalize_path={"value": True},
+        use_remote_address=BoolValue(value=True),
+        normalize_path=BoolValue(value=True),
         merge_slashes=rules.merge_slashes,
         path_with_escaped_slashes_action=_ESCAPED_SLASHES[rules.escaped_slashes],
         common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
@@ -193,12 +195,12 @@ def _connection_manager(key: Key, table: str, rules: HttpRules) -> Any:
             headers_with_underscores_action=_UNDERSCORES[rules.underscores_in_headers],
         ),
         strip_trailing_host_dot=True,
-        generate_request_id={"value": False},
+        generate_request_id=BoolValue(value=False),
         request_headers_timeout=seconds(HEADERS_TIMEOUT),
         http2_protocol_options=protocol_pb2.Http2ProtocolOptions(
-            max_concurrent_streams={"value": MAX_STREAMS},
-            initial_stream_window_size={"value": BUFFER_LIMIT},
-            initial_connection_window_size={"value": 16 * BUFFER_LIMIT},
+            max_concurrent_streams=UInt32Value(value=MAX_STREAMS),
+            initial_stream_window_size=UInt32Value(value=BUFFER_LIMIT),
+            initial_connection_window_size=UInt32Value(value=16 * BUFFER_LIMIT),
         ),
         server_header_transformation=hcm_pb2.HttpConnectionManager.PASS_THROUGH,
         access_log=[access_log(key.path)],
@@ -206,7 +208,7 @@ def _connection_manager(key: Key, table: str, rules: HttpRules) -> Any:
     )
 
 
-def _local_replies() -> Any:
+def _local_replies() -> hcm_pb2.LocalReplyConfig:
     """The first that fits. A gRPC client gets UNAVAILABLE wherever others get 500, whatever kind of route it came by."""
     # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid; UH: no endpoint.
     failed = flagged("UF", "NC", "UH")
@@ -219,7 +221,7 @@ def _local_replies() -> Any:
     return hcm_pb2.LocalReplyConfig(
         mappers=[
             _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
-            _reply(all_of(GRPC_CALL, status_is("EQ", INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
+            _reply(all_of(GRPC_CALL, status_is(accesslog_pb2.ComparisonFilter.EQ, INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, unanswered), NO_ANSWER),
             _reply(all_of(GRPC_CALL, no_route), NO_ROUTE),
             _reply(failed, f"{BACKEND_FAILURE}\n"),
@@ -230,11 +232,11 @@ def _local_replies() -> Any:
     )
 
 
-def _reply(when: Any, body: str, status: int | None = None) -> Any:
+def _reply(when: accesslog_pb2.AccessLogFilter, body: str, status: int | None = None) -> hcm_pb2.ResponseMapper:
     return hcm_pb2.ResponseMapper(
         filter=when,
         body=base_pb2.DataSource(inline_string=body),
-        status_code={"value": status} if status else None,
+        status_code=UInt32Value(value=status) if status else None,
     )
 
 

@@ -6,7 +6,7 @@ A filter that is off costs nothing per request, and switching one on is a route 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.extensions.filters.http.cors.v3 import cors_pb2
@@ -15,8 +15,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.http.stateful_session.cookie.v3 import cookie_pb2
 from envoy.extensions.http.stateful_session.header.v3 import header_pb2
 from envoy.type.http.v3 import cookie_pb2 as http_cookie_pb2
-from envoy.type.matcher.v3 import string_pb2
+from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import BoolValue
 
 from lasthop.outputs.envoy import external_auth
 from lasthop.outputs.envoy.encode import packed, seconds
@@ -27,7 +29,7 @@ EXTERNAL_AUTH: Final = "lasthop.external_auth"
 SESSION: Final = "envoy.filters.http.stateful_session"
 
 
-def optional_filters() -> list[Any]:
+def optional_filters() -> list[hcm_pb2.HttpFilter]:
     """In the order in which they act: a browser's question about CORS carries no credentials that could be judged."""
     messages = (
         (CORS, cors_pb2.Cors()),
@@ -49,11 +51,11 @@ def per_route_filters(route: Route) -> dict[str, AnyMessage]:
     return found
 
 
-def _on(config: Any) -> AnyMessage:
+def _on(config: Message) -> AnyMessage:
     return packed(rc.FilterConfig(config=packed(config)))
 
 
-def _cors(cors: Cors) -> Any:
+def _cors(cors: Cors) -> cors_pb2.CorsPolicy:
     # With credentials a browser takes the star for a header of that name, so the spec forbids to send it.
     expose = [name for name in cors.expose if name != "*" or not cors.credentials]
     return cors_pb2.CorsPolicy(
@@ -62,21 +64,22 @@ def _cors(cors: Cors) -> Any:
         allow_headers=", ".join(cors.headers),
         expose_headers=", ".join(expose),
         max_age=str(cors.max_age),
-        allow_credentials={"value": cors.credentials},
+        allow_credentials=BoolValue(value=cors.credentials),
         # What is not from an allowed origin is answered without allow-origin; the browser draws the conclusion.
-        forward_not_matching_preflights={"value": False},
+        forward_not_matching_preflights=BoolValue(value=False),
     )
 
 
-def _origin(origin: str) -> Any:
+def _origin(origin: str) -> string_pb2.StringMatcher:
     if "*" not in origin:
         return string_pb2.StringMatcher(exact=origin)
     # A wildcard stands for any characters of a host, so it does not reach over a port or a slash.
     pattern = ".*" if origin == "*" else "[^/:]*".join(re.escape(part) for part in origin.split("*"))
-    return string_pb2.StringMatcher(safe_regex={"regex": pattern})
+    return string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=pattern))
 
 
-def _session(session: Session) -> Any:
+def _session(session: Session) -> stateful_session_pb2.StatefulSessionPerRoute:
+    state: Message
     if session.header:
         name, state = "envoy.http.stateful_session.header", header_pb2.HeaderBasedSessionState(name=session.name)
     else:

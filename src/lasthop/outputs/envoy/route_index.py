@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.type.matcher.v3 import http_inputs_pb2
@@ -94,7 +94,7 @@ def _map_entry(key: bytes, listed: tuple[bytes, ...]) -> bytes:
     return field(_MAP_ENTRIES, field(_ENTRY_KEY, key) + field(_ENTRY_VALUE, _leaf(listed)))
 
 
-def _header(name: str) -> Any:
+def _header(name: str) -> extension_pb2.TypedExtensionConfig:
     value = packed(http_inputs_pb2.HttpRequestHeaderMatchInput(header_name=name))
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=value)
 

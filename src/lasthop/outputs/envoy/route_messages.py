@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.v3 import percent_pb2
+from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.outputs.envoy.encode import packed, seconds
 from lasthop.outputs.envoy.route_filters import per_route_filters
@@ -56,11 +57,11 @@ class Listening(NamedTuple):
     port: int
 
 
-def refusal(status: int = INTERNAL_ERROR) -> Any:
+def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
     return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
 
 
-def refusing(match: Match, origin: str) -> Any:
+def refusing(match: Match, origin: str) -> rc.Route:
     """What matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
     direct = rc.DirectResponseAction(status=INTERNAL_ERROR)
     return rc.Route(name=origin, match=route_match(match), direct_response=direct)
@@ -70,8 +71,8 @@ class Messages(NamedTuple):
     """A route as Envoy has it, for requests that ask for an upgrade and for all others: WebSocket needs HTTP/1.1, so the
     former go by a hop of their own. One and the same list where that makes no difference."""
 
-    upgrade: list[Any]
-    other: list[Any]
+    upgrade: list[rc.Route]
+    other: list[rc.Route]
 
 
 def envoy_routes(route: Route, listening: Listening) -> Messages:
@@ -85,16 +86,16 @@ def envoy_routes(route: Route, listening: Listening) -> Messages:
             redirects = _redirects(route, redirect, listening)
             return Messages(redirects, redirects)
         case Forward() as forward if route.match.grpc:
-            calls = _forwards(_route(route), forward, Protocol.H2, route)
+            calls = _forwards(_route(route), forward, Protocol.H2)
             return Messages(calls, calls)
         case Forward() as forward:
             return Messages(
-                _forwards(_route(route), forward, Protocol.H1_UPGRADE, route),
-                _forwards(_route(route), forward, Protocol.AUTO, route),
+                _forwards(_route(route), forward, Protocol.H1_UPGRADE),
+                _forwards(_route(route), forward, Protocol.AUTO),
             )
 
 
-def _route(route: Route) -> Any:
+def _route(route: Route) -> rc.Route:
     message = rc.Route(name=route.origin, match=route_match(route.match))
     _edit_headers(message, route.headers)
     for name, config in per_route_filters(route).items():
@@ -105,7 +106,7 @@ def _route(route: Route) -> Any:
 # --- matching --------------------------------------------------------------------------------------------------------
 
 
-def route_match(match: Match) -> Any:
+def route_match(match: Match) -> rc.RouteMatch:
     message = rc.RouteMatch()
     match match.path_type:
         case PathType.EXACT:
@@ -128,7 +129,7 @@ def route_match(match: Match) -> Any:
     return message
 
 
-def _string(value: str, regex: bool = False) -> Any:
+def _string(value: str, regex: bool = False) -> string_pb2.StringMatcher:
     if regex:
         return string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex=value))
     return string_pb2.StringMatcher(exact=value)
@@ -137,15 +138,14 @@ def _string(value: str, regex: bool = False) -> Any:
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-def _edit_headers(message: Any, headers: Headers) -> None:
-    """On a Route or on one of its weighted clusters: both have the same fields."""
+def _edit_headers(message: rc.Route | rc.WeightedCluster.ClusterWeight, headers: Headers) -> None:
     message.request_headers_to_add.extend(_additions(headers.request))
     message.request_headers_to_remove.extend(headers.request.remove)
     message.response_headers_to_add.extend(_additions(headers.response))
     message.response_headers_to_remove.extend(headers.response.remove)
 
 
-def _additions(edit: HeaderEdit) -> Iterable[Any]:
+def _additions(edit: HeaderEdit) -> Iterable[base_pb2.HeaderValueOption]:
     actions = base_pb2.HeaderValueOption
     for pairs, action in ((edit.set, actions.OVERWRITE_IF_EXISTS_OR_ADD), (edit.add, actions.APPEND_IF_EXISTS_OR_ADD)):
         for name, value in pairs:
@@ -166,7 +166,7 @@ _REDIRECT_CODES: Final = {
 }
 
 
-def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[Any]:
+def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[rc.Route]:
     """One message; or two, because Envoy would keep a port that the client has written into its Host header, where the spec
     wants that of the scheme or the listener: for such clients the port is written out."""
     # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
@@ -185,7 +185,7 @@ def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[A
     return [with_port, found]
 
 
-def _redirect(redirect: Redirect) -> Any:
+def _redirect(redirect: Redirect) -> rc.RedirectAction:
     message = rc.RedirectAction(response_code=_REDIRECT_CODES[redirect.status])
     if redirect.scheme:
         message.scheme_redirect = redirect.scheme
@@ -199,7 +199,7 @@ def _redirect(redirect: Redirect) -> Any:
     return message
 
 
-def _replace_prefix(edit: PathEdit) -> Any:
+def _replace_prefix(edit: PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
     """`/foo` and what follows it, by the spec's table: exactly one slash stands where prefix and rest meet."""
     prefix = (edit.prefix or "").rstrip("/")
     value = edit.value.rstrip("/")
@@ -210,7 +210,7 @@ def _replace_prefix(edit: PathEdit) -> Any:
     return _regex(f"^{re.escape(prefix)}", _literal(value))
 
 
-def _regex(pattern: str, substitution: str) -> Any:
+def _regex(pattern: str, substitution: str) -> regex_pb2.RegexMatchAndSubstitute:
     return regex_pb2.RegexMatchAndSubstitute(pattern=regex_pb2.RegexMatcher(regex=pattern), substitution=substitution)
 
 
@@ -222,7 +222,7 @@ def _literal(text: str) -> str:
 # --- forwarding ------------------------------------------------------------------------------------------------------
 
 
-def _forwards(message: Any, forward: Forward, protocol: Protocol, route: Route) -> list[Any]:
+def _forwards(message: rc.Route, forward: Forward, protocol: Protocol) -> list[rc.Route]:
     """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy throws
     one die for all of them, so each takes its own share and those before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
@@ -247,12 +247,12 @@ def _combined(of_rule: Rewrite | None, of_backend: Rewrite | None) -> Rewrite | 
     return Rewrite(of_backend.hostname or of_rule.hostname, of_backend.path or of_rule.path)
 
 
-def _fraction(part: int, whole: int) -> Any:
+def _fraction(part: int, whole: int) -> percent_pb2.FractionalPercent:
     share = round(1_000_000 * part / whole)
     return percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
 
 
-def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | None, protocol: Protocol) -> Any:
+def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | None, protocol: Protocol) -> rc.RouteAction:
     action = rc.RouteAction(
         cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
         timeout=seconds(_timeout(forward)),
@@ -271,10 +271,12 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
         action.cluster = _cluster_name(only, protocol)
         return action
     for backend in backends:
-        share = action.weighted_clusters.clusters.add(name=_cluster_name(backend, protocol), weight={"value": backend.weight})
+        weight = UInt32Value(value=backend.weight)
+        share = rc.WeightedCluster.ClusterWeight(name=_cluster_name(backend, protocol), weight=weight)
         _edit_headers(share, backend.headers)
         if backend.rewrite and backend.rewrite.hostname:
             share.host_rewrite_literal = backend.rewrite.hostname
+        action.weighted_clusters.clusters.append(share)
     return action
 
 
@@ -289,12 +291,12 @@ def _timeout(forward: Forward) -> float:
     return min((limit for limit in limits if limit), default=0.0)
 
 
-def _retry(retry: Retry, try_timeout: float | None) -> Any:
+def _retry(retry: Retry, try_timeout: float | None) -> rc.RetryPolicy:
     # Whoever limits a try wants another one after it (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
     on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
     policy = rc.RetryPolicy(
         retry_on=",".join(on),
-        num_retries={"value": retry.attempts},
+        num_retries=UInt32Value(value=retry.attempts),
         retriable_status_codes=retry.codes,
         retry_host_predicate=[_OTHER_HOSTS],
         host_selection_retry_max_attempts=3,
@@ -307,7 +309,7 @@ def _retry(retry: Retry, try_timeout: float | None) -> Any:
     return policy
 
 
-def _rewrite(action: Any, rewrite: Rewrite) -> None:
+def _rewrite(action: rc.RouteAction, rewrite: Rewrite) -> None:
     if rewrite.hostname:
         action.host_rewrite_literal = rewrite.hostname
     if rewrite.path is not None:
@@ -317,7 +319,7 @@ def _rewrite(action: Any, rewrite: Rewrite) -> None:
             action.regex_rewrite.CopyFrom(_replace_prefix(rewrite.path))
 
 
-def _mirror(mirror: Mirror) -> Any:
+def _mirror(mirror: Mirror) -> rc.RouteAction.RequestMirrorPolicy:
     """To a hop that may not exist: then the copy is dropped and the request goes on."""
     policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
     policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))

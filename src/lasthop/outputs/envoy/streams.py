@@ -7,7 +7,7 @@ Envoy ends the connections of the old one within its drain time; all other chain
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from envoy.config.listener.v3 import listener_components_pb2
@@ -15,6 +15,7 @@ from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
 from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
+from google.protobuf.message import Message
 from xds.core.v3 import extension_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
@@ -95,12 +96,12 @@ def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
     return _field(_FILTER_CHAINS_FIELD, _chain(g, gateway, listener, found))
 
 
-def _field(tag: bytes, message: Any) -> bytes:
+def _field(tag: bytes, message: Message) -> bytes:
     body = encode(message)
     return tag + varint(len(body)) + body
 
 
-def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
+def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listener_components_pb2.FilterChain:
     chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
     if listener.protocol == "TLS":
         # Whoever does not speak TLS has no business here, least of all with the backends of a passthrough listener.
@@ -121,8 +122,9 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> Any:
     if len(found.backends) == 1:
         proxy.cluster = _cluster(found.backends[0])
     else:
-        for backend in found.backends:
-            proxy.weighted_clusters.clusters.add(name=_cluster(backend), weight=backend.weight)
+        share = tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight
+        shares = (share(name=_cluster(backend), weight=backend.weight) for backend in found.backends)
+        proxy.weighted_clusters.clusters.extend(shares)
     chain.filters.append(listener_components_pb2.Filter(name=TCP_PROXY, typed_config=packed(proxy)))
     return chain
 
@@ -143,12 +145,12 @@ def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:
     return type(tls).__name__.encode()
 
 
-def _datagrams(found: Stream) -> Any:
+def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
     config = udp_proxy_pb2.UdpProxyConfig(stat_prefix="udp", matcher=_by_weight(found.backends))
     return listener_components_pb2.ListenerFilter(name=UDP_PROXY, typed_config=packed(config))
 
 
-def _by_weight(backends: tuple[Backend, ...]) -> Any:
+def _by_weight(backends: tuple[Backend, ...]) -> matcher_pb2.Matcher:
     """UDP has no weighted clusters in Envoy. The client's port decides: by its hash, each backend takes its share of what
     those before it have left, and the last one takes the rest. Each step hashes with a seed of its own."""
     matcher = matcher_pb2.Matcher()
@@ -165,11 +167,11 @@ def _by_weight(backends: tuple[Backend, ...]) -> Any:
     return matcher
 
 
-def _to(backend: Backend) -> Any:
+def _to(backend: Backend) -> extension_pb2.TypedExtensionConfig:
     return _extension("route", route_pb2.Route(cluster=_cluster(backend)))
 
 
-def _extension(name: str, message: Any) -> Any:
+def _extension(name: str, message: Message) -> extension_pb2.TypedExtensionConfig:
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tls_pb2
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
+from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import over_ads, packed
@@ -32,7 +33,7 @@ def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> ba
     certificates = [secret_config(tls.client_certificate)] if tls.client_certificate else []
     context = tls_pb2.UpstreamTlsContext(
         sni=tls.sni,
-        max_session_keys={"value": SESSION_KEYS},
+        max_session_keys=UInt32Value(value=SESSION_KEYS),
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,
             tls_params=common_pb2.TlsParameters(

@@ -1,0 +1,9 @@
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from _protobuf import Message, One
+from google.protobuf.duration_pb2 import Duration
+
+class HttpUri(Message):
+    uri: str = ...
+    cluster: str = ...
+    timeout: One[Duration] = ...

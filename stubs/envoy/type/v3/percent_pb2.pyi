@@ -1,0 +1,11 @@
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from typing import ClassVar
+
+from _protobuf import Message
+
+class FractionalPercent(Message):
+    class DenominatorType(int): ...
+    MILLION: ClassVar[FractionalPercent.DenominatorType]
+    numerator: int = ...
+    denominator: FractionalPercent.DenominatorType = ...

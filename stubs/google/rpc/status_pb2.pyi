@@ -1,0 +1,9 @@
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from _protobuf import Many, Message
+from google.protobuf.any_pb2 import Any
+
+class Status(Message):
+    code: int = ...
+    message: str = ...
+    details: Many[Any] = ...

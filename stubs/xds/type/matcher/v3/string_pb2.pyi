@@ -1,0 +1,9 @@
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from _protobuf import Message, One
+from xds.type.matcher.v3.regex_pb2 import RegexMatcher
+
+class StringMatcher(Message):
+    exact: str = ...
+    prefix: str = ...
+    safe_regex: One[RegexMatcher] = ...

@@ -1,0 +1,199 @@
+"""Writes `stubs/`: the part of Envoy's API that Lasthop uses, typed for mypy. `make stubs` runs it.
+
+    imports and names in src, tests, bench ──> descriptors in xds-protos ──> stubs/{envoy,xds,google/rpc}/**/*_pb2.pyi
+
+xds-protos has no types. Without stubs every message is `Any`, and a misspelt field is found by a test or not at all.
+
+A stub has a message if the code names it or reaches it through a field. It has a field or an enum value if a file that imports
+Envoy's messages has an attribute or a keyword argument of that name. So a field that nothing has used before is an error for
+mypy until `make stubs` has found it in the descriptors, and the new line in the stub shows a reviewer what of Envoy's API a
+change begins to use.
+
+`stubs/_protobuf.pyi` is written by hand: how each kind of field is typed. google.protobuf itself has types-protobuf.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+
+ROOT: Final = Path(__file__).parent.parent
+SOURCES: Final = ("src", "tests", "bench")
+PACKAGES: Final = ("envoy.", "xds.", "google.rpc.")
+HEAD: Final = """\
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from typing import ClassVar
+from _protobuf import Many, MapOf, Message, One, ScalarMapOf, Scalars
+"""
+_SCALARS: Final = {
+    FieldDescriptor.CPPTYPE_STRING: "str",
+    FieldDescriptor.CPPTYPE_BOOL: "bool",
+    FieldDescriptor.CPPTYPE_DOUBLE: "float",
+    FieldDescriptor.CPPTYPE_FLOAT: "float",
+}
+"""All others are integers."""
+
+Type = Descriptor | EnumDescriptor
+
+
+def write(directory: Path) -> None:
+    """Writes all stubs anew, and removes those of modules that are no longer used."""
+    paths, names = uses(path.read_text() for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+    modules = {path.partition("_pb2")[0] + "_pb2" for path in paths}
+    files = {module: importlib.import_module(module).DESCRIPTOR for module in modules}
+    types = _reached([found for file in files.values() for found in _all_types(file) if _path(found) in paths], names)
+    files |= {_module(found.file): found.file for found in types.values()}
+    for package in PACKAGES:
+        shutil.rmtree(directory / package.replace(".", "/"), ignore_errors=True)
+    for module, file in files.items():
+        stub = directory / f"{module.replace('.', '/')}.pyi"
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(str(_Stub(file, types, names)))
+    for command in (("check", "--fix", "--select=F401,I"), ("format",)):
+        subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--quiet", f"--config={ROOT / 'pyproject.toml'}", directory], check=True
+        )
+
+
+# --- what the code uses ----------------------------------------------------------------------------------------------
+
+
+def uses(sources: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Returns the dotted paths of what is imported from Envoy's modules and named with them, such as
+    `envoy.config.cluster.v3.cluster_pb2.Cluster.EDS`, and all names that a field or an enum value could be used by."""
+    paths, names = set[str](), set[str]()
+    for tree in (ast.parse(source) for source in sources if "_pb2" in source):
+        aliases = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
+            for alias in node.names
+            if not alias.name.endswith("_pb2_grpc")
+        }
+        paths.update(aliases.values())
+        for node in ast.walk(tree) if aliases else ():
+            if isinstance(node, ast.Attribute):
+                names.add(node.attr)
+                alias, _, rest = ast.unparse(node).partition(".")
+                paths.update([f"{aliases[alias]}.{rest}"] if alias in aliases else [])
+            elif isinstance(node, ast.keyword) and node.arg:
+                names.add(node.arg)
+    return paths, names
+
+
+# --- which types that makes ------------------------------------------------------------------------------------------
+
+
+def _reached(todo: list[Type], names: set[str]) -> dict[str, Type]:
+    """Returns these types, those of their fields that are used, and so on, and the messages that they are nested in."""
+    reached: dict[str, Type] = {}
+    while todo:
+        found = todo.pop()
+        if found.full_name in reached or found.file.package == "google.protobuf":
+            continue
+        reached[found.full_name] = found
+        fields = _fields(found, names) if isinstance(found, Descriptor) else []
+        values = [entry[1] if (entry := _map_entry(field)) else field for field in fields]
+        types = (found.containing_type, *(field.message_type or field.enum_type for field in values))
+        todo.extend(each for each in types if each is not None)
+    return reached
+
+
+def _all_types(owner: FileDescriptor | Descriptor) -> Iterator[Type]:
+    for found in _types_of(owner):
+        yield found
+        if isinstance(found, Descriptor):
+            yield from _all_types(found)
+
+
+def _types_of(owner: FileDescriptor | Descriptor) -> list[Type]:
+    messages = owner.message_types_by_name if isinstance(owner, FileDescriptor) else owner.nested_types_by_name
+    return [*owner.enum_types_by_name.values(), *messages.values()]
+
+
+def _fields(message: Descriptor, names: set[str]) -> list[FieldDescriptor]:
+    return [field for field in message.fields if field.name in names]
+
+
+def _map_entry(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] | None:
+    """Returns the key and the value of a map."""
+    entry = field.message_type
+    if entry is None or not entry.GetOptions().map_entry:
+        return None
+    return entry.fields_by_name["key"], entry.fields_by_name["value"]
+
+
+def _module(file: FileDescriptor) -> str:
+    return file.name.removesuffix(".proto").replace("/", ".") + "_pb2"
+
+
+def _name(found: Type) -> str:
+    """Returns the name inside its module, such as `Cluster.LbPolicy`."""
+    return found.full_name.removeprefix(f"{found.file.package}.")
+
+
+def _path(found: Type) -> str:
+    return f"{_module(found.file)}.{_name(found)}"
+
+
+# --- their text ------------------------------------------------------------------------------------------------------
+
+
+class _Stub:
+    """The text of one module, before ruff has formatted it and removed the imports that it does not need."""
+
+    def __init__(self, file: FileDescriptor, types: dict[str, Type], names: set[str]) -> None:
+        self._file, self._types, self._names = file, types, names
+        self._imports: set[str] = set()
+        self._known = {found.name: _path(found) for found in _all_types(file)}
+        self._classes = [line for found in _types_of(file) for line in self._class(found)]
+
+    def __str__(self) -> str:
+        return "\n".join((HEAD, *self._imports, *self._classes, ""))
+
+    def _class(self, found: Type) -> Iterator[str]:
+        if found.full_name not in self._types:
+            return
+        if isinstance(found, EnumDescriptor):
+            yield f"class {found.name}(int): ..."
+            # In a message a bare annotation would be one more field.
+            annotation = f"ClassVar[{_name(found)}]" if found.containing_type else found.name
+            yield from (f"{value.name}: {annotation}" for value in found.values if value.name in self._names)
+            return
+        yield f"class {found.name}(Message):"
+        lines = [line for nested in _types_of(found) for line in self._class(nested)]
+        lines += [f"{field.name}: {self._annotation(field)} = ..." for field in _fields(found, self._names)]
+        yield from (f"    {line}" for line in lines or ["..."])
+
+    def _annotation(self, field: FieldDescriptor) -> str:
+        if entry := _map_entry(field):
+            key, value = entry
+            return f"{'MapOf' if value.message_type else 'ScalarMapOf'}[{self._type(key)}, {self._type(value)}]"
+        if field.is_repeated:
+            return f"{'Many' if field.message_type else 'Scalars'}[{self._type(field)}]"
+        return f"One[{self._type(field)}]" if field.message_type else self._type(field)
+
+    def _type(self, field: FieldDescriptor) -> str:
+        found = field.message_type or field.enum_type
+        if found is None:
+            return "bytes" if field.type == FieldDescriptor.TYPE_BYTES else _SCALARS.get(field.cpp_type, "int")
+        if found.file.name == self._file.name:
+            return _name(found)
+        outer, dot, inner = _name(found).partition(".")
+        path = f"{_module(found.file)}.{outer}"
+        alias = outer if self._known.setdefault(outer, path) == path else path.replace(".", "_")
+        self._imports.add(f"from {_module(found.file)} import {outer}" + (f" as {alias}" if alias != outer else ""))
+        return f"{alias}{dot}{inner}"
+
+
+if __name__ == "__main__":
+    write(ROOT / "stubs")
