@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from lasthop.api.kinds import KINDS, Kind
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS, Kind
 from lasthop.api.meta import Key, Object
+from lasthop.api.routes import ParentReference
+from lasthop.api.status import ConditionStatus, ParentStatus
 from lasthop.kubernetes.client import path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import Read, gone
@@ -18,6 +20,7 @@ from tests.fake_api import FakeApi, client_of
 FAST = Timing(idle=2.0, first_pause=0.001, longest_pause=0.02)
 
 Json = dict[str, Any]
+BEFORE = "2026-01-01T00:00:00Z"
 
 
 def mk_route(name: str, namespace: str = "shop", **spec: Any) -> Json:
@@ -33,6 +36,31 @@ def mk_policy(name: str, service: str = "erp", namespace: str = "shop", **more: 
     validation = {"hostname": "erp.example.com", "wellKnownCACertificates": "System"}
     spec = {"targetRefs": [target], "validation": validation, **more}
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def mk_condition(type: str = "Accepted", status: str = "True", generation: int = 1, message: str = "") -> ConditionStatus:
+    return ConditionStatus(type, status, type, message, generation)
+
+
+def mk_parent(name: str, *conditions: ConditionStatus, section: str = "", kind: str = "Gateway") -> ParentStatus:
+    ref = ParentReference(name, kind=kind, namespace="shop", section_name=section)
+    return ParentStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
+
+
+def foreign(field: str, name: str) -> Json:
+    """As another controller writes it, with fields that we have never heard of."""
+    condition = {"type": "Accepted", "status": "Unknown", "reason": "Seeded", "lastTransitionTime": BEFORE, "newField": [1]}
+    return {field: {"name": name}, "controllerName": "example.com/other", "conditions": [condition], "extra": {"a": None}}
+
+
+class Clock:
+    """Time that stands still unless the test moves it."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Memory:

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from kubernetes_world import mk_route
-from test_kubernetes_merge import foreign, mk_condition, mk_parent
+from kubernetes_world import foreign, mk_condition, mk_parent, mk_route
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
