@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubernetes_world import Clock
 
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
@@ -18,6 +17,7 @@ from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes import status_updater as module
 from lasthop.sinks.kubernetes.status_updater import SETTLING, Scribe
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
+from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
 
 GATEWAY = Key("Gateway", "shop", "gw")

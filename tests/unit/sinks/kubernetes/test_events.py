@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kubernetes_world import Clock
-
 from lasthop.api.meta import Key
 from lasthop.sinks.kubernetes.events import EventRecorder
+from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
 ROUTE, CLASS = Key("HTTPRoute", "shop", "a"), Key("GatewayClass", "", "lasthop")

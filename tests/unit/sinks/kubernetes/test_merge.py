@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import pytest
-from kubernetes_world import BEFORE, Json, foreign, mk_condition, mk_parent
 
 from lasthop.api.gateway import GatewayAddress, RouteGroupKind
 from lasthop.api.kinds import CONTROLLER_NAME
@@ -25,6 +24,7 @@ from lasthop.api.status import (
 )
 from lasthop.outputs.status.policies import UNSERVED_POLICIES
 from lasthop.sinks.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
 from tests.docs.code import condition_types
 
 NOW = "2026-11-16T00:00:00Z"

@@ -1,0 +1,62 @@
+"""A reflector against the API server of a test, with short pauses, and a sink that remembers what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from lasthop.api.kinds import KINDS, Kind
+from lasthop.api.meta import Key, Object
+from lasthop.kubernetes.client import path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import Read, gone
+from lasthop.sources.kubernetes.reflector import Reflector, Timing
+from tests.fake_api import FakeApi, client_of
+
+FAST = Timing(idle=2.0, first_pause=0.001, longest_pause=0.02)
+
+
+class Memory:
+    """A sink that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.log: list[str] = []
+        self.wholes = 0
+        self.error: ApiError | None = None
+        self.errors: list[ApiError] = []
+
+    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+        changes = {key: obj for read in reads for key, obj in read.changes.items()}
+        for key in deleted:
+            changes.update(gone(key))
+            self.log.append(f"-{key.name}")
+        self.log += [f"+{read.key.name}" for read in reads]
+        for key, obj in changes.items():
+            if obj is None:
+                self.objects.pop(key, None)
+            else:
+                self.objects[key] = obj
+
+    def whole(self, reflector: Reflector) -> None:
+        self.wholes += 1
+
+    def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
+        self.error = error
+        if error is not None:
+            self.errors.append(error)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(key.name for key in self.objects)
+
+
+@asynccontextmanager
+async def reflecting(api: FakeApi, kind: str, timing: Timing = FAST) -> AsyncIterator[tuple[Reflector, Memory]]:
+    memory, found = Memory(), KINDS[kind]
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        reflector = Reflector(found, client, path_of(found.group, found.versions[0], found.plural), memory, timing)
+        task = tasks.create_task(reflector.run())
+        yield reflector, memory
+        task.cancel()
