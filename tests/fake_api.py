@@ -133,6 +133,10 @@ class FakeApi:
     def get(self, plural: str, name: str, namespace: str = "") -> Json:
         return self.objects[plural][(namespace, name)]
 
+    @property
+    def events(self) -> list[Json]:
+        return list(self.objects.get("events", {}).values())
+
     def compact(self) -> None:
         """Forgets all history."""
         self.compacted = self.version

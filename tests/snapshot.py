@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, Object
 from lasthop.api.status import Status
 from lasthop.engine import Engine, Update
 from lasthop.outputs.envoy.resource import CLUSTER, Resource
 from lasthop.plan.proxy import ProxyState
+from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
+from lasthop.resolve.settings import Settings
 from lasthop.store.graph import Crash
+from tests.world import NOW
 
 
 class Snapshot:
@@ -68,3 +72,19 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
                 engine.set_probe(key, address, listener.port, Probe(), listener.transport)
         engine.set_proxy(key, ProxyState.serving(found.listeners))
     snapshot.take(engine.settle())
+
+
+def settled(
+    objects: Mapping[Key, Object | None],
+    *,
+    settings: Settings | None = None,
+    now: float = NOW.timestamp(),
+    store: SystemStore | None = None,
+) -> tuple[Engine, Snapshot]:
+    """A fresh engine that has worked these objects out."""
+    engine, snapshot = Engine(settings, now=now), Snapshot()
+    if store:
+        engine.set_system_store(store)
+    engine.apply(objects)
+    settle(engine, snapshot)
+    return engine, snapshot

@@ -21,7 +21,7 @@ from lasthop.outputs.envoy.access_log import FIELDS
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, blocks, links, put, table_under
-from tests.unit.cli.folders import BASE
+from tests.folders import BASE
 
 REFERENCE = DOCS / "reference.md"
 HOW_TO = DOCS / "how-to.md"

@@ -30,9 +30,9 @@ from lasthop.resolve.ports import Probe
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch
 from lasthop.xds.events import Acked, Nacked
-from tests.properties.test_incremental import BASE, EDIT, STORE, key
+from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, settle
-from tests.world import NOW
+from tests.world import NOW, STORE, key
 
 slow = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 NO_LONGER_VERIFIED = "NoLongerVerified"

@@ -25,21 +25,16 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import ROUTES
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.reasons import INTERNAL_ERROR
-from lasthop.plan.tls import SystemStore
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, settle, settled
 from tests.tenants import TENANT, VICTIMS, of_others, world
-from tests.world import NOW, ca_pem, key_pair
+from tests.world import STORE, ca_pem, key_pair
 
 WORLD = world()
 OWN = sorted(key for key in WORLD if key.namespace == TENANT)
 
 
 def fresh() -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.set_system_store(SystemStore("/system.pem", "digest"))
-    engine.apply(WORLD)
-    settle(engine, snapshot)
-    return engine, snapshot
+    return settled(WORLD, store=STORE)
 
 
 # --- what can be written ----------------------------------------------------------------------------------------------

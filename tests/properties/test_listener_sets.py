@@ -18,13 +18,14 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import GatewayStatus, ListenerSetStatus
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
 from lasthop.resolve.gateways import gateway as resolved_gateway
-from tests.properties.test_incremental import BASE, EDITS, FRONTEND, fresh, key
-from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_listener_set, mk_route, mk_secret
+from tests.random_world import BASE, EDITS, FRONTEND, Edit
+from tests.snapshot import settled
+from tests.world import STORE, key, key_pair, keyed, mk_class, mk_gateway, mk_listener_set, mk_route, mk_secret
 
 Objects = dict[Key, Object]
 
 
-def world_after(edits: list[tuple[Object, bool, bool]]) -> Objects:
+def world_after(edits: list[Edit]) -> Objects:
     objects: dict[Key, Object | None] = dict(BASE)
     for obj, delete, _ in edits:
         objects[key(obj)] = None if delete else obj
@@ -60,11 +61,11 @@ slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCh
 
 @slow
 @given(EDITS)
-def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(edits: list[Edit]) -> None:
     objects = world_after(edits)
     shut_out = {k for k, v in sets(objects).items() if not allowed(objects, v)}
-    _, found = fresh(dict(objects))
-    _, without = fresh({k: v for k, v in objects.items() if k not in shut_out})
+    _, found = settled(dict(objects), store=STORE)
+    _, without = settled({k: v for k, v in objects.items() if k not in shut_out}, store=STORE)
     assert found.xds == without.xds
     for each in shut_out & found.status.keys():
         status = found.status[each]
@@ -75,10 +76,10 @@ def test_a_listener_set_that_is_not_let_in_changes_nothing_that_envoy_is_told(ed
 
 @slow
 @given(EDITS)
-def test_listener_sets_take_nothing_from_the_gateway_they_join(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_listener_sets_take_nothing_from_the_gateway_they_join(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = fresh(dict(objects))
-    _, without = fresh({k: v for k, v in objects.items() if not isinstance(v, ListenerSet)})
+    _, found = settled(dict(objects), store=STORE)
+    _, without = settled({k: v for k, v in objects.items() if not isinstance(v, ListenerSet)}, store=STORE)
     for each, status in without.status.items():
         if isinstance(status, GatewayStatus):
             now = found.status[each]
@@ -96,9 +97,9 @@ def _judged(listener: object) -> object:
 
 @slow
 @given(EDITS)
-def test_of_listeners_that_want_the_same_only_the_first_is_accepted(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_of_listeners_that_want_the_same_only_the_first_is_accepted(edits: list[Edit]) -> None:
     objects = world_after(edits)
-    _, found = fresh(dict(objects))
+    _, found = settled(dict(objects), store=STORE)
     for gateway_key, gateway in objects.items():
         if not isinstance(gateway, Gateway) or gateway_key not in found.status:
             continue
@@ -121,7 +122,7 @@ def clash(a: Listener, b: Listener) -> bool:
 
 
 def test_the_world_has_a_set_that_is_served() -> None:
-    _, found = fresh(dict(BASE))
+    _, found = settled(dict(BASE), store=STORE)
     status = found.status[Key("ListenerSet", "a", "l0")]
     assert isinstance(status, ListenerSetStatus)
     assert [(x.name, x.attached_routes) for x in status.listeners] == [("one", 1)]
@@ -162,7 +163,7 @@ def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
     own: list[dict[str, Any]], of_a: list[dict[str, Any]], of_b: list[dict[str, Any]], spec: dict[str, Any]
 ) -> None:
     """Every listener that has not lost a conflict has its name on every port that is open: its chain, or one that closes."""
-    engine, snapshot = fresh(
+    engine, snapshot = settled(
         keyed(
             mk_class(),
             mk_gateway("a/g", own, allowedListeners={"namespaces": {"from": "All"}}, **spec),
@@ -171,7 +172,8 @@ def test_a_name_never_falls_to_a_wider_listener_whether_its_own_serves_or_not(
             *(mk_secret(f"{ns}/k0", *key_pair("k0")) for ns in "ab"),
             *(mk_route(f"{ns}/r", "", [], parents=[{"kind": "ListenerSet", "name": "l"}]) for ns in "ab"),
             mk_route("a/r0", "a/g", []),
-        )
+        ),
+        store=STORE,
     )
     for gateway in engine.store.keys("Gateway"):
         plan = resolved_gateway(engine.graph, gateway)

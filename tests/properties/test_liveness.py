@@ -18,8 +18,8 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from tests.properties.test_incremental import EDITS
-from tests.properties.test_promises import Objects, profiles_of, walk
+from tests.properties.promises import Objects, profiles_of, walk
+from tests.random_world import EDITS, Edit
 from tests.snapshot import Snapshot, tls_context
 from tests.world import PINS, ca_pem, key_pair
 
@@ -149,7 +149,7 @@ def unserved(objects: Objects, snapshot: Snapshot) -> tuple[int, list[str]]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(EDITS)
-def test_whatever_is_valid_and_permitted_is_served(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_whatever_is_valid_and_permitted_is_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     assert unserved(objects, snapshot)[1] == []
 

@@ -20,7 +20,7 @@ from lasthop.cli.render.table import Columns, row
 from lasthop.outputs.status.book import StatusBook
 from lasthop.printable import LIMIT, clean, printable
 from tests.certificates import DAY, NOW, Certificate
-from tests.unit.cli.folders import BASE, config_map, policy
+from tests.folders import BASE, config_map, policy
 
 OWN = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|)m")
 """The colours that commands use."""

@@ -1,14 +1,8 @@
-"""The promises of the design, checked over the final xDS of random worlds, in every state they pass through.
-
-The oracle reads the objects by itself and naively; it shares no code with `resolve`.
-"""
+"""The promises of the design, checked over the final xDS of random worlds, in every state they pass through."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import ssl
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from envoy.config.core.v3 import address_pb2
@@ -16,303 +10,26 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
-from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.backends import XBackend
-from lasthop.api.core import Secret, Service
-from lasthop.api.gateway import ReferenceGrant
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.api.profiles import BackendTLSProfile
-from lasthop.api.verification import PinSetSpec
-from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
-from tests.properties.test_incremental import BASE, DELETE, EDIT, EDITS, STORE, key
-from tests.snapshot import Snapshot, settle, tls_context
+from tests.properties.promises import EXEMPT, Objects, check, named_by_policy, walk
+from tests.random_world import DELETE, EDIT, EDITS, Edit, policies, rejected_policies
+from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.summary_routes import ext_authz
-from tests.world import CLIENTS, NOW, keyed, mk_config_map, mk_policy, policies, rejected_policies
-
-Objects = dict[Key, Object]
-
-EXEMPT = ("passthrough", "udp")
-"""Hops in which no policy has a say: the client's own TLS, and what cannot carry any."""
-
-
-def sections(objects: Objects, obj: Object, service: Key) -> list[str]:
-    """Which sections of a Service a policy names; of a text that cannot be read, those that its last good text does not."""
-    if not isinstance(obj, BackendTLSPolicy | RejectedPolicy) or obj.metadata.namespace != service.namespace:
-        return []
-    targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets
-    named = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
-    good = objects.get(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name))
-    if isinstance(obj, BackendTLSPolicy) or good is None:
-        return named
-    covered = sections(objects, good, service)
-    return [section for section in named if section not in covered and "" not in covered]
-
-
-def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Object]:
-    """Every policy that means this port, in whatever state it is."""
-    means = {"", port_name}
-    return [obj for obj in objects.values() if means.intersection(sections(objects, obj, service))]
-
-
-def winner(objects: Objects, policies: list[Object], service: Key, port_name: str) -> Object:
-    def rank(obj: Object) -> tuple[Any, ...]:
-        specific = port_name in sections(objects, obj, service)
-        return (not specific, obj.metadata.creation_timestamp, obj.metadata.namespace, obj.metadata.name)
-
-    return min(policies, key=rank)
-
-
-def missed(objects: Objects, service: Service) -> list[str]:
-    """Ports that policies name and the Service does not have."""
-    known = {"", *(port.name for port in service.spec.ports)}
-    path = Key("Service", service.metadata.namespace, service.metadata.name)
-    return [section for obj in objects.values() for section in sections(objects, obj, path) if section not in known]
-
-
-def check_clients(objects: Objects, snapshot: Snapshot) -> None:
-    """Where a Gateway asks for clients' certificates, nobody comes in without one that a CA it names has signed."""
-    for (gateway, type_url, _), resource in snapshot.xds.items():
-        obj: Any = objects.get(gateway)
-        if type_url != LISTENER or obj is None:
-            continue
-        listener = listener_pb2.Listener.FromString(resource.body)
-        asked = obj.spec.tls.frontend if obj.spec.tls else None
-        for_port = {each.port: each.tls for each in asked.per_port} if asked else {}
-        tls = for_port.get(listener.address.socket_address.port_value, asked.default if asked else None)
-        for chain in listener.filter_chains:
-            context = tls_pb2.DownstreamTlsContext()
-            https = chain.transport_socket.typed_config.Unpack(context) and "http_connection_manager" in chain.filters[0].name
-            if not https or not tls or not tls.validation:
-                continue
-            found = context.common_tls_context.validation_context
-            strict = tls.validation.mode == "AllowValidOnly"
-            assert context.require_client_certificate.value == strict
-            assert (found.trust_chain_verification == found.VERIFY_TRUST_CHAIN) == strict
-            allowed = "".join(_client_ca(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs)
-            pem = found.trusted_ca.inline_bytes.decode()
-            assert pem.strip(), "no trust anchor"
-            assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
-            assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
-
-
-def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
-    namespace = ref.namespace or gateway.namespace
-    grants = [o for k, o in objects.items() if k.kind == "ReferenceGrant" and k.namespace == namespace]
-    granted = any(f.kind == "Gateway" and t.kind == ref.kind for o in grants for f in o.spec.from_ for t in o.spec.to)  # type: ignore[attr-defined]
-    obj: Any = objects.get(Key(ref.kind, namespace, ref.name))
-    if obj is None or (namespace != gateway.namespace and not granted):
-        return ""
-    return (obj.data.get("ca.crt") or b"").decode() if isinstance(obj, Secret) else str(dict(obj.data).get("ca.crt", ""))
-
-
-def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
-    check_clients(objects, snapshot)
-    for (gateway, name), cluster in snapshot.clusters().items():
-        *_, kind, namespace, service_name, port, protocol = name.split("/")
-        if kind == "XBackend":
-            check_xbackend(objects, snapshot, gateway, name, now)
-            continue
-        service = Key("Service", namespace, service_name)
-        obj = objects.get(service)
-        assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
-        transport = "UDP" if protocol == "udp" else "TCP"
-        service_port = next(p for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
-        port_name = service_port.name
-        policies = named_by_policy(objects, service, port_name)
-        context = tls_context(cluster)
-        said = profiles_of(objects, gateway)
-        assert not cluster.transport_socket_matches
-        denied = [p for p in said if p.plaintext_backends == "Deny"]
-        if protocol in EXEMPT:
-            assert context is None, f"{name} speaks TLS, which is not ours to speak there"
-            assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
-            continue
-        if context is None:
-            assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
-            assert not denied, f"{name} is plaintext although it is denied"
-            means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
-            astray = missed(objects, obj)
-            assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
-            continue
-        assert policies, f"{name} speaks TLS and no policy asked for it"
-        policy = winner(objects, policies, service, port_name)
-        assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
-        check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
-        lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-        assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
-
-
-def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str, now: datetime) -> None:
-    """The same of an XBackend, which asks for TLS itself."""
-    *_, namespace, own_name, port, protocol = name.split("/")
-    cluster = snapshot.clusters()[gateway, name]
-    backend = objects.get(Key("XBackend", namespace, own_name))
-    assert isinstance(backend, XBackend), f"{name} leads to an XBackend that does not exist"
-    spec, context, said = backend.spec, tls_context(cluster), profiles_of(objects, gateway)
-    assert int(port) == spec.port.number and protocol != "udp"
-    if spec.type == "ExternalHostname":
-        address = cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address
-        assert (address.address, address.port_value) == ("api.example", 443)
-        assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
-    if context is None:
-        assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
-        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends == "Deny"]
-        return
-    assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
-    check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
-    lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
-    assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
-    shown = [secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
-    ref = spec.tls.client_certificate_ref
-    holder = ref.namespace or namespace if ref else ""
-    assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
-    if shown and holder != namespace:
-        assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
-    assert all((gateway, SECRET, secret) in snapshot.xds for secret in shown)
-
-
-def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
-    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
-    froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
-    return ("XBackend", source) in froms
-
-
-def check_weakened(
-    snapshot: Snapshot, gateway: Key, name: str, waiver: Any, said: list[BackendTLSProfile], now: datetime
-) -> None:
-    """A waiver has effect only where the operator allows it, and only until its end."""
-    expires = None
-    if waiver is not None:
-        assert [p for p in said if p.waivers == "Allow"], f"{name} is weakened and nobody allowed it"
-        assert not [p for p in said if p.waivers == "Deny"], f"{name} is weakened although it is denied"
-        expires = datetime.fromisoformat(waiver.spec.expires) if waiver.spec.expires else None
-        assert expires is None or expires > now, f"{name} is weakened by a waiver that is over"
-        for limit in [p.max_waiver_days for p in said if p.max_waiver_days]:
-            created = datetime.fromisoformat(waiver.metadata.creation_timestamp)
-            assert expires and created <= now and expires <= created + timedelta(days=limit)
-    assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
-
-
-STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls_version="1.3")
-
-
-def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
-    """What operators say of this Gateway; where a profile is named and not there, nothing may be taken for permitted."""
-    return [spec.backend_tls if spec else STRICTEST for spec in profile_specs(objects, gateway)]
-
-
-def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
-    """None for one that is named and not there."""
-    obj: Any = objects[gateway]
-    gateway_class: Any = objects[Key("GatewayClass", "", obj.spec.gateway_class_name)]
-    of_class, own = gateway_class.spec.parameters_ref, obj.spec.infrastructure and obj.spec.infrastructure.parameters_ref
-    keys = [Key("GatewayProfile", of_class.namespace, of_class.name)] if of_class else []
-    keys += [Key("GatewayProfile", gateway.namespace, own.name)] if own else []
-    found: list[Any] = [objects.get(key) for key in keys]
-    return [profile.spec if profile else None for profile in found]
-
-
-def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
-    """What is checked is what the policy or XBackend asks for, and never less but for a waiver, which is returned."""
-    validation = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
-    refs = validation.ca_certificate_refs
-    ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}
-    for ref in refs:
-        assert ref.kind in {"ConfigMap", "Secret", "ClusterTrustBundle", *ours}
-        if ref.kind in ours:
-            ours[ref.kind].append(objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)))
-    pins, waivers = ours["PinSet"], ours["VerificationWaiver"]
-    assert None not in pins + waivers, "served, though something that it names is not there"
-    assert len(pins) <= 1 and len(waivers) <= 1
-    waives = waivers[0].spec.waives if waivers else ""
-    assert not any(
-        k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in getattr(policy.spec, "options", ())
-    )
-    assert context.sni == validation.hostname
-    if not context.common_tls_context.HasField("validation_context"):
-        assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
-        return waivers[0]
-    assert waives != "All"
-    found = context.common_tls_context.validation_context
-    assert found.trust_chain_verification == common_pb2.CertificateValidationContext.VERIFY_TRUST_CHAIN
-    assert not found.HasField("system_root_certs")
-    assert found.allow_expired_certificate == (waives == "Expiry")
-    spec = pins[0].spec if pins else PinSetSpec()
-    pins_only = bool(pins) and not (spec.certificates or spec.ca_certificate_refs or spec.well_known_ca_certificates)
-    names = 0 if waives == "Names" or pins_only else max(1, len(validation.subject_alt_names))
-    assert len(found.match_typed_subject_alt_names) == names
-    assert names or not validation.subject_alt_names
-    shown = {base64.b64decode(pin).hex() for pin in found.verify_certificate_spki}
-    assert shown == {_hex(pin.value) for pin in spec.pins}
-    assert set(found.verify_certificate_hash) == {_fingerprint(pem) for pem in spec.certificates}
-    if pins:
-        assert shown or found.verify_certificate_hash
-        assert {ref.kind for ref in refs} <= {"PinSet", "VerificationWaiver"}
-    if pins_only:
-        assert not found.HasField("trusted_ca") and not waivers
-    elif ours["WellKnownCACertificates"] or spec.well_known_ca_certificates or validation.well_known_ca_certificates:
-        assert found.trusted_ca.filename == STORE.path
-    else:
-        cas = spec.ca_certificate_refs if pins else [ref for ref in refs if ref.kind not in ours]
-        allowed = "".join(_ca_of(objects, policy, ref) for ref in cas) if cas else "".join(spec.certificates)
-        pem = found.trusted_ca.inline_bytes.decode()
-        assert pem.strip(), "no trust anchor"
-        assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
-        assert "PRIVATE KEY" not in pem
-    return waivers[0] if waivers else None
-
-
-def _hex(value: str) -> str:
-    return base64.b64decode(value).hex() if value.endswith("=") else value.replace(":", "").lower()
-
-
-def _fingerprint(pem: str) -> str:
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
-
-
-def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
-    """Only from the policy's own namespace, only ca.crt."""
-    namespace = "" if ref.kind == "ClusterTrustBundle" else policy.metadata.namespace
-    obj: Any = objects.get(Key(ref.kind, namespace, ref.name))
-    if obj is None:
-        return ""
-    if isinstance(obj, Secret):
-        return (obj.data.get("ca.crt") or b"").decode()
-    return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
-
-
-def walk(edits: list[tuple[Object, bool, bool]]) -> tuple[Objects, Engine, Snapshot]:
-    objects: Objects = {k: v for k, v in BASE.items() if v is not None}
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.set_system_store(STORE)
-    engine.apply(BASE)
-    settle(engine, snapshot)
-    check(objects, snapshot)
-    for obj, delete, look in edits:
-        engine.apply({key(obj): None if delete else obj})
-        objects.pop(key(obj), None)
-        if not delete:
-            objects[key(obj)] = obj
-        if look:
-            settle(engine, snapshot)
-            check(objects, snapshot)
-    settle(engine, snapshot)
-    return objects, engine, snapshot
-
+from tests.world import CLIENTS, NOW, STORE, key, keyed, mk_config_map, mk_policy
 
 slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @slow
 @given(EDITS)
-def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edits: list[Edit]) -> None:
     objects, engine, snapshot = walk(edits)
     check(objects, snapshot)
     later = NOW + timedelta(days=10)
@@ -330,7 +47,7 @@ CLAIMS = st.lists(
 
 @settings(slow, max_examples=60)
 @given(CLAIMS)
-def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(edits: list[Edit]) -> None:
     objects, _, snapshot = walk(edits)
     check(objects, snapshot)
 
@@ -338,7 +55,7 @@ def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(ed
 @slow
 @given(EDITS)
 def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them(
-    edits: list[tuple[Object, bool, bool]],
+    edits: list[Edit],
 ) -> None:
     _, _, snapshot = walk(edits)
     for (_, type_url, _), resource in snapshot.xds.items():
@@ -351,7 +68,7 @@ def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them
 @slow
 @given(EDITS)
 def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints(
-    edits: list[tuple[Object, bool, bool]],
+    edits: list[Edit],
 ) -> None:
     _, _, snapshot = walk(edits)
     names: dict[tuple[Key, str], set[str]] = {}
@@ -380,7 +97,7 @@ EPISODES = st.lists(st.tuples(st.booleans(), st.lists(_EDIT, max_size=4)), min_s
 @settings(slow, max_examples=50)
 @given(EPISODES)
 def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
-    episodes: list[tuple[bool, list[tuple[Object, bool, bool]]]],
+    episodes: list[tuple[bool, list[Edit]]],
 ) -> None:
     """Only what was plaintext when the episode began, and what no policy has named since, is plaintext during it; and all
     of that still is. What an earlier episode left behind means nothing in the next."""
@@ -412,11 +129,7 @@ def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
 
 
 def _check_frozen(objects: Objects, snapshot: Snapshot, frozen: set[tuple[str, ...]] | None) -> None:
-    expected = Snapshot()
-    other = Engine(now=NOW.timestamp())
-    other.set_system_store(STORE)
-    other.apply(dict(objects))
-    settle(other, expected)
+    _, expected = settled(objects, store=STORE)
     plaintext = _plaintext_ports(expected)
     assert _plaintext_ports(snapshot) == (plaintext if frozen is None else plaintext & frozen)
 
@@ -467,7 +180,7 @@ BEHIND_THE_NAME = frozenset(
 
 @slow
 @given(EDITS)
-def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(edits: list[Edit]) -> None:
     """Policies only decide what a stable cluster name means (ARCHITECTURE.md#names-that-never-change)."""
     _, engine, snapshot = walk([])
     for obj, delete, _ in edits:
@@ -481,7 +194,7 @@ def test_a_policy_or_ca_or_endpoint_edit_changes_neither_routes_nor_listeners(ed
 
 @slow
 @given(EDITS)
-def test_connections_go_where_their_listener_may_send_them(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_connections_go_where_their_listener_may_send_them(edits: list[Edit]) -> None:
     """Only a passthrough chain names hops that are exempt from policies, and no two chains of a port match the same, for
     which Envoy would refuse the whole port."""
     _, _, snapshot = walk(edits)
@@ -502,7 +215,7 @@ def test_connections_go_where_their_listener_may_send_them(edits: list[tuple[Obj
 
 @slow
 @given(EDITS)
-def test_no_request_goes_around_the_server_that_its_rule_asks(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_no_request_goes_around_the_server_that_its_rule_asks(edits: list[Edit]) -> None:
     """Whatever state that server, its policy or its grant is in: a route asks it, and fails if it cannot, or answers 500."""
     objects, _, snapshot = walk(edits)
     check_asked(objects, snapshot)
@@ -549,7 +262,7 @@ def _clusters(chain: Any) -> list[str]:
 
 @settings(slow, max_examples=40)
 @given(EDITS)
-def test_every_object_can_be_explained(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_every_object_can_be_explained(edits: list[Edit]) -> None:
     objects, engine, _ = walk(edits)
     for each in objects:
         assert explain(engine.graph, each) is not None
@@ -560,7 +273,7 @@ MANNERS = {"Plaintext": "plaintext", "Passthrough": "passthrough", "Udp": "udp",
 
 @settings(slow, max_examples=60)
 @given(EDITS)
-def test_the_audit_says_what_envoy_has(edits: list[tuple[Object, bool, bool]]) -> None:
+def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
     _, engine, snapshot = walk(edits)
     clusters = {name: cluster for (_, name), cluster in snapshot.clusters().items()}
     programmed = {

@@ -6,6 +6,7 @@ import ssl
 from typing import Any
 
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates import DAY, NOW, Certificate, dns
 
@@ -13,6 +14,8 @@ LONG = (NOW - DAY, NOW + 365 * DAY)
 CA = Certificate("the policy's CA", ca=True, valid=LONG)
 OTHER_CA = Certificate("another CA", ca=True, valid=LONG)
 HOSTNAME = "api.example"
+CLIENT = Certificate("gateway web", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
+SECOND_CLIENT = Certificate("gateway web, renewed", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def issued(*names: str, issuer: Certificate | None = CA, **settings: Any) -> ssl.SSLContext:
@@ -26,4 +29,13 @@ def with_sans(*sans: x509.GeneralName, cn: str = "backend", issuer: Certificate 
 
 def with_alpn(context: ssl.SSLContext, *protocols: str) -> ssl.SSLContext:
     context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def asking(mode: ssl.VerifyMode, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
+    """A server's context that asks for a client certificate of OTHER_CA."""
+    context = issued()
+    context.verify_mode = mode
+    context.maximum_version = version
+    context.load_verify_locations(cadata=OTHER_CA.pem)
     return context

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from tests.certificates import Certificate
+
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 CLASS = "lasthop"
 NAMESPACE = "shop"
@@ -156,6 +158,11 @@ def secret(path: str, **content: str) -> Document:
     """Keys are written with an underscore for the dot: `tls_crt`."""
     data = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in content.items()}
     return obj("v1", "Secret", path, data=data)
+
+
+def key_pair(path: str, certificate: Certificate, key: Certificate | None = None) -> Document:
+    """A Secret with a certificate and its key, or the key of another."""
+    return secret(path, tls_crt=certificate.pem, tls_key=(key or certificate).key_pem)
 
 
 def trust_bundle(name: str, pem: str) -> Document:

@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -226,3 +226,31 @@ def external_auth(protocol: str, name: str, *, namespace: str = "", body: int = 
     to = docs.to(name, **({"namespace": namespace} if namespace else {}))
     asked = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
     return {"type": "ExternalAuth", "externalAuth": {**asked, **({"forwardBody": {"maxSize": body}} if body else {})}}
+
+
+# request path, matched prefix, replacement, what comes of it: the table of HTTPPathModifier, and its edges
+PREFIX_TABLE = [
+    ("/foo/bar", "/foo", "/xyz", "/xyz/bar"),
+    ("/foo/bar", "/foo", "/xyz/", "/xyz/bar"),
+    ("/foo/bar", "/foo/", "/xyz", "/xyz/bar"),
+    ("/foo/bar", "/foo/", "/xyz/", "/xyz/bar"),
+    ("/foo", "/foo", "/xyz", "/xyz"),
+    ("/foo/", "/foo", "/xyz", "/xyz/"),
+    ("/foo/bar", "/foo", "", "/bar"),
+    ("/foo/", "/foo", "", "/"),
+    ("/foo", "/foo", "", "/"),
+    ("/foo/", "/foo", "/", "/"),
+    ("/foo", "/foo", "/", "/"),
+    ("/foo/foo", "/foo", "/xyz", "/xyz/foo"),
+    ("/bar", "/", "/xyz", "/xyz/bar"),
+    ("/bar", "/", "/", "/bar"),
+    ("/a.b/c", "/a.b", "/x", "/x/c"),
+]
+
+
+def replacing(kind: Callable[..., Document], *refs: Document) -> list[Document]:
+    """A route for each row of PREFIX_TABLE, each with a host of its own."""
+    return [
+        rules(f"table-{n}", rule(prefix, kind(path=prefix_path(value)), **({"to": list(refs)} if refs else {})))
+        for n, (_, prefix, value, _) in enumerate(PREFIX_TABLE)
+    ]

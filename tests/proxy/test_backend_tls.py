@@ -69,7 +69,7 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
             "gateway.yaml",
             docs.gateway_class(),
             docs.gateway("web", docs.http(lasthop.port), docs.https(ports["https"], "own"), *listeners(ports)),
-            docs.secret("own", tls_crt=own.pem, tls_key=own.key_pem),
+            docs.key_pair("own", own),
             docs.config_map("ca", CA.pem),
             docs.policy("valid", "api.example", "ca"),
             docs.policy("invalid", "api.example", "missing"),

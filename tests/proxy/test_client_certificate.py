@@ -6,37 +6,20 @@ import ssl
 from collections.abc import Callable
 
 import pytest
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
 from lasthop.cli.folder import Folder
 from lasthop.probe.plan import aims, probe
 from tests.backends import Backend, until
-from tests.certificates import Certificate
 from tests.ports import free_port
 from tests.proxy import documents as docs
-from tests.proxy.certs import CA, OTHER_CA, issued
+from tests.proxy.certs import CA, CLIENT, SECOND_CLIENT, asking
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
-
-CLIENT = Certificate("gateway web", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
-SECOND = Certificate("gateway web, renewed", OTHER_CA, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
-
-
-def asking(mode: ssl.VerifyMode, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
-    context = issued()
-    context.verify_mode = mode
-    context.maximum_version = version
-    context.load_verify_locations(cadata=OTHER_CA.pem)
-    return context
 
 
 def shown(name: str = "client", namespace: str = "") -> Document:
     return {"backend": {"clientCertificateRef": {"name": name, **({"namespace": namespace} if namespace else {})}}}
-
-
-def pair(certificate: Certificate, key: Certificate | None = None, path: str = "client") -> Document:
-    return docs.secret(path, tls_crt=certificate.pem, tls_key=(key or certificate).key_pem)
 
 
 @pytest.fixture
@@ -50,7 +33,7 @@ def two(own: Callable[..., Lasthop], second_port: int) -> Lasthop:
     lasthop = own()
     lasthop.standard(tls=shown())
     lasthop.write("second.yaml", docs.gateway("second", docs.http(second_port)))
-    lasthop.write("client.yaml", pair(CLIENT))
+    lasthop.write("client.yaml", docs.key_pair("client", CLIENT))
     lasthop.write("ca.yaml", docs.config_map("ca", CA.pem))
     return lasthop
 
@@ -101,12 +84,12 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
         assert found == {"shop/web": True, "shop/second": without}, name
 
     # Renewed: the next connection has it.
-    two.write("client.yaml", pair(SECOND))
+    two.write("client.yaml", docs.key_pair("client", SECOND_CLIENT))
     until(lambda: seen_by(two, optional) == "gateway web, renewed")
 
     # Broken: no TLS leg of this Gateway goes on; plaintext ones and the other Gateway's do.
     for broken, reason in (
-        (pair(CLIENT, SECOND), "InvalidClientCertificateRef"),
+        (docs.key_pair("client", CLIENT, SECOND_CLIENT), "InvalidClientCertificateRef"),
         (docs.secret("client", tls_crt="garbage", tls_key=CLIENT.key_pem), "InvalidClientCertificateRef"),
     ):
         two.write("client.yaml", broken)
@@ -123,7 +106,7 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
         assert two.get("plain").status == 200
         assert two.get("optional", port=second_port).status == 200
         assert two.conditions("HTTPRoute", "optional", "second")["ResolvedRefs"][0] == "True"
-        two.write("client.yaml", pair(CLIENT))
+        two.write("client.yaml", docs.key_pair("client", CLIENT))
         two.until_status("required", 200)
     (two.folder / "client.yaml").unlink()
     two.until_status("required", 500)
@@ -136,7 +119,9 @@ def test_a_client_certificate_in_another_namespace_needs_a_grant(
     served = serve(asking(ssl.CERT_REQUIRED))
     lasthop = own()
     lasthop.standard(tls=shown(namespace="vault"))
-    lasthop.write("client.yaml", docs.namespace("vault"), pair(CLIENT, path="vault/client"), pair(SECOND))
+    lasthop.write(
+        "client.yaml", docs.namespace("vault"), docs.key_pair("vault/client", CLIENT), docs.key_pair("client", SECOND_CLIENT)
+    )
     ca = docs.config_map("ca", CA.pem)
     lasthop.write("hop.yaml", ca, *docs.hop("api", served.port, docs.policy("api", "api.example", "ca")))
     lasthop.start()

@@ -77,7 +77,7 @@ def site(module_own: Callable[..., Lasthop]) -> Iterator[Site]:
     gateway = docs.gateway("web", docs.http(lasthop.port), *listeners, tls={"frontend": frontend})
     with server("calls") as calls:
         lasthop.write("gateway.yaml", docs.gateway_class(), docs.namespace("shop"), gateway)
-        lasthop.write("site.yaml", docs.secret("site", tls_crt=SITE.pem, tls_key=SITE.key_pem), docs.route("site"))
+        lasthop.write("site.yaml", docs.key_pair("site", SITE), docs.route("site"))
         lasthop.write("clients.yaml", docs.config_map("clients", CLIENTS.pem))
         lasthop.write("partners.yaml", docs.config_map("partners", PARTNERS.pem))
         lasthop.write(

@@ -43,7 +43,7 @@ def running(module_own: Callable[..., Lasthop], ports: tuple[int, int]) -> Itera
         "gateway.yaml",
         docs.gateway_class(),
         docs.namespace("shop"),
-        docs.secret("shown", tls_crt=shown.pem, tls_key=shown.key_pem),
+        docs.key_pair("shown", shown),
         docs.gateway(
             "web",
             named(http, "any"),

@@ -11,7 +11,7 @@ from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA
 from tests.proxy.documents import Document
-from tests.proxy.echo import Said, ask, full_path, prefix_path, redirect, rule, rules
+from tests.proxy.echo import PREFIX_TABLE, Said, ask, full_path, prefix_path, redirect, replacing, rule, rules
 from tests.proxy.h2 import client_context
 from tests.proxy.lasthop import Lasthop
 
@@ -47,7 +47,7 @@ def redirecting(module_own: Callable[..., Lasthop]) -> Iterator[tuple[Lasthop, i
         "gateway.yaml",
         docs.gateway_class(),
         docs.namespace("shop"),
-        docs.secret("shown", tls_crt=shown.pem, tls_key=shown.key_pem),
+        docs.key_pair("shown", shown),
         docs.gateway("web", docs.http(lasthop.port), docs.https(port, "shown")),
         *docs.hop("first", 9),
         rules("redirects", *(rule(path, redirect(**wanted)) for path, (wanted, _) in WANTED.items())),
@@ -97,36 +97,8 @@ def test_a_redirect_has_the_code_that_is_asked_for(redirecting: tuple[Lasthop, i
     assert ask(redirecting[0], "codes.test", f"/{code}/x", method="POST").status == code
 
 
-# request path, matched prefix, replacement, what comes of it: the table of HTTPPathModifier, and its edges
-TABLE = [
-    ("/foo/bar", "/foo", "/xyz", "/xyz/bar"),
-    ("/foo/bar", "/foo", "/xyz/", "/xyz/bar"),
-    ("/foo/bar", "/foo/", "/xyz", "/xyz/bar"),
-    ("/foo/bar", "/foo/", "/xyz/", "/xyz/bar"),
-    ("/foo", "/foo", "/xyz", "/xyz"),
-    ("/foo/", "/foo", "/xyz", "/xyz/"),
-    ("/foo/bar", "/foo", "", "/bar"),
-    ("/foo/", "/foo", "", "/"),
-    ("/foo", "/foo", "", "/"),
-    ("/foo/", "/foo", "/", "/"),
-    ("/foo", "/foo", "/", "/"),
-    ("/foo/foo", "/foo", "/xyz", "/xyz/foo"),
-    ("/bar", "/", "/xyz", "/xyz/bar"),
-    ("/bar", "/", "/", "/bar"),
-    ("/a.b/c", "/a.b", "/x", "/x/c"),
-]
-
-
-def table(kind: Callable[..., Document], *refs: Document) -> list[Document]:
-    """A host for each line."""
-    return [
-        rules(f"table-{n}", rule(prefix, kind(path=prefix_path(value)), **({"to": list(refs)} if refs else {})))
-        for n, (_, prefix, value, _) in enumerate(TABLE)
-    ]
-
-
 def test_a_prefix_is_replaced_by_the_specs_table(redirecting: tuple[Lasthop, int]) -> None:
     lasthop, _ = redirecting
-    lasthop.load("table.yaml", *table(redirect))
-    found = [location(ask(lasthop, f"table-{n}.test", f"{path}?q=/foo")) for n, (path, *_) in enumerate(TABLE)]
-    assert found == [f"http://table-{n}.test:{lasthop.port}{wanted}?q=/foo" for n, (*_, wanted) in enumerate(TABLE)]
+    lasthop.load("table.yaml", *replacing(redirect))
+    found = [location(ask(lasthop, f"table-{n}.test", f"{path}?q=/foo")) for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert found == [f"http://table-{n}.test:{lasthop.port}{wanted}?q=/foo" for n, (*_, wanted) in enumerate(PREFIX_TABLE)]

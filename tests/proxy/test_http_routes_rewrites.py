@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.proxy.echo import (
+    PREFIX_TABLE,
     Echo,
     ask,
     echo,
     full_path,
     prefix_path,
+    replacing,
     request_headers,
     response_headers,
     rewrite,
@@ -22,7 +24,6 @@ from tests.proxy.echo import (
     to,
 )
 from tests.proxy.lasthop import Lasthop
-from tests.proxy.test_http_routes_redirects import TABLE, table
 
 HOST = "rewrites.test"
 
@@ -37,19 +38,19 @@ def backends(gateway: Lasthop) -> Iterator[dict[str, Echo]]:
 
 
 def test_a_prefix_is_replaced_by_the_specs_table(gateway: Lasthop, backends: dict[str, Echo]) -> None:
-    gateway.load("rewrites-table.yaml", *table(rewrite, to("one")))
-    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(TABLE)]
-    assert found == [f"{wanted}?q=/foo" for *_, wanted in TABLE]
+    gateway.load("rewrites-table.yaml", *replacing(rewrite, to("one")))
+    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert found == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
 
 
 def test_a_prefix_is_replaced_at_a_backend_as_at_the_rule(gateway: Lasthop, backends: dict[str, Echo]) -> None:
     lines = [
         rules(f"table-{n}", rule(prefix, to=[to("one", filters=[rewrite(path=prefix_path(value))])]))
-        for n, (_, prefix, value, _) in enumerate(TABLE)
+        for n, (_, prefix, value, _) in enumerate(PREFIX_TABLE)
     ]
     gateway.load("rewrites-table.yaml", *lines)
-    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(TABLE)]
-    assert found == [f"{wanted}?q=/foo" for *_, wanted in TABLE]
+    found = [ask(gateway, f"table-{n}.test", f"{path}?q=/foo").seen["path"] for n, (path, *_) in enumerate(PREFIX_TABLE)]
+    assert found == [f"{wanted}?q=/foo" for *_, wanted in PREFIX_TABLE]
 
 
 def test_hostname_and_path_are_rewritten_and_the_rest_is_left(gateway: Lasthop, backends: dict[str, Echo]) -> None:

@@ -53,7 +53,7 @@ CASES = {
     ),
     "key-of-a-secret-is-not-a-ca": Case(
         by(docs.ref("pair", "Secret")),
-        (docs.secret("pair", tls_crt=CA.pem, tls_key=CA.key_pem),),
+        (docs.key_pair("pair", CA),),
         says=("Secret shop/pair has no key ca.crt",),
     ),
     "expired-ca": Case(

@@ -60,7 +60,7 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
             docs.https(secure, "edge", "api.test"),
             allowedListeners={"namespaces": {"from": "All"}},
         ),
-        docs.secret("edge", tls_crt=EDGE.pem, tls_key=EDGE.key_pem),
+        docs.key_pair("edge", EDGE),
         docs.config_map("ca", CA.pem),
         *docs.hop("api", served.port, docs.policy("api", "api.example", "ca")),
     )
@@ -83,7 +83,7 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
                 "team/team",
                 spec={"parentRef": {"name": "web", "namespace": "shop"}, "listeners": listeners},
             ),
-            docs.secret("team/team", tls_crt=TEAM.pem, tls_key=TEAM.key_pem),
+            docs.key_pair("team/team", TEAM),
             docs.grant("team", "HTTPRoute", "team", "Service"),
             route,
         )
@@ -116,11 +116,11 @@ def test_a_listener_that_loses_its_certificate_is_closed_and_leaves_its_name_to_
             docs.https(secure, "wild", "*.w.test"),
             {**docs.https(secure, "narrow", "api.w.test"), "name": "narrow"},
         ),
-        docs.secret("wild", tls_crt=wild.pem, tls_key=wild.key_pem),
+        docs.key_pair("wild", wild),
         docs.config_map("ca", CA.pem),
         *docs.hop("api", served.port, docs.policy("api", "api.example", "ca"), host="*.w.test"),
     )
-    lasthop.write("narrow.yaml", docs.secret("narrow", tls_crt=narrow.pem, tls_key=narrow.key_pem))
+    lasthop.write("narrow.yaml", docs.key_pair("narrow", narrow))
     lasthop.start()
     until(lambda: answers(secure, "api.w.test", 200, tls=True))
     assert answers(secure, "other.w.test", 200, tls=True)

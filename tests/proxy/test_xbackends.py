@@ -9,11 +9,10 @@ from typing import Any
 from tests.backends import Backend, until
 from tests.ports import free_port
 from tests.proxy import documents as docs
-from tests.proxy.certs import CA, OTHER_CA
+from tests.proxy.certs import CA, CLIENT, OTHER_CA, SECOND_CLIENT, asking
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
-from tests.proxy.test_client_certificate import CLIENT, SECOND, asking, pair
 
 GROUP = "gateway.networking.x-k8s.io"
 
@@ -43,7 +42,7 @@ def test_a_name_outside_is_verified_with_its_own_tls_and_fails_closed(
     listeners = docs.http(lasthop.port), docs.listener("tcp", "TCP", tcp)
     lasthop.write("gateway.yaml", docs.gateway_class(), docs.namespace("shop"), docs.gateway("web", *listeners))
     lasthop.write("cas.yaml", docs.config_map("ca", CA.pem), docs.config_map("other-ca", OTHER_CA.pem))
-    lasthop.write("own.yaml", pair(CLIENT), docs.waiver("all", "All"))
+    lasthop.write("own.yaml", docs.key_pair("client", CLIENT), docs.waiver("all", "All"))
     lasthop.write("routes.yaml", docs.route("api", to("api")), docs.route("plain", to("plain")))
     lasthop.write("stream.yaml", docs.stream_route("TCPRoute", "api", to("api"), listener="tcp"))
     lasthop.write("plain-backend.yaml", xbackend("plain", plain.port))
@@ -65,7 +64,7 @@ def test_a_name_outside_is_verified_with_its_own_tls_and_fails_closed(
     lasthop.write("api.yaml", xbackend("api", served.port, verified("other-ca")))
     lasthop.until_status("api", 503)
     for tls in (verified("missing"), verified(docs.own("all", "VerificationWaiver")), mutual):
-        lasthop.write("own.yaml", pair(CLIENT, SECOND), docs.waiver("all", "All"))
+        lasthop.write("own.yaml", docs.key_pair("client", CLIENT, SECOND_CLIENT), docs.waiver("all", "All"))
         lasthop.write("api.yaml", xbackend("api", served.port, verified("ca")))
         lasthop.until_status("api", 200)
         lasthop.write("api.yaml", xbackend("api", served.port, tls))

@@ -24,8 +24,8 @@ from lasthop.resolve.ports import Probe
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch
 from tests.ports import free_port
-from tests.unit.xds.xds_envoy import NODE, backend, becomes, envoy, get, short_directory, until
 from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_route, mk_secret, mk_service, mk_slice
+from tests.xds_envoy import NODE, backend, becomes, envoy, get, short_directory, until
 
 GATEWAY = Key("Gateway", *NODE.split("/"))
 EVIL = Key("HTTPRoute", "shop", "evil")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.folders import good_folder, lasthop, policy, write
 from tests.proxy import documents as docs
-from tests.unit.cli.folders import good_folder, lasthop, policy, write
 
 LONG = (NOW - DAY, NOW + 365 * DAY)
 CA = Certificate("corp CA", ca=True, valid=LONG)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import Certificate, dns
-from tests.unit.cli.folders import BASE, CA, config_map, good_folder, lasthop, policy, route, write
+from tests.folders import BASE, CA, config_map, good_folder, lasthop, policy, route, write
 
 
 def _secret(certificate: Certificate, key: Certificate) -> str:

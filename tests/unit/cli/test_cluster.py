@@ -19,7 +19,7 @@ from lasthop.api.kinds import KINDS
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
-from tests.unit.cli.folders import BASE, CA, config_map, lasthop, policy, route
+from tests.folders import BASE, CA, config_map, lasthop, policy, route
 
 Json = dict[str, Any]
 FOREIGN = """\
@@ -357,7 +357,7 @@ async def test_a_server_that_is_away_is_said_in_words(api: FakeApi, tmp_path: Pa
 
 
 def test_the_client_library_is_imported_only_for_a_cluster() -> None:
-    code = "import sys\nfrom lasthop.cli.commands import check, explain, status\n"
-    code += "print('kubernetes' in sys.modules, 'yaml' in sys.modules)"
+    imports = "import sys\nfrom lasthop.cli.commands import check, explain, status"
+    code = f"{imports}\nprint('kubernetes' in sys.modules, 'yaml' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False False\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.folders import config_map, good_folder, lasthop, policy, write
+from tests.folders import config_map, good_folder, lasthop, policy, write
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.folders import CA, lasthop
+from tests.folders import CA, lasthop
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from lasthop.cli.main import main
 from lasthop.probe.certificate_message import handshake
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
-from tests.unit.cli.folders import lasthop, write
+from tests.folders import lasthop, write
 
 CA = Certificate("corp CA", ca=True)
 LEAF = Certificate("api", CA, sans=dns("api.internal", "*.api.internal"), valid=(NOW - DAY, NOW + 90 * DAY))

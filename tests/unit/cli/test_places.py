@@ -16,7 +16,7 @@ import pytest
 
 from lasthop.cli.args import paths
 from tests.backends import until
-from tests.unit.cli.folders import lasthop
+from tests.folders import lasthop
 
 STRANGER = 4002
 

@@ -17,10 +17,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from lasthop.cli.main import main
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
+from tests.folders import lasthop
 from tests.odd_certificates import odd_ders, valid
 from tests.ports import free_port
 from tests.proxy import documents as docs
-from tests.unit.cli.folders import lasthop
 
 LONG = (NOW - DAY, NOW + 365 * DAY)
 CA = Certificate("corp CA", ca=True, valid=LONG)

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tests.backends import until
+from tests.folders import CA
 from tests.proxy import documents
 from tests.proxy.lasthop import EXECUTABLE, Lasthop
-from tests.unit.cli.folders import CA
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lasthop.cli.main import COMMANDS
-from tests.unit.cli.folders import lasthop
+from tests.folders import lasthop
 
 HEAVY = (
     "aiohttp",

@@ -9,7 +9,7 @@ import pytest
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.infra import memory
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
@@ -58,9 +58,7 @@ def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
 
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
-    engine = Engine(now=NOW.timestamp())
-    engine.apply(WORLD)
-    settle(engine, Snapshot())
+    engine, _ = settled(WORLD)
     before = engine.last_policies_version
     engine.apply(keyed(mk_policy("a/p", "api", "other.example", ["ca"])))
     settle(engine, Snapshot())

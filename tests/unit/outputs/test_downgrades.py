@@ -7,9 +7,8 @@ import pytest
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
-    NOW,
     ca_pem,
     keyed,
     mk_class,
@@ -36,9 +35,7 @@ WORLD = keyed(
 
 @pytest.fixture
 def engine() -> Engine:
-    made = Engine(now=NOW.timestamp())
-    made.apply(WORLD)
-    settle(made, Snapshot())
+    made, _ = settled(WORLD)
     assert downgraded(made) == []
     return made
 

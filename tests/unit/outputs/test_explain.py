@@ -9,9 +9,8 @@ from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.explain.tree import tree
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import settled
 from tests.world import (
-    NOW,
     STREAMS,
     ca_pem,
     key_pair,
@@ -44,10 +43,7 @@ POLICY = Key("BackendTLSPolicy", "shop", "p")
 
 
 def _engine(*objects: Object) -> Engine:
-    engine = Engine(now=NOW.timestamp())
-    engine.apply(keyed(*objects))
-    settle(engine, Snapshot())
-    return engine
+    return settled(keyed(*objects))[0]
 
 
 def _explained(key: Key, *more: Object, world: tuple[Object, ...] = WORLD) -> Fact:

@@ -15,10 +15,9 @@ from lasthop.engine import Engine
 from lasthop.outputs.audit.hops import Manner
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from lasthop.outputs.envoy.route_filters import EXTERNAL_AUTH
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, settle, settled
 from tests.summary_routes import ext_authz
 from tests.world import (
-    NOW,
     ca_pem,
     keyed,
     mk_class,
@@ -44,11 +43,8 @@ def guarded(*filters: dict[str, Any], **more: Any) -> Object:
     return mk_route("shop/r", "shop/web", [], rules=[{"filters": list(filters), "backendRefs": API, **more}])
 
 
-def settled(*objects: Object) -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.apply(keyed(*BASE, *objects))
-    settle(engine, snapshot)
-    return engine, snapshot
+def running(*objects: Object) -> tuple[Engine, Snapshot]:
+    return settled(keyed(*BASE, *objects))
 
 
 def of_type(snapshot: Snapshot, *types: str) -> dict[Any, bytes]:
@@ -69,7 +65,7 @@ def asked_by(route: Any) -> Any:
 
 @pytest.mark.parametrize("protocol", ["HTTP", "GRPC"])
 def test_no_filter_that_comes_goes_or_changes_touches_a_listener(protocol: str) -> None:
-    engine, snapshot = settled(guarded())
+    engine, snapshot = running(guarded())
     before = of_type(snapshot, LISTENER)
     for filters in (
         [mk_external_auth(protocol, AUTH)],
@@ -93,7 +89,7 @@ def test_no_filter_that_comes_goes_or_changes_touches_a_listener(protocol: str) 
     ids=["policy", "invalid policy", "CA", "endpoints"],
 )
 def test_what_concerns_the_server_alone_touches_neither_routes_nor_listeners(edit: Object) -> None:
-    engine, snapshot = settled(guarded(mk_external_auth("GRPC", AUTH)))
+    engine, snapshot = running(guarded(mk_external_auth("GRPC", AUTH)))
     before, all_before = of_type(snapshot, LISTENER, ROUTES), dict(snapshot.xds)
     engine.apply(keyed(edit))
     settle(engine, snapshot)
@@ -102,7 +98,7 @@ def test_what_concerns_the_server_alone_touches_neither_routes_nor_listeners(edi
 
 
 def test_the_filter_is_off_in_the_listener_and_before_everything_that_acts_on_a_request() -> None:
-    _, snapshot = settled(guarded())
+    _, snapshot = running(guarded())
     (body,) = of_type(snapshot, LISTENER).values()
     manager = hcm_pb2.HttpConnectionManager()
     assert listener_pb2.Listener.FromString(body).filter_chains[0].filters[0].typed_config.Unpack(manager)
@@ -115,7 +111,7 @@ def test_every_message_of_a_rule_asks_also_where_a_request_wants_an_upgrade() ->
     """Backends that rewrite paths have a message each, and upgrades have their own."""
     rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}}}
     backends = [{**API[0], "filters": [rewrite]}, {"name": "other", "port": 443}]
-    _, snapshot = settled(guarded(mk_external_auth("HTTP", AUTH), backendRefs=backends))
+    _, snapshot = running(guarded(mk_external_auth("HTTP", AUTH), backendRefs=backends))
     found = messages(snapshot)
     assert len(found) == 4
     for message in found:
@@ -123,22 +119,22 @@ def test_every_message_of_a_rule_asks_also_where_a_request_wants_an_upgrade() ->
 
 
 def test_a_server_may_not_say_how_long_a_request_is_or_where_it_goes() -> None:
-    _, snapshot = settled(guarded(mk_external_auth("HTTP", AUTH), matches=[{"path": {"value": "/all"}}]))
+    _, snapshot = running(guarded(mk_external_auth("HTTP", AUTH), matches=[{"path": {"value": "/all"}}]))
     rules = asked_by(messages(snapshot)[0]).decoder_header_mutation_rules.disallow_expression.regex.split("|")
     assert {"host", "content-length", "transfer-encoding", "connection", "upgrade", "content-.*"} <= set(rules)
-    _, snapshot = settled(guarded(mk_external_auth("HTTP", AUTH, allowedResponseHeaders=["content-type"])))
+    _, snapshot = running(guarded(mk_external_auth("HTTP", AUTH, allowedResponseHeaders=["content-type"])))
     rules = asked_by(messages(snapshot)[0]).decoder_header_mutation_rules.disallow_expression.regex.split("|")
     assert "content-length" in rules and "content-.*" not in rules
 
 
 @pytest.mark.parametrize(("request_limit", "expected"), [("3s", 3), ("0s", 10), ("60s", 10)])
 def test_a_server_has_no_longer_than_the_whole_request(request_limit: str, expected: int) -> None:
-    _, snapshot = settled(guarded(mk_external_auth("GRPC", AUTH), timeouts={"request": request_limit}))
+    _, snapshot = running(guarded(mk_external_auth("GRPC", AUTH), timeouts={"request": request_limit}))
     assert asked_by(messages(snapshot)[0]).grpc_service.timeout.seconds == expected
 
 
 def test_its_server_is_audited_and_fails_closed_with_its_policy() -> None:
-    engine, snapshot = settled(guarded(mk_external_auth("GRPC", AUTH)))
+    engine, snapshot = running(guarded(mk_external_auth("GRPC", AUTH)))
     assert [(hop.service, hop.manner) for hop in engine.hops()] == [
         ("shop/api", Manner.PLAINTEXT),
         ("shop/auth", Manner.VERIFIED),

@@ -20,7 +20,7 @@ from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port
-from tests.unit.xds.xds_envoy import Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
+from tests.xds_envoy import Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
 
 GATEWAY = "shop/web"
 UID = "6a7e1d0c"

@@ -1,4 +1,6 @@
-"""A Lasthop reduced to its proxy, as a program of its own so that a test can kill it: `supervisor.py RUN_DIR PORT`.
+"""A Lasthop reduced to its proxy, as a program of its own so that a test can kill it.
+
+Usage: python -m tests.unit.proxy.supervisor RUN_DIR PORT
 
 Prints `started PID`, `adopted PID`, `ended`, and `attached NODE` when an Envoy has found the xDS server.
 """
@@ -10,10 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-from ads import ads_server
-
 from lasthop.proxy.find import find_envoy
 from lasthop.proxy.process import Event, Proxy, Started
+from tests.unit.proxy.ads import ads_server
 
 
 def say(text: str) -> None:

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from static_envoy import cluster, static_envoy
 
 from lasthop.proxy import access_log, launch
 from lasthop.proxy.access_log import Reader, Skipped, Tail, follow
@@ -16,6 +15,7 @@ from lasthop.proxy.entry import Entry, parse
 from lasthop.proxy.pod import _Forward
 from tests.backends import until
 from tests.servers import server
+from tests.unit.proxy.static_envoy import cluster, static_envoy
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from static_envoy import tls_cluster
-
 from lasthop.outputs.envoy.bootstrap import bootstrap
 from lasthop.outputs.envoy.xds_cluster import LocalXds
 from lasthop.proxy.find import find_envoy
 from tests.certificates import Certificate
+from tests.unit.proxy.static_envoy import tls_cluster
 
 
 def made(folder: Path) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from static_envoy import StaticEnvoy, cluster, static_envoy
 
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.drain import end
 from lasthop.proxy.running import Running
 from tests.servers import OK, server
+from tests.unit.proxy.static_envoy import StaticEnvoy, cluster, static_envoy
 
 
 def slow(connection: socket.socket) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from static_envoy import StaticEnvoy, cluster, static_envoy, tls_cluster
 
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.failures import why
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.servers import answer, bad_request, hang_up, read_and_hang_up, say_nothing, server
+from tests.unit.proxy.static_envoy import StaticEnvoy, cluster, static_envoy, tls_cluster
 
 WANTS = "api.example"
 

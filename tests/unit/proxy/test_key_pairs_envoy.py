@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_pairs import CASES
 
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
@@ -26,6 +25,7 @@ from lasthop.resolve.certificates import BadCertificate, KeyPair, key_pair, norm
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
 from tests.odd_certificates import odd_ders, pem
+from tests.unit.proxy.key_pairs import CASES
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_secret
 
 STRICTER = {

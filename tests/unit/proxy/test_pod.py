@@ -20,7 +20,7 @@ from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from tests.servers import OK, server
 from tests.unit.proxy.pod_world import GATEWAY, Controller, MountedSecret, get, lasthop_proxy, said, until
-from tests.unit.xds.xds_envoy import becomes, changes, cluster
+from tests.xds_envoy import becomes, changes, cluster
 
 SLOW = 1.5
 

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ads import ads_server
 
 from lasthop.proxy.find import Envoy, find_envoy
 from lasthop.proxy.folder import FolderUnusable
@@ -22,8 +21,10 @@ from lasthop.proxy.process import Ended, Event, Proxy, Started
 from lasthop.proxy.running import find_running
 from tests.backends import PATIENCE
 from tests.ports import free_port
+from tests.unit.proxy.ads import ads_server
 
 GATEWAY = "shop/web"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -81,8 +82,8 @@ class Supervised:
 
 
 def supervisor(run_dir: Path, port: int) -> subprocess.Popen[str]:
-    script = Path(__file__).with_name("supervisor.py")
-    return subprocess.Popen([sys.executable, script, run_dir, str(port)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.unit.proxy.supervisor", run_dir, str(port)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def heard(process: subprocess.Popen[str], word: str) -> str:

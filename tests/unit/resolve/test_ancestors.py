@@ -7,8 +7,8 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, PolicyAncestorStatus, PolicyStatus
 from lasthop.engine import Engine
-from tests.snapshot import Snapshot, settle
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
+from tests.snapshot import Snapshot, settled
+from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 
 def world(foreign: int) -> tuple[Engine, Snapshot]:
@@ -16,8 +16,7 @@ def world(foreign: int) -> tuple[Engine, Snapshot]:
     policy = mk_policy("a/p", "api", "api.example", ["ca"])
     assert isinstance(policy, BackendTLSPolicy)
     entries = tuple(PolicyAncestorStatus(AncestorReference(f"other-{n}"), "foreign.example/x") for n in range(foreign))
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.apply(
+    return settled(
         keyed(
             mk_class(),
             mk_gateway("a/first"),
@@ -29,8 +28,6 @@ def world(foreign: int) -> tuple[Engine, Snapshot]:
             mk_route("a/two", "b/second", [{"name": "api", "port": 443}]),
         )
     )
-    settle(engine, snapshot)
-    return engine, snapshot
 
 
 def hops(snapshot: Snapshot) -> set[str]:

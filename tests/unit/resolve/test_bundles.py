@@ -11,9 +11,8 @@ from lasthop.engine import Engine
 from lasthop.plan.tls import Anchors
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.policies.validation import wanted_tls
-from tests.snapshot import Snapshot, settle, tls_context
+from tests.snapshot import Snapshot, settled, tls_context
 from tests.world import (
-    NOW,
     ca_pem,
     keyed,
     mk_class,
@@ -30,11 +29,10 @@ BOTH = ca_pem("one") + ca_pem("two")
 PARENTS = [{"name": "strict"}, {"name": "usual"}]
 
 
-def settled(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
+def running(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
     """A hop from two Gateways, of which one has these limits."""
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     listener = {"name": "http", "port": 81, "protocol": "HTTP"}
-    engine.apply(
+    return settled(
         keyed(
             mk_class(),
             mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}),
@@ -47,8 +45,6 @@ def settled(limits: dict[str, int], *objects: Any) -> tuple[Engine, Snapshot]:
             *objects,
         )
     )
-    settle(engine, snapshot)
-    return engine, snapshot
 
 
 def accepted(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
@@ -73,13 +69,13 @@ def accepted(snapshot: Snapshot) -> dict[str, tuple[str, str, str]]:
     ],
 )
 def test_a_bundle_above_a_gateways_limit_fails_closed_there_and_nowhere_else(limits: dict[str, int], message: str) -> None:
-    _, snapshot = settled(limits)
+    _, snapshot = running(limits)
     assert accepted(snapshot) == {"strict": ("False", "Invalid", message), "usual": ("True", "Accepted", "")}
     assert {gateway.name for gateway, _ in snapshot.clusters()} == {"usual"}
 
 
 def test_a_bundle_at_the_limit_is_used() -> None:
-    _, snapshot = settled({"caCertificates": 2, "caBundleBytes": len(BOTH)})
+    _, snapshot = running({"caCertificates": 2, "caBundleBytes": len(BOTH)})
     assert {gateway.name for gateway, _ in snapshot.clusters()} == {"strict", "usual"}
 
 
@@ -87,7 +83,7 @@ def test_client_cas_above_the_limit_close_the_listener() -> None:
     ref = {"group": "", "kind": "ConfigMap", "name": "ca"}
     tls = {"frontend": {"default": {"validation": {"caCertificateRefs": [ref]}}}}
     asks = mk_gateway("a/strict", infrastructure={"parametersRef": profile_ref("f")}, tls=tls)
-    engine, _ = settled({"caCertificates": 1}, asks)
+    engine, _ = running({"caCertificates": 1}, asks)
     found = frontend(engine.graph, Key("Gateway", "a", "strict"), 443)
     assert found.clients is None
     assert found.accepted and not found.accepted.status
@@ -97,7 +93,7 @@ def test_client_cas_above_the_limit_close_the_listener() -> None:
 def test_a_certificate_in_several_bundles_is_sent_once() -> None:
     more = mk_config_map("a/more", ca_pem("two") + ca_pem("three") + ca_pem("two"))
     policy = mk_policy("a/p", "s", "api.example", ["ca", "more"])
-    _, snapshot = settled({"caCertificates": 3}, more, policy)
+    _, snapshot = running({"caCertificates": 3}, more, policy)
     context: Any = tls_context(snapshot.clusters()[Key("Gateway", "a", "strict"), "a/strict/a/s/443/auto"])
     trusted = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
     assert trusted == ca_pem("one") + ca_pem("two") + ca_pem("three")
@@ -109,7 +105,7 @@ def test_the_same_content_in_another_namespace_is_held_once() -> None:
         mk_service("b/s"),
         mk_policy("b/p", "s", "api.example", ["ca"]),
     )
-    engine, _ = settled({}, *copies)
+    engine, _ = running({}, *copies)
     one, other = (wanted_tls(engine.graph, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
     assert one and other
     assert isinstance(one.trust, Anchors) and isinstance(other.trust, Anchors)

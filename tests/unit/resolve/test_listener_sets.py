@@ -18,8 +18,8 @@ from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
 from lasthop.resolve.settings import IN_CLUSTER, Settings
-from tests.snapshot import Snapshot, settle
-from tests.world import NOW, keyed, mk, mk_class, mk_gateway, mk_listener_set
+from tests.snapshot import Snapshot, settle, settled
+from tests.world import keyed, mk, mk_class, mk_gateway, mk_listener_set
 
 WEB = Key("Gateway", "edge", "web")
 SET = Key("ListenerSet", "shop", "set")
@@ -31,10 +31,7 @@ def http(port: int, hostname: str = "", name: str = "http") -> dict[str, Any]:
 
 
 def running(*objects: Object, settings: Settings | None = None) -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(settings, now=NOW.timestamp()), Snapshot()
-    engine.apply(keyed(mk_class(), mk_gateway("edge/web", allowedListeners=FROM_ALL), *objects))
-    settle(engine, snapshot)
-    return engine, snapshot
+    return settled(keyed(mk_class(), mk_gateway("edge/web", allowedListeners=FROM_ALL), *objects), settings=settings)
 
 
 def reasons(snapshot: Snapshot, key: Key = SET) -> tuple[str, str]:

@@ -12,9 +12,8 @@ from lasthop.plan import reasons
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import Target, endpoints, problem
 from lasthop.resolve.settings import IN_CLUSTER, Settings
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, settled
 from tests.world import (
-    NOW,
     keyed,
     mk,
     mk_class,
@@ -46,10 +45,9 @@ def fqdn(*names: str) -> Object:
     )
 
 
-def settled(settings: Settings, *objects: Object, said: str = "") -> tuple[Engine, Snapshot]:
-    engine, snapshot = Engine(settings, now=NOW.timestamp()), Snapshot()
+def running(settings: Settings, *objects: Object, said: str = "") -> tuple[Engine, Snapshot]:
     profile: dict[str, Any] = {"externalNameServices": said} if said else {}
-    engine.apply(
+    return settled(
         keyed(
             mk_class(),
             mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")}),
@@ -57,16 +55,15 @@ def settled(settings: Settings, *objects: Object, said: str = "") -> tuple[Engin
             mk_service("a/s"),
             mk_route("a/r", "a/g", [{"name": "s", "port": 443}]),
             *objects,
-        )
+        ),
+        settings=settings,
     )
-    settle(engine, snapshot)
-    return engine, snapshot
 
 
 @pytest.mark.parametrize("settings", [IN_CLUSTER, ON_A_HOST])
 @pytest.mark.parametrize("name", ["a.localhost", "169.254.169.254.nip.io"])
 def test_names_in_endpoint_slices_are_refused(settings: Settings, name: str) -> None:
-    engine, snapshot = settled(settings, fqdn(name))
+    engine, snapshot = running(settings, fqdn(name))
     found = problem(engine.graph, GATEWAY, Target(SERVICE, 443), Protocol.AUTO)
     assert found is not None
     assert found.reason == reasons.UNSUPPORTED_VALUE
@@ -76,19 +73,19 @@ def test_names_in_endpoint_slices_are_refused(settings: Settings, name: str) -> 
 
 def test_an_operator_may_allow_them_and_a_folder_does() -> None:
     for settings, said in ((IN_CLUSTER, "Allow"), (Settings(), "")):
-        assert settled(settings, fqdn("api.example"), said=said)[1].clusters()
-    assert not settled(Settings(), fqdn("api.example"), said="Deny")[1].clusters()
+        assert running(settings, fqdn("api.example"), said=said)[1].clusters()
+    assert not running(Settings(), fqdn("api.example"), said="Deny")[1].clusters()
 
 
 def test_beside_addresses_they_are_ignored() -> None:
-    engine, snapshot = settled(IN_CLUSTER, fqdn("a.localhost"), mk_slice("a/s-1", "s", ["10.0.0.1"]))
+    engine, snapshot = running(IN_CLUSTER, fqdn("a.localhost"), mk_slice("a/s-1", "s", ["10.0.0.1"]))
     assert snapshot.clusters()
     found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
 
 def test_what_is_no_address_is_no_endpoint() -> None:
-    engine, _ = settled(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
+    engine, _ = running(IN_CLUSTER, mk_slice("a/s-1", "s", ["10.0.0.1", "metadata.internal", "unix:///x", ""]))
     found = endpoints(engine.graph, SERVICE, 443, "TCP")
     assert [endpoint.address for endpoint in found.endpoints] == ["10.0.0.1"]
 
@@ -100,7 +97,7 @@ EXTERNAL = mk_service("a/s", type="ExternalName", externalName="api.example")
 def test_no_waiver_is_said_to_be_in_effect_where_nothing_is_served(away: Object) -> None:
     waived = (mk_policy("a/p", "s", "api.example", [own_ref("VerificationWaiver", "w")]), mk_waiver("a/w"))
     for settings, degraded in ((IN_CLUSTER, False), (Settings(), True)):
-        _, snapshot = settled(settings, away, *waived)
+        _, snapshot = running(settings, away, *waived)
         assert bool(snapshot.clusters()) == degraded
         policy: Any = snapshot.status[Key("BackendTLSPolicy", "a", "p")]
         gateway: Any = snapshot.status[GATEWAY]

@@ -7,21 +7,18 @@ from typing import Any
 import pytest
 
 from lasthop.api.meta import Key
-from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER
-from tests.snapshot import Snapshot, settle
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
+from tests.snapshot import settled
+from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
 
 
 def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
     """Whether there is a cluster, and what the policy's status says."""
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     policy = mk_policy("a/p", "s", hostname, ["ca"], validation={"subjectAltNames": sans})
     hop = (mk_service("a/s"), mk_slice("a/s-1", "s", ["10.0.0.1"]), mk_route("a/r", "a/g", [{"name": "s", "port": 443}]))
-    engine.apply(keyed(mk_class(), mk_gateway("a/g"), *hop, mk_config_map("a/ca", ca_pem("good")), policy))
-    settle(engine, snapshot)
+    engine, snapshot = settled(keyed(mk_class(), mk_gateway("a/g"), *hop, mk_config_map("a/ca", ca_pem("good")), policy))
     assert engine.graph.crashes == {}
     return any(type_url == CLUSTER for _, type_url, _ in snapshot.xds), repr(snapshot.status[POLICY])
 

@@ -13,8 +13,8 @@ from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
 from lasthop.kubernetes.objects import read_object
 from lasthop.sources.files.source import FilesSource
-from tests.snapshot import Snapshot, settle, tls_context
-from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
+from tests.snapshot import Snapshot, settled, tls_context
+from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
 
 GATEWAY = Key("Gateway", "a", "g")
 HOP = "a/g/a/s/443/auto"
@@ -39,9 +39,7 @@ def rejected(name: str, created: str, section: str = "") -> dict[Key, Object | N
 
 def served(changes: dict[Key, Object | None]) -> tuple[str | None, Engine, Snapshot]:
     """The SNI towards the backend; None where the port fails closed."""
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.apply({**BASE, **changes})
-    settle(engine, snapshot)
+    engine, snapshot = settled({**BASE, **changes})
     cluster = snapshot.clusters().get((GATEWAY, HOP))
     context = tls_context(cluster) if cluster else None
     assert cluster is None or context is not None, "plaintext"

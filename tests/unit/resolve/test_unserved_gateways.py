@@ -9,10 +9,9 @@ from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain
 from lasthop.resolve.ports import Probe
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import settled
 from tests.world import (
     HTTP_AND_HTTPS,
-    NOW,
     ca_pem,
     keyed,
     mk_class,
@@ -39,9 +38,7 @@ WORLD = keyed(
 
 
 def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, str, str]], Engine]:
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.apply({**WORLD, **keyed(gateway)})
-    settle(engine, snapshot)
+    engine, snapshot = settled({**WORLD, **keyed(gateway)})
     if problem:
         engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe(problem))
         snapshot.take(engine.settle())
@@ -79,10 +76,8 @@ def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_no
 
 
 def test_one_port_of_two_is_enough_to_serve() -> None:
-    engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
     two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
-    engine.apply({**WORLD, **keyed(mk_gateway("a/g", two))})
-    settle(engine, snapshot)
+    engine, _ = settled({**WORLD, **keyed(mk_gateway("a/g", two))})
     engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe("taken"))
     engine.settle()
     assert [hop.manner for hop in engine.hops()] == ["verified"]

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from xds_playbook import clusters, endpoints, mk, withdrawn
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Withdrawal
 from lasthop.xds import cache as module
 from lasthop.xds.cache import Cache, wire_version
+from tests.unit.xds.playbook import clusters, endpoints, mk, withdrawn
 
 
 def test_apply_says_whether_anything_is_new() -> None:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 import grpc
 import msgspec
 import pytest
-from xds_envoy import Heard, until
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
@@ -19,6 +18,7 @@ from lasthop.xds.credentials import Credentials
 from lasthop.xds.presence import Report, Standing
 from lasthop.xds.replicas import METHOD, SERVICE, Reporter
 from lasthop.xds.server import Server
+from tests.xds_envoy import Heard, until
 
 NAME = "lasthop-xds.lasthop-system.svc"
 OWNER = Key("HTTPRoute", "shop", "r")

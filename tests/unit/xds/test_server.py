@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
-from xds_envoy import Heard, short_directory, until
-from xds_playbook import clusters, withdrawn
 
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
 from lasthop.xds.server import Server, State
+from tests.unit.xds.playbook import clusters, withdrawn
+from tests.xds_envoy import Heard, short_directory, until
 
 GATEWAY = "shop/web"
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"

@@ -10,7 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from xds_envoy import (
+
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Withdrawal
+from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.xds.server import Server
+from tests.ports import free_port
+from tests.xds_envoy import (
     NODE,
     Heard,
     backend,
@@ -25,11 +30,6 @@ from xds_envoy import (
     until,
     virtual_host,
 )
-
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Withdrawal
-from lasthop.xds.quarantine import Part, Quarantine
-from lasthop.xds.server import Server
-from tests.ports import free_port
 
 
 class World:

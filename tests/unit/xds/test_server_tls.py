@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
-from xds_envoy import Heard, changes, cluster, until
 
 from lasthop.outputs.envoy.resource import CLUSTER
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
+from tests.xds_envoy import Heard, changes, cluster, until
 
 NAME = "lasthop-xds.lasthop-system.svc"
 UIDS = {"uid-of-web": "shop/web", "uid-of-api": "shop/api"}

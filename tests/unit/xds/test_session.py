@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xds_playbook import (
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER
+from tests.unit.xds.playbook import (
     Playbook,
     ack,
     acked,
@@ -18,8 +19,6 @@ from xds_playbook import (
     wait,
     withdrawn,
 )
-
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER
 
 # Subscriptions
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xds_playbook import (
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
+from lasthop.xds.session import PACE
+from tests.unit.xds.playbook import (
     Playbook,
     ack,
     acked,
@@ -22,9 +24,6 @@ from xds_playbook import (
     wait,
     withdrawn,
 )
-
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.xds.session import PACE
 
 # Order
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xds_playbook import (
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES
+from lasthop.xds.session import CHUNK, HEAVY_CHUNK, LONGEST_PACE, PACE, PATIENCE
+from tests.unit.xds.playbook import (
     Playbook,
     ack,
     acked,
@@ -18,9 +20,6 @@ from xds_playbook import (
     update,
     wait,
 )
-
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES
-from lasthop.xds.session import CHUNK, HEAVY_CHUNK, LONGEST_PACE, PACE, PATIENCE
 
 
 def test_one_response_of_a_type_is_unconfirmed() -> None:

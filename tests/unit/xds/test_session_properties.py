@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from xds_client import TABLE, Client
-from xds_playbook import START, mk
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, Withdrawal
 from lasthop.xds.cache import Cache
 from lasthop.xds.response import Response
 from lasthop.xds.session import CHUNK, PACE, RETRY, Session
+from tests.unit.xds.client import TABLE, Client
+from tests.unit.xds.playbook import START, mk
 
 names = st.sampled_from([f"c{i}" for i in range(3)])
 

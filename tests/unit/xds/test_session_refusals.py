@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xds_playbook import (
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
+from lasthop.xds.session import PACE, RETRY
+from tests.unit.xds.playbook import (
     START,
     ack,
     acked,
@@ -20,9 +22,6 @@ from xds_playbook import (
     wait,
     withdrawn,
 )
-
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
-from lasthop.xds.session import PACE, RETRY
 
 # Refusals
 

@@ -4,9 +4,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from xds_envoy import short_directory
 
 from lasthop.xds.unix_socket import claim, release
+from tests.xds_envoy import short_directory
 
 
 def test_the_directory_is_made_for_its_owner_only() -> None:

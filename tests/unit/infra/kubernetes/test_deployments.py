@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from infra_cluster import SITE, WEB, FakeApi, gateway
 
 from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import deployments
@@ -18,6 +17,7 @@ from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
 from lasthop.pki.certificates import uris
 from lasthop.plan.infrastructure import Infrastructure
+from tests.unit.infra.kubernetes.cluster import SITE, WEB, FakeApi, gateway
 
 ALL = ["deployments", "poddisruptionbudgets", "secrets", "serviceaccounts", "services"]
 NOW = 1_790_000_000.0

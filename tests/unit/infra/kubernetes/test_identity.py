@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from infra_cluster import FakeApi
 
 from lasthop.infra.kubernetes.identity import SECRET, Identity, Unusable, ensure_authority, read_authority
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
+from tests.unit.infra.kubernetes.cluster import FakeApi
 
 NAMESPACE = "lasthop-system"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from infra_cluster import SITE, gateway
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key, ObjectMeta, StringMap
@@ -18,6 +17,7 @@ from lasthop.infra.kubernetes.wanted import Wanted, wanted
 from lasthop.plan import listener as plan
 from lasthop.plan.condition import false, true
 from lasthop.plan.reasons import ACCEPTED
+from tests.unit.infra.kubernetes.cluster import SITE, gateway
 
 LONGEST = "gateway-name-maximum-length-" + "a" * 225
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

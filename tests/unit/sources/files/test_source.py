@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from files_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
 from lasthop.api.core import ConfigMap, Service
 from lasthop.api.meta import Key
 from lasthop.sources.files import FilesError, FilesSource
 from lasthop.sources.source import Batch
+from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
 
 class Watched:

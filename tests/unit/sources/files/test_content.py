@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import yaml
-from files_texts import config_map, policy, route, service
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lasthop.sources.files.content import Broken, Content, examine, restore
+from tests.file_texts import config_map, policy, route, service
 
 _SLICE = """\
 apiVersion: discovery.k8s.io/v1

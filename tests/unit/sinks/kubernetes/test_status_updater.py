@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_kubernetes_events import events
 
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
@@ -18,18 +17,12 @@ from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes import status_updater as module
 from lasthop.sinks.kubernetes.status_updater import SETTLING, Scribe
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
+from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
 
 GATEWAY = Key("Gateway", "shop", "gw")
 POLICY = Key("BackendTLSPolicy", "shop", "erp")
 FINDING = Finding(POLICY, "InvalidCACertificateRef", "ConfigMap shop/ca does not exist", "Create it.")
-
-
-class Time:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def mk_status(programmed: str, reason: str) -> GatewayStatus:
@@ -43,12 +36,12 @@ def standing(api: FakeApi) -> str:
 
 
 @asynccontextmanager
-async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[Scribe, Time]]:
+async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[Scribe, Clock]]:
     condition = {"type": "Programmed", "status": programmed, "reason": "Programmed", "observedGeneration": 1}
     obj = api.put(
         "gateways", {"metadata": {"name": "gw", "namespace": "shop"}, "spec": {}, "status": {"conditions": [condition]}}
     )
-    observed, clock = Observed(), Time()
+    observed, clock = Observed(), Clock(1000.0)
     observed.versions["Gateway"] = "v1"
     observed.observe(GATEWAY, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
@@ -85,10 +78,10 @@ async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: 
     async with writing(api, "Unknown") as (scribe, _):
         scribe.told({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
-        assert events(api) == [], "that is how every Gateway begins"
+        assert api.events == [], "that is how every Gateway begins"
         scribe.told({GATEWAY: mk_status("True", "Programmed")})
-        await until(lambda: bool(events(api)))
-        (event,) = events(api)
+        await until(lambda: bool(api.events))
+        (event,) = api.events
         assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("Programmed", "Normal", "uid of gw")
 
 
@@ -98,13 +91,13 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     async with writing(api) as (scribe, _):
         scribe.found([FINDING], [])
-        await until(lambda: len(events(api)) == 1)
-        (event,) = events(api)
+        await until(lambda: len(api.events) == 1)
+        (event,) = api.events
         assert (event["reason"], event["type"]) == ("InvalidCACertificateRef", "Warning")
         assert event["note"] == "ConfigMap shop/ca does not exist Create it."
         scribe.found([], [FINDING])
-        await until(lambda: len(events(api)) == 2)
-        assert {event["reason"] for event in events(api)} == {"InvalidCACertificateRef", "Resolved"}
+        await until(lambda: len(api.events) == 2)
+        assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
 async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +106,7 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypa
         scribe.found([FINDING], [])
         scribe.found([], [FINDING])
         await asyncio.sleep(0.1)
-        assert events(api) == []
+        assert api.events == []
 
 
 async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +114,11 @@ async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatc
     degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
     async with writing(api) as (scribe, _):
         scribe.found([degraded, FINDING], [])
-        await until(lambda: len(events(api)) == 1)
+        await until(lambda: len(api.events) == 1)
         scribe.found([], [degraded, FINDING])
-        await until(lambda: len(events(api)) == 2)
+        await until(lambda: len(api.events) == 2)
         await asyncio.sleep(0.1)
-        assert {event["reason"] for event in events(api)} == {"InvalidCACertificateRef", "Resolved"}
+        assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
 async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +127,7 @@ async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPat
         scribe = Scribe(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
         scribe.found([FINDING], [])
         await asyncio.sleep(0.1)
-        assert scribe.events.counts == {} and events(api) == []
+        assert scribe.events.counts == {} and api.events == []
 
 
 def mk_conditions(**conditions: str) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import asyncio
 
 import msgspec
 import pytest
-from kubernetes_world import FAST, mk_config_map, mk_route, reflecting
 
 from lasthop.api.core import ConfigMap
 from lasthop.api.meta import Key
 from lasthop.kubernetes.ratelimit import Backoff
 from lasthop.sources.kubernetes.reflector import STALE_LISTS
+from tests.api_objects import mk_config_map, mk_route
 from tests.fake_api import FakeApi, Refusal, serving, until
+from tests.unit.sources.kubernetes.reflecting import FAST, reflecting
 
 
 async def test_streaming_list_reads_everything_in_one_request(api: FakeApi) -> None:

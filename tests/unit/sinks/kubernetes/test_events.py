@@ -9,21 +9,15 @@ from typing import Any
 
 from lasthop.api.meta import Key
 from lasthop.sinks.kubernetes.events import EventRecorder
+from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
 ROUTE, CLASS = Key("HTTPRoute", "shop", "a"), Key("GatewayClass", "", "lasthop")
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @asynccontextmanager
-async def recording(api: FakeApi, **options: Any) -> AsyncIterator[tuple[EventRecorder, Time]]:
-    clock = Time()
+async def recording(api: FakeApi, **options: Any) -> AsyncIterator[tuple[EventRecorder, Clock]]:
+    clock = Clock()
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         recorder = EventRecorder(client, "pod-1", clock=clock, **options)
         task = tasks.create_task(recorder.run())
@@ -31,16 +25,12 @@ async def recording(api: FakeApi, **options: Any) -> AsyncIterator[tuple[EventRe
         task.cancel()
 
 
-def events(api: FakeApi) -> list[dict[str, Any]]:
-    return list(api.objects.get("events", {}).values())
-
-
 async def test_an_event_says_what_happened_to_whom(api: FakeApi) -> None:
     async with recording(api) as (recorder, _):
         recorder.emit(ROUTE, "uid-a", "BackendNotFound", "Service shop/erp does not exist", warning=True)
         recorder.emit(CLASS, "uid-c", "Accepted", "ours")
-        await until(lambda: len(events(api)) == 2)
-    route, class_ = sorted(events(api), key=lambda event: event["type"], reverse=True)
+        await until(lambda: len(api.events) == 2)
+    route, class_ = sorted(api.events, key=lambda event: event["type"], reverse=True)
     assert route["regarding"] == {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
@@ -57,11 +47,11 @@ async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeA
         for _ in range(5):
             recorder.emit(ROUTE, "u", "Bad", "same")
         await until(lambda: recorder.counts["told"] == 1)
-        assert recorder.counts["suppressed"] == 4 and len(events(api)) == 1
+        assert recorder.counts["suppressed"] == 4 and len(api.events) == 1
         clock.now = 601.0
         recorder.emit(ROUTE, "u", "Bad", "same")
         await until(lambda: recorder.counts["repeated"] == 1)
-        [event] = events(api)
+        [event] = api.events
         assert event["series"]["count"] == 6
 
 
@@ -72,7 +62,7 @@ async def test_a_series_whose_event_has_expired_is_a_new_event(api: FakeApi) -> 
         api.objects["events"].clear()
         clock.now = 7200.0
         recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: len(events(api)) == 1)
+        await until(lambda: len(api.events) == 1)
 
 
 async def test_too_many_are_dropped_and_counted(api: FakeApi) -> None:
@@ -94,8 +84,8 @@ async def test_a_refusal_is_counted_and_nothing_else_happens(api: FakeApi) -> No
 async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:
     async with recording(api) as (recorder, _):
         recorder.emit(ROUTE, "u", "Bad", "é" * 2000)
-        await until(lambda: events(api))
-        assert len(events(api)[0]["note"].encode()) == 1024
+        await until(lambda: api.events)
+        assert len(api.events[0]["note"].encode()) == 1024
 
 
 async def test_what_is_queued_is_dropped_when_the_lead_is_lost(api: FakeApi) -> None:
@@ -104,4 +94,4 @@ async def test_what_is_queued_is_dropped_when_the_lead_is_lost(api: FakeApi) -> 
         recorder.emit(ROUTE, "u", "Bad", "one")
         leads = False
         await until(lambda: recorder.counts["dropped"] == 1)
-        assert events(api) == []
+        assert api.events == []

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from kubernetes_world import mk_route
-from test_kubernetes_merge import foreign, mk_condition, mk_parent
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
@@ -19,6 +17,7 @@ from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
 from lasthop.sinks.kubernetes.writer import StatusWriter
+from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
 A = Key("HTTPRoute", "shop", "a")

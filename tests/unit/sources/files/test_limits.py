@@ -9,13 +9,13 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from files_texts import SERVICE, policy, reload, route, service, write
 
 from lasthop.admission import limits, yaml
 from lasthop.api.meta import Key
 from lasthop.sources.files import FilesSource, content, folder, reading
 from lasthop.sources.files.content import Broken, Content, examine
 from lasthop.sources.files.loader import Loader
+from tests.file_texts import SERVICE, policy, reload, route, service, write
 
 
 def broken(text: str | bytes, name: str = "a.yaml") -> Broken:

@@ -7,12 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from files_texts import SERVICE, reasons, reload, service, write
 
 from lasthop.sources.files import FilesError, content
 from lasthop.sources.files import state as state_module
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import Saved, State
+from tests.file_texts import SERVICE, reasons, reload, service, write
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from files_texts import POLICY, REJECTED, SERVICE, policy, reasons, reload, service, write
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
@@ -17,6 +16,7 @@ from lasthop.sources.files import FilesError, folder
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import State
 from lasthop.sources.source import Batch
+from tests.file_texts import POLICY, REJECTED, SERVICE, policy, reasons, reload, service, write
 
 BROKEN = "a: [\n"
 

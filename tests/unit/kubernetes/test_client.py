@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kubernetes_world import mk_config_map
 
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
+from tests.api_objects import mk_config_map
 from tests.fake_api import FakeApi, Refusal, client_of
 
 MAPS = path_of("", "v1", "configmaps", "shop")

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from kubernetes_world import FAST, mk_config_map, mk_policy, mk_route
 
 from lasthop.api.bundle import BUNDLE_VERSION
 from lasthop.api.core import Secret
@@ -17,7 +16,9 @@ from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.sources.source import Batch
+from tests.api_objects import mk_config_map, mk_policy, mk_route
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
+from tests.unit.sources.kubernetes.reflecting import FAST
 
 POLICIES = (GATEWAY, "v1", "backendtlspolicies")
 FORBIDDEN = Refusal(403, "Forbidden", 'backendtlspolicies.gateway.networking.k8s.io is forbidden: User "x" cannot list')

@@ -1,11 +1,10 @@
-"""What the tests of the Kubernetes source share: objects, a fast clockwork, a sink that remembers."""
+"""A reflector against the API server of a test, with short pauses, and a sink that remembers what it is told."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object
@@ -16,23 +15,6 @@ from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from tests.fake_api import FakeApi, client_of
 
 FAST = Timing(idle=2.0, first_pause=0.001, longest_pause=0.02)
-
-Json = dict[str, Any]
-
-
-def mk_route(name: str, namespace: str = "shop", **spec: Any) -> Json:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"parentRefs": [{"name": "gw"}], **spec}}
-
-
-def mk_config_map(name: str, namespace: str = "shop", **data: str) -> Json:
-    return {"metadata": {"name": name, "namespace": namespace}, "data": data}
-
-
-def mk_policy(name: str, service: str = "erp", namespace: str = "shop", **more: Any) -> Json:
-    target = {"group": "", "kind": "Service", "name": service}
-    validation = {"hostname": "erp.example.com", "wellKnownCACertificates": "System"}
-    spec = {"targetRefs": [target], "validation": validation, **more}
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
 class Memory:

@@ -1,3 +1,5 @@
+"""Fixtures of the unit tests."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

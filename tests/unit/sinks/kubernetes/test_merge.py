@@ -10,7 +10,6 @@ import pytest
 from lasthop.api.gateway import GatewayAddress, RouteGroupKind
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.policies import AncestorReference
-from lasthop.api.routes import ParentReference
 from lasthop.api.status import (
     AncestorStatus,
     ConditionStatus,
@@ -18,7 +17,6 @@ from lasthop.api.status import (
     GatewayStatus,
     ListenerSetStatus,
     ListenerStatus,
-    ParentStatus,
     PolicyStatus,
     RouteStatus,
     Status,
@@ -26,30 +24,15 @@ from lasthop.api.status import (
 )
 from lasthop.outputs.status.policies import UNSERVED_POLICIES
 from lasthop.sinks.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
 from tests.docs.code import condition_types
 
-Json = dict[str, Any]
-NOW, BEFORE = "2026-11-16T00:00:00Z", "2026-01-01T00:00:00Z"
-
-
-def mk_condition(type: str = "Accepted", status: str = "True", generation: int = 1, message: str = "") -> ConditionStatus:
-    return ConditionStatus(type, status, type, message, generation)
-
-
-def mk_parent(name: str, *conditions: ConditionStatus, section: str = "", kind: str = "Gateway") -> ParentStatus:
-    ref = ParentReference(name, kind=kind, namespace="shop", section_name=section)
-    return ParentStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
+NOW = "2026-11-16T00:00:00Z"
 
 
 def mk_ancestor(name: str, *conditions: ConditionStatus) -> AncestorStatus:
     ref = AncestorReference(name, "shop", "gateway.networking.k8s.io", "Gateway")
     return AncestorStatus(ref, CONTROLLER_NAME, conditions or (mk_condition(),))
-
-
-def foreign(field: str, name: str) -> Json:
-    """As another controller writes it, with fields that we have never heard of."""
-    condition = {"type": "Accepted", "status": "Unknown", "reason": "Seeded", "lastTransitionTime": BEFORE, "newField": [1]}
-    return {field: {"name": name}, "controllerName": "example.com/other", "conditions": [condition], "extra": {"a": None}}
 
 
 def stored(type: str, status: str = "True", generation: int = 1, **more: Any) -> Json:

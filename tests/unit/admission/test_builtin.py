@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 
 import pytest
-from files_texts import refused, service, stored
 
 from lasthop.admission.chain import admitted
 from lasthop.api.core import Secret
+from tests.file_texts import refused, service, stored
 
 
 def slice_of(kind: str, address: str) -> str:

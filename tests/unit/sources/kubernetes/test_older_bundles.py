@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from kubernetes_world import FAST, mk_policy, mk_route
 
 from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.kinds import KINDS, decode
@@ -18,7 +17,9 @@ from lasthop.plan.limits import Limits
 from lasthop.resolve.refusals import judge
 from lasthop.sources.kubernetes.discovery import Served, choose
 from lasthop.sources.kubernetes.source import KubernetesSource
+from tests.api_objects import mk_policy, mk_route
 from tests.fake_api import GATEWAY, FakeApi, client_of, until
+from tests.unit.sources.kubernetes.reflecting import FAST
 
 STANDARD_1_4: Final = {
     "gatewayclasses": ("v1", "v1beta1"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from files_texts import policy, refused, route, service, stored
 
 from lasthop.admission.cel import program
 from lasthop.admission.chain import admit, admitted
 from lasthop.admission.schema import Node, schema_of
 from lasthop.api import crds
 from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, KINDS
+from tests.file_texts import policy, refused, route, service, stored
 
 
 def test_an_unknown_kind_names_the_one_that_was_meant() -> None:

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from files_texts import CONFIG_MAP, config_map, reasons, refused, reload, write
 
 from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import Key
@@ -16,6 +15,7 @@ from lasthop.sources.files.pairs import PairPaths
 from lasthop.sources.files.state import State
 from lasthop.sources.source import Batch
 from tests.certificates import Certificate, dns
+from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, write
 
 
 def data(batch: Batch) -> dict[str, str]:
