@@ -357,6 +357,7 @@ async def test_a_server_that_is_away_is_said_in_words(api: FakeApi, tmp_path: Pa
 
 
 def test_the_client_library_is_imported_only_for_a_cluster() -> None:
-    code = "import sys\nfrom lasthop.cli.commands import check, explain, status\nprint('kubernetes' in sys.modules, 'yaml' in sys.modules)"
+    imports = "import sys\nfrom lasthop.cli.commands import check, explain, status\n"
+    code = f"{imports}print('kubernetes' in sys.modules, 'yaml' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False False\n"
