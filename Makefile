@@ -67,7 +67,7 @@ conformance: setup ## Run the official Gateway API suite on a real API server: R
 cluster: setup ## Bring up a cluster with Lasthop to play with: CHANNEL, WAY (root)
 	@$(BIN)/python -m conformance up $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
 
-LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml
 
 lock: ## Write both requirements.lock files anew from pyproject.toml (needs uv)
 	@$(LOCK) --group dev --output-file requirements.lock

@@ -1,8 +1,8 @@
 """How to reach the API server, and as whom: kubeconfig or the pod's ServiceAccount.
 
 The reading is done by the official client's loader (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of
-every version, OIDC); here its answer becomes what aiohttp needs. It is imported only when a cluster is asked for: it takes
-0.2 s and 19 MB.
+every version, OIDC); here its answer becomes what aiohttp needs. It is an optional dependency, because a folder does not need
+it, and is imported only when a cluster is asked for: it takes 0.2 s and 19 MB.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ REFRESH_INTERVAL: Final = 10.0
 """Seconds between looks at a credential's age. The loader renews 5 minutes before expiry (exec, OIDC), files each minute."""
 RENEW_INTERVAL: Final = 1.0
 """Seconds between full reloads after a 401, however many requests are refused meanwhile."""
+
+NOT_INSTALLED: Final = (
+    "reading a cluster needs the Kubernetes client, which is not installed; install it with: pip install 'lasthop[kubernetes]'"
+)
 
 Load = Callable[[], Any]
 """Gives a `kubernetes.client.Configuration` with everything in it."""
@@ -88,10 +92,9 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
 
 def from_kubeconfig(paths: str, context: str | None = None) -> Access:
     """`paths`: one file, or several with colons between them, merged as kubectl does."""
-    reader: Any = import_module("kubernetes.config.kube_config")
-
     if not any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path):
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
+    reader = _client("config.kube_config")
 
     def read() -> Any:
         configuration = _empty()
@@ -110,7 +113,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
-    reader: Any = import_module("kubernetes.config.incluster_config")
+    reader = _client("config.incluster_config")
 
     def read() -> Any:
         configuration = _empty()
@@ -123,14 +126,22 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
     return Access(lambda: _checked(read), named, "the pod's ServiceAccount")
 
 
+def _client(module: str) -> Any:
+    """Imports a module of the official client. Raises `ConfigError` if the client is not installed."""
+    try:
+        return import_module(f"kubernetes.{module}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(NOT_INSTALLED) from error
+
+
 def _empty() -> Any:
-    configuration: Any = import_module("kubernetes.client.configuration").Configuration()
+    configuration = _client("client.configuration").Configuration()
     configuration.proxy = None  # its constructor takes HTTPS_PROXY without looking at NO_PROXY; aiohttp looks at both
     return configuration
 
 
 def _checked(read: Callable[[], Any]) -> Any:
-    config_exception: type[Exception] = import_module("kubernetes.config.config_exception").ConfigException
+    config_exception: type[Exception] = _client("config.config_exception").ConfigException
     try:
         return read()
     except (config_exception, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:

@@ -1,4 +1,4 @@
-"""Condition types and reasons, as the spec spells them; our own ones are marked. Imports nothing heavy: the CLI starts quickly."""
+"""Condition types and reasons, as the spec spells them; our own are marked. Imports nothing heavy: the CLI starts quickly."""
 
 from __future__ import annotations
 

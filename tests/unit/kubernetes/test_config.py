@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,13 @@ async def test_nothing_to_go_by_is_an_error_that_helps(tmp_path: Path, monkeypat
 
 def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
+
+
+def test_without_the_client_library_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = mk_kubeconfig(tmp_path, {"token": "abc"})
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    for name in [name for name in sys.modules if name.startswith("kubernetes.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for ask in (lambda: from_kubeconfig(path), lambda: in_cluster(tmp_path)):
+        with pytest.raises(ConfigError, match=r"pip install 'lasthop\[kubernetes\]'"):
+            ask()

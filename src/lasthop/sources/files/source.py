@@ -72,6 +72,7 @@ class FilesSource:
         await asyncio.to_thread(loader.save)
         watcher = Watcher(loader.root)
         try:
+            await watcher.follow_root()
             look = EVERYWHERE  # once more now that it is watched: what happened since the first look went unnoticed
             while True:
                 readings = await self._settled(look)
@@ -83,7 +84,7 @@ class FilesSource:
                     if (batch := await asyncio.to_thread(loader.apply, found._replace(large=frozenset(pending)))) is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
-                if watcher.follow_root() or await self._watch_outside(watcher, look):
+                if await watcher.follow_root() or await self._watch_outside(watcher, look):
                     look = EVERYWHERE
                 else:
                     look = await self._next_look(watcher)
@@ -135,7 +136,7 @@ class FilesSource:
         if outside == self._followed and look.files is not None and not look.local:
             return False  # no link can have changed, and there may be thousands to follow
         self._followed = outside
-        return watcher.watch_outside(await asyncio.to_thread(_folders, outside))
+        return await watcher.watch_outside(await asyncio.to_thread(_folders, outside))
 
 
 def where_to_look(events: Events, loader: Loader) -> Look:

@@ -1,20 +1,20 @@
-"""Says where in the folder, or beside the local files outside it, something happened. What it means the loader finds out.
+"""Reports where in the folder, or beside the local files outside it, something has changed; the loader finds out what.
 
 Two watches: the folder with everything below it, and single folders outside it (without what is below them: one may be a home
-directory). Both start when they are made, so what happens between a look at the files and the next `events()` is not lost.
+directory). Each is running once it has been awaited, so nothing is lost between a look at the files and the next `events()`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
+from asyncio import FIRST_COMPLETED
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from watchfiles._rust_notify import RustNotify  # documented as the "Rust backend", though its name says otherwise
+import watchfiles
 
 DEBOUNCE_MS: Final = 50
 """A burst of events is one event, unless it goes on for longer than this."""
@@ -32,68 +32,100 @@ class Events(NamedTuple):
     outside: bool = False
 
 
+class _StopEvent:
+    """Ends a watch. watchfiles asks it over and over, for the first time when the watch is running."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.running = asyncio.Event()
+        self.stopped = False
+
+    def is_set(self) -> bool:
+        if not self.running.is_set():
+            self._loop.call_soon_threadsafe(self.running.set)
+        return self.stopped
+
+
 class _Watch:
-    def __init__(self, paths: Iterable[str], recursive: bool, step: int, threads: ThreadPoolExecutor) -> None:
-        self._stopped = threading.Event()
-        self._step = step
+    def __init__(
+        self, paths: Iterable[str], recursive: bool, step: int, threads: ThreadPoolExecutor, poll: bool = False
+    ) -> None:
         self._threads = threads
-        names = sorted(paths)
-        try:
-            self._notify = RustNotify(names, False, False, POLL_MS, recursive, True)
-        except OSError:
-            self._notify = RustNotify(names, False, True, POLL_MS, recursive, True)
+        self._stop = _StopEvent()
+        self._changes = watchfiles.watch(
+            *paths,
+            watch_filter=None,
+            debounce=DEBOUNCE_MS,
+            step=step,
+            stop_event=self._stop,
+            rust_timeout=0,
+            force_polling=poll,
+            poll_delay_ms=POLL_MS,
+            recursive=recursive,
+            ignore_permission_denied=True,
+        )
         self.next = self._wait()
+
+    async def running(self) -> None:
+        """Returns once nothing goes unnoticed any more. Raises `OSError` if the kernel cannot notify."""
+        self.next.add_done_callback(lambda _: self._stop.running.set())
+        await self._stop.running.wait()
+        if self.next.done():
+            self.next.result()
 
     def take(self) -> frozenset[str]:
-        """The events of a finished `next`; waits for more."""
+        """Returns the paths of a finished `next`, and waits for more."""
         result = self.next.result()
         self.next = self._wait()
-        return frozenset(path for _, path in result) if isinstance(result, set) else frozenset()
+        return frozenset(path for _, path in result)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stop.stopped = True
 
-    def _wait(self) -> asyncio.Future[set[tuple[int, str]] | str]:
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._threads, self._notify.watch, DEBOUNCE_MS, self._step, 0, self._stopped)
+    def _wait(self) -> asyncio.Future[set[tuple[watchfiles.Change, str]]]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, next, self._changes, set())
 
 
 class Watcher:
+    """Watches nothing until `follow_root()` has been awaited for the first time."""
+
     def __init__(self, root: Path) -> None:
         self._root = root
         self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="watch")
-        self._identity = _identity(root)
-        self._inside = self._watch_root()
+        self._identity: tuple[int, int] | None = None
+        self._inside: _Watch | None = None
         self._outside: _Watch | None = None
         self._folders: frozenset[str] = frozenset()
 
     async def events(self, seconds: float, other: Iterable[asyncio.Future[Any]] = ()) -> Events:
-        """What happened since last time; nothing if the time is over, or something other is done, first."""
-        watches = [watch.next for watch in (self._inside, self._outside) if watch is not None]
-        await asyncio.wait({*watches, *other}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        inside = self._inside.take() if self._inside.next.done() else frozenset()
-        outside = self._outside is not None and self._outside.next.done() and bool(self._outside.take())
-        return Events(inside, outside)
+        """Returns what has happened since last time; nothing if the time is over, or one of `other` is done, first."""
+        awaited = {watch.next for watch in (self._inside, self._outside) if watch is not None}.union(other)
+        await (asyncio.wait(awaited, timeout=seconds, return_when=FIRST_COMPLETED) if awaited else asyncio.sleep(seconds))
+        inside, outside = (
+            watch.take() if watch is not None and watch.next.done() else frozenset() for watch in (self._inside, self._outside)
+        )
+        return Events(inside, bool(outside))
 
-    def watch_outside(self, folders: Iterable[str]) -> bool:
-        """True if that changed something: then what happened in them before is not known."""
+    async def watch_outside(self, folders: Iterable[str]) -> bool:
+        """Returns True if other folders than before are watched: then what happened in them before is not known."""
         wanted = frozenset(folder for folder in folders if not _is_below(folder, self._root))
         if wanted == self._folders:
             return False
         if self._outside is not None:
             self._outside.stop()
-        self._outside = _Watch(wanted, False, OUTSIDE_STEP_MS, self._threads) if wanted else None
+        self._outside = await self._watch(wanted, False, OUTSIDE_STEP_MS) if wanted else None
         self._folders = wanted
         return True
 
-    def follow_root(self) -> bool:
-        """True if another folder stands under the name by now; the watch has moved to it."""
+    async def follow_root(self) -> bool:
+        """Watches the folder that has the root's name now. Returns True if that is another one than before."""
         identity = _identity(self._root)
         if identity is None or identity == self._identity:
             return False
-        self._inside.stop()
+        if self._inside is not None:
+            self._inside.stop()
+        self._inside = await self._watch([str(self._root)], True, STEP_MS)
         self._identity = identity
-        self._inside = self._watch_root()
         return True
 
     def close(self) -> None:
@@ -102,8 +134,19 @@ class Watcher:
                 watch.stop()
         self._threads.shutdown(wait=False)
 
-    def _watch_root(self) -> _Watch:
-        return _Watch([str(self._root)], True, STEP_MS, self._threads)
+    async def _watch(self, paths: Iterable[str], recursive: bool, step: int) -> _Watch:
+        names = sorted(paths)
+        found = _Watch(names, recursive, step, self._threads)
+        try:
+            try:
+                await found.running()
+            except OSError:
+                found = _Watch(names, recursive, step, self._threads, poll=True)
+                await found.running()
+        except asyncio.CancelledError:
+            found.stop()  # its thread would keep the process alive
+            raise
+        return found
 
 
 def _identity(root: Path) -> tuple[int, int] | None:
