@@ -1,4 +1,4 @@
-"""`python -m conformance build | run | proof | install | up | down | exec`."""
+"""`python -m conformance build | run | selftest | install | up | down | exec`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from conformance import installed, needs, sandbox
+from conformance import installed, preflight, sandbox
 from conformance.build import build
 from conformance.children import say
 from conformance.lasthop import WAYS
@@ -16,11 +16,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__import__("conformance").__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the servers and the suite into the cache folder")
-    up = commands.add_parser("up", help="bring a cluster up, for play")
+    up = commands.add_parser("up", help="bring up a cluster with Lasthop, until Ctrl-C")
     run = commands.add_parser("run", help="run the conformance suite")
-    proof = commands.add_parser("proof", help="show that the mini node does what it says")
-    install = commands.add_parser("install", help="show that an install for some namespaces works, with the least rights")
-    for command in (up, run, proof, install):
+    selftest = commands.add_parser("selftest", help="check the node itself on a real cluster")
+    install = commands.add_parser("install", help="check that an install for some namespaces works, with the least rights")
+    for command in (up, run, selftest, install):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
@@ -36,7 +36,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return _COMMANDS[arguments.command](arguments)
-    except needs.Missing as missing:
+    except preflight.Missing as missing:
         print(missing, file=sys.stderr)
         return 2
 
@@ -48,13 +48,13 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _prepare() -> None:
-    needs.check()  # before minutes of building
+    preflight.check()  # before minutes of building
     build()
 
 
 def _up(arguments: argparse.Namespace) -> int:
     _prepare()
-    code = sandbox.run("conformance.play:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
+    code = sandbox.run("conformance.up:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
     return 0 if code == sandbox.STOPPED else code  # to be stopped is how it ends well
 
 
@@ -67,15 +67,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return sandbox.run("conformance.run:suite", order)
 
 
-def _proof(arguments: argparse.Namespace) -> int:
+def _selftest(arguments: argparse.Namespace) -> int:
     _prepare()
-    return sandbox.run("conformance.proof:prove", {"cluster": {"channel": arguments.channel}})
+    return sandbox.run("conformance.node_selftest:check_node", {"cluster": {"channel": arguments.channel}})
 
 
 def _install(arguments: argparse.Namespace) -> int:
     build()
     order = {"channel": arguments.channel, "apiserver_flags": installed.FLAGS}
-    return sandbox.run("conformance.installed:prove", {"cluster": order})
+    return sandbox.run("conformance.installed:check_rights", {"cluster": order})
 
 
 def _list(text: str) -> list[str]:
@@ -104,7 +104,7 @@ def _exec(arguments: argparse.Namespace) -> int:
     os.execvp("nsenter", ["nsenter", f"--net=/proc/{first}/ns/net", "--", *arguments.argv])
 
 
-_COMMANDS = {"build": _build, "up": _up, "run": _run, "proof": _proof, "install": _install, "down": _down, "exec": _exec}
+_COMMANDS = {"build": _build, "up": _up, "run": _run, "selftest": _selftest, "install": _install, "down": _down, "exec": _exec}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.needs import Missing, find
+from conformance.preflight import Missing, find
 
 MODULES = Path(__file__).parent / "go"
 TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches and checks this toolchain by itself

@@ -1,4 +1,4 @@
-"""A real etcd, kube-apiserver and kube-controller-manager, the Gateway API's CRDs and one mini node.
+"""A real etcd, kube-apiserver and kube-controller-manager, the Gateway API's CRDs and one node (node/README.md).
 
 Runs inside the namespaces that conformance.sandbox makes. What users of it need: `api` (as administrator), `apply`,
 `start` (a program in the cluster's network), `service_account_kubeconfig`, `deployment_ready`, and the servers themselves.
@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 
-from conformance import certificates, door, kubeconfig, network
+from conformance import certificates, kubeconfig, network, port_forward
 from conformance.api import Api, ApiError, Object, documents
 from conformance.children import ChildError, Server, check, say
 from conformance.network import NODE_IP
@@ -80,7 +80,7 @@ class Cluster:
         )
         await self.install_crds(CRDS / self.channel)
         tasks = await self._exits.enter_async_context(asyncio.TaskGroup())
-        for work in (door.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
+        for work in (port_forward.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
             self._exits.callback(tasks.create_task(work).cancel)
         self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs["echo-basic"])
         await self._exits.enter_async_context(self.node)

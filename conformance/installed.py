@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 
 from conformance.api import Object
+from conformance.checks import failed
 from conformance.children import say
 from conformance.cluster import Cluster, has_condition
 from conformance.lasthop import CONTROLLER, GATEWAY_CLASS, NAMESPACE
-from conformance.proofs import failed
 from lasthop.infra.kubernetes.installation import Options, documents
 
 WATCHED = ("shop", "blog")
@@ -56,11 +56,11 @@ CREATED = (("", "services"), ("", "serviceaccounts"), ("apps", "deployments"), (
 UNUSED: dict[Right, str] = {
     ("", "secrets", "update"): "replaces the CA of the xDS connections every few months",
     ("events.k8s.io", "events", "patch"): "counts an Event that happens again",
-    **{(*what, "create"): "an apply that makes something new needs it too (proved above)" for what in CREATED},
+    **{(*what, "create"): "an apply that makes something new needs it too (checked above)" for what in CREATED},
 }
 
 
-async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
+async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
     manifests = documents(Options("lasthop", NAMESPACE, 1, WATCHED))
     crds = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
     await cluster.apply([*(_object("v1", "Namespace", "", name) for name in (*WATCHED, ELSEWHERE)), *crds])
@@ -69,8 +69,8 @@ async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await cluster.deployment_ready(NAMESPACE, CONTROLLER)
     await cluster.apply(each for namespace in ("shop", ELSEWHERE) for each in _gateway(namespace))
     granted = set(_granted(manifests))
-    proofs = (serves, left_alone, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed)
-    bad = await failed(cluster, proofs)
+    checks = (serves, left_alone, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed)
+    bad = await failed(cluster, checks)
     used = {right for right, code in requests(cluster) if code != 403}
     idle: dict[str, list[Right]] = {}
     for right in sorted(granted - used):

@@ -1,6 +1,6 @@
 """The host's side: everything of a cluster lives in one set of namespaces (network, mount, process ids) behind one process.
 
-    python -m conformance ──> unshare --net --mount --pid ──> python -m conformance.inside   (process 1 of the namespaces)
+    python -m conformance ──> unshare --net --mount --pid ──> python -m conformance.init   (process 1 of the namespaces)
                                                                 ├─ etcd, kube-apiserver, …
                                                                 └─ pods
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from conformance import needs
+from conformance import preflight
 from conformance.build import cache_folder
 from conformance.children import die_with_parent, say
 
@@ -65,16 +65,16 @@ class Run:
 
 def run(target: str, arguments: dict[str, Any]) -> int:
     """Run the coroutine function `module:function`(cluster, arguments) in a new cluster. Its result is the exit code."""
-    needs.check()
+    preflight.check()
     folder = _new_folder()
     # Made in the host's network, used from inside: the only way in, and nothing is added to the host's interfaces.
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        order = {"target": target, "arguments": arguments, "folder": str(folder), "door": door.fileno()}
+    with socket.create_server(("127.0.0.1", 0)) as forwarded:
+        order = {"target": target, "arguments": arguments, "folder": str(folder), "forwarded": forwarded.fileno()}
         command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
-        command += ["--propagation", "private", sys.executable, "-m", "conformance.inside", json.dumps(order)]
+        command += ["--propagation", "private", sys.executable, "-m", "conformance.init", json.dumps(order)]
         process = subprocess.Popen(
             command,
-            pass_fds=[door.fileno()],
+            pass_fds=[forwarded.fileno()],
             start_new_session=True,  # Ctrl-C reaches only us; we pass it on, once
             preexec_fn=die_with_parent,
         )

@@ -13,7 +13,7 @@ from conformance.network import API_SERVICE_IP, NODE_IP, SERVICE_RANGE
 API_SERVER = f"https://{NODE_IP}:6443"
 _ETCD = "http://127.0.0.1:2379"
 
-# Those that make what the suite and Lasthop look at. Not nodelifecycle, podgc, taint-eviction: the mini node sends no
+# Those that make what the suite and Lasthop look at. Not nodelifecycle, podgc, taint-eviction: the node sends no
 # heartbeats, so they would evict its pods.
 _CONTROLLERS = (
     "deployment-controller",

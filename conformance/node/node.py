@@ -102,7 +102,7 @@ class Node:
         await self.api.apply(
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": {"kubernetes.io/hostname": NAME}}}
         )
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "mini node"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
         capacity = {"cpu": "8", "memory": "16Gi", "pods": "1000"}
         status = {
             "addresses": [{"type": "InternalIP", "address": NODE_IP}],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import build, needs
+from conformance import build, preflight
 from conformance.build import MODULES, PROGRAMS, path_of
 
 
@@ -22,19 +22,19 @@ def test_a_program_is_built_again_only_when_its_own_module_changes(tmp_path: Pat
 def test_without_go_the_first_words_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("conformance.build.find", lambda command: None)
-    with pytest.raises(needs.Missing, match=r"needs Go, 1\.21 or newer"):
+    with pytest.raises(preflight.Missing, match=r"needs Go, 1\.21 or newer"):
         build.build()
 
 
 def test_without_root_the_first_words_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(needs.Missing, match="needs root"):
-        needs.check()
+    with pytest.raises(preflight.Missing, match="needs root"):
+        preflight.check()
 
 
 def test_a_missing_command_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(needs, "find", lambda command: None if command == "nft" else f"/bin/{command}")
+    monkeypatch.setattr(preflight, "find", lambda command: None if command == "nft" else f"/bin/{command}")
     monkeypatch.setattr("shutil.which", lambda *_: None)  # no apt-get either
-    with pytest.raises(needs.Missing, match=r"`nft` \(nftables\)"):
-        needs.check()
+    with pytest.raises(preflight.Missing, match=r"`nft` \(nftables\)"):
+        preflight.check()

@@ -1,4 +1,4 @@
-"""What the cluster needs of the machine, said before anything is started."""
+"""Checks, before anything is started, that the machine has what the cluster needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in from the host: a loopback port of the host's network, carried to the API server in the cluster's."""
+"""Forwards a loopback port of the host to the API server, which is in the cluster's own network."""
 
 from __future__ import annotations
 

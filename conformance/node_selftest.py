@@ -1,4 +1,4 @@
-"""`python -m conformance proof`: shows on a real cluster that the mini node does what it says, a function per sentence."""
+"""`python -m conformance selftest`: checks on a real cluster that the node does what a kubelet would."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import aiohttp
 
 from conformance.api import Api, ApiError, Object
+from conformance.checks import Check, failed
 from conformance.children import check, say
 from conformance.cluster import Cluster
-from conformance.proofs import Proof, failed
 from conformance.servers import API_SERVER
 
-NAMESPACE = "proof"
+NAMESPACE = "selftest"
 # Tells what its own process is allowed to do, and the content of its Secret whenever it is asked.
 _SCRIPT = r"""
 import http.server, json, os, pathlib, socket
@@ -49,12 +49,12 @@ http.server.HTTPServer(("", 80), Answer).serve_forever()
 """
 
 
-async def prove(cluster: Cluster, arguments: dict[str, Any]) -> int:
+async def check_node(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await cluster.apply(_manifests())
     begin = time.monotonic()
     await cluster.deployment_ready(NAMESPACE, "web")
     say(f"ready   after {time.monotonic() - begin:.1f} s")
-    return 1 if await failed(cluster, PROOFS) else 0
+    return 1 if await failed(cluster, CHECKS) else 0
 
 
 async def non_root(cluster: Cluster) -> None:
@@ -104,7 +104,7 @@ async def rotation(cluster: Cluster) -> None:
     """A changed Secret shows in the volume within a second, by a swap of ..data."""
     address = await _cluster_ip(cluster)
     assert (await _ask(address))["link"] == "..data/key"
-    await cluster.api.patch(f"/api/v1/namespaces/{NAMESPACE}/secrets/proof", {"stringData": {"key": "two"}})
+    await cluster.api.patch(f"/api/v1/namespaces/{NAMESPACE}/secrets/selftest", {"stringData": {"key": "two"}})
     begin = time.monotonic()
     while (await _ask(address))["secret"] != "two":
         assert time.monotonic() - begin < 1.5, "the old content after 1.5 s"
@@ -170,7 +170,7 @@ async def gone(cluster: Cluster) -> None:
     assert not [folder for folder in (cluster.scratch / "pods").iterdir() if folder.is_dir()]
 
 
-PROOFS: tuple[Proof, ...] = (
+CHECKS: tuple[Check, ...] = (
     non_root,
     read_only,
     low_port,
@@ -222,7 +222,7 @@ def _manifests() -> list[Object]:
     spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports, "externalIPs": ["10.245.201.7"]}
     return [
         _object("v1", "Namespace", NAMESPACE),
-        _object("v1", "Secret", "proof", stringData={"key": "one"}),
+        _object("v1", "Secret", "selftest", stringData={"key": "one"}),
         _object("v1", "ServiceAccount", "reader"),
         _object("rbac.authorization.k8s.io/v1", "Role", "reader", rules=[rule]),
         _object("rbac.authorization.k8s.io/v1", "RoleBinding", "reader", roleRef=role, subjects=[subject]),
@@ -244,7 +244,7 @@ def _deployment(name: str, replicas: int, security: dict[str, Any]) -> Object:
         "command": ["python", "-c", _SCRIPT],
         "env": [
             {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "FROM_SECRET", "valueFrom": {"secretKeyRef": {"name": "proof", "key": "key"}}},
+            {"name": "FROM_SECRET", "valueFrom": {"secretKeyRef": {"name": "selftest", "key": "key"}}},
             {"name": "EXPANDED", "value": "$(NAME)-$(UNKNOWN)"},
         ],
         "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
@@ -258,7 +258,7 @@ def _deployment(name: str, replicas: int, security: dict[str, Any]) -> Object:
     pod = {
         "containers": [container],
         "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, "runAsNonRoot": True, **security},
-        "volumes": [{"name": "secret", "secret": {"secretName": "proof"}}, {"name": "empty", "emptyDir": {}}],
+        "volumes": [{"name": "secret", "secret": {"secretName": "selftest"}}, {"name": "empty", "emptyDir": {}}],
         "terminationGracePeriodSeconds": 1,
     }
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}

@@ -18,7 +18,7 @@ from conformance.api import ApiError
 from conformance.build import PROGRAMS, path_of
 from conformance.children import ChildError, say
 from conformance.cluster import Cluster
-from conformance.needs import Missing
+from conformance.preflight import Missing
 from conformance.sandbox import STOPPED
 
 Scenario = Callable[[Cluster, dict[str, Any]], Awaitable[int]]
@@ -39,7 +39,8 @@ async def _run(scenario: Scenario, order: dict[str, Any]) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     programs = {program.name: path_of(program) for program in PROGRAMS}
     arguments = order["arguments"]
-    cluster = Cluster(Path(order["folder"]), programs, socket.socket(fileno=order["door"]), **arguments.get("cluster", {}))
+    forwarded = socket.socket(fileno=order["forwarded"])
+    cluster = Cluster(Path(order["folder"]), programs, forwarded, **arguments.get("cluster", {}))
     try:
         async with cluster:
             return await scenario(cluster, arguments)

@@ -1,4 +1,4 @@
-"""`python -m conformance up`: a cluster to play with, until Ctrl-C or `python -m conformance down`."""
+"""`python -m conformance up`: a cluster with Lasthop on it, until Ctrl-C or `python -m conformance down`."""
 
 from __future__ import annotations
 

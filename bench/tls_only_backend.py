@@ -1,7 +1,7 @@
 """A TLS backend that looks at the first bytes of every connection: what is not TLS is counted and never answered.
 
-Run as `python -m bench.witness CERTIFICATE KEY ADDRESS:PORT COUNTS`, where COUNTS is a port of the same address that tells
-what was seen so far, as JSON. Ends when its standard input does.
+Run as `python -m bench.tls_only_backend CERTIFICATE KEY ADDRESS:PORT COUNTS`, where COUNTS is a port of the same address that
+tells what was seen so far, as JSON. Ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Counts:
     sni = ""
 
 
-class Witness(asyncio.Protocol):
+class TLSOnlyBackend(asyncio.Protocol):
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.wrap_bio(self._in, self._out, server_side=True)
@@ -71,7 +71,7 @@ async def main(certificate: str, key: str, place: str, counts: str) -> None:
     loop = asyncio.get_running_loop()
     tls = context(certificate, key)
     address, _, port = place.rpartition(":")
-    await loop.create_server(lambda: Witness(tls), address, int(port), backlog=1024)
+    await loop.create_server(lambda: TLSOnlyBackend(tls), address, int(port), backlog=1024)
     await asyncio.start_server(_tell, address, int(counts))
     print("ready", flush=True)
     await loop.run_in_executor(None, sys.stdin.read)

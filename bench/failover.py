@@ -1,4 +1,4 @@
-"""`python -m bench.kills`: kill -9 of controllers, Envoy and kube-apiserver in turn, under load, on a real cluster.
+"""`python -m bench.failover`: kill -9 of controllers, Envoy and kube-apiserver in turn, under load, on a real cluster.
 
 Lasthop runs as users install it: two replicas of the controller, two proxies, a TLS backend under a BackendTLSPolicy. After
 each kill an edit of the policy must reach the backend. Promised: no request fails but those in flight on a killed Envoy; no
@@ -25,7 +25,7 @@ from conformance.cluster import Cluster
 from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
 
-HOST = "kills.bench.example"
+HOST = "failover.bench.example"
 CLIENTS = 8
 PROXIES = 2
 AWAY = 12.0
@@ -70,7 +70,7 @@ class _Run:
         ca = Issued("bench CA")
         Issued("*.bench.example", ca).write(folder, "backend")
         place = f"{NODE_IP}:{PORT}"
-        await self._start("bench.witness", folder / "backend.crt", folder / "backend.key", place, COUNTS)
+        await self._start("bench.tls_only_backend", folder / "backend.crt", folder / "backend.key", place, COUNTS)
         await cluster.apply(objects.gateway())
         await cluster.apply([objects.ca(ca.pem.decode()), *objects.backend("erp", HOST, NODE_IP, PORT, self._sni)])
         address = await self._programmed()
@@ -87,7 +87,7 @@ class _Run:
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
         self._processes.append(process)
         assert process.stdout is not None
-        if module == "bench.witness":
+        if module == "bench.tls_only_backend":
             await process.stdout.readline()
         return process
 
@@ -272,4 +272,4 @@ def _kill(pid: int) -> None:
 
 if __name__ == "__main__":
     build()
-    sys.exit(sandbox.run("bench.kills:scenario", {}))
+    sys.exit(sandbox.run("bench.failover:scenario", {}))

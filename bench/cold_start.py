@@ -1,4 +1,4 @@
-"""`python -m bench.many`: how a controller starts with 5,000 policies on a real API server.
+"""`python -m bench.cold_start`: how a controller starts with 5,000 policies on a real API server.
 
 Two starts of one `lasthop controller`, as a process beside the cluster: the first finds no status and writes them all; before
 the second, the first is killed, and nothing is left to write. From the start of the process until it serves proxies, until the
@@ -117,11 +117,11 @@ async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
     return found
 
 
-@click.command("bench.many")
+@click.command("bench.cold_start")
 @click.option("--policies", default=5000, show_default=True, type=click.IntRange(1))
 def command(policies: int) -> None:
     build()
-    sys.exit(sandbox.run("bench.many:scenario", {"policies": policies}))
+    sys.exit(sandbox.run("bench.cold_start:scenario", {"policies": policies}))
 
 
 if __name__ == "__main__":
