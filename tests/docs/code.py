@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lasthop.plan import not_applied, reasons
+from lasthop.plan import condition, not_applied, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
@@ -38,6 +38,10 @@ def _written(path: Path) -> Iterator[str]:
                     yield getattr(not_applied, value.id)
 
 
+MAKERS = ("true", "false", "failed", "Condition")
+"""What makes a condition; its first argument is the type."""
+
+
 def condition_types() -> set[str]:
     """The type of every condition that is made anywhere."""
     return {type for path in SOURCES for type in _types(path)}
@@ -45,12 +49,12 @@ def condition_types() -> set[str]:
 
 def _types(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("true", "false", "Condition"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
             (type,) = (*node.args[:1], *named)
             if isinstance(type, ast.Attribute):
                 yield getattr(reasons, type.attr)
-            elif path != Path(reasons.__file__):  # whose own helpers pass on what they are given
+            elif path != Path(condition.__file__):  # whose own helpers pass on what they are given
                 raise AssertionError(f"{path}:{node.lineno}: write the type as a constant of plan/reasons.py")
 
 
