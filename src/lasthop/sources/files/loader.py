@@ -194,7 +194,7 @@ class Loader:
         self._files.put(path, file)
         if file is None:
             self._unsaved[path] = None
-        elif file.good and reading.stored is not None:
+        elif file.good and not file.broken and reading.stored is not None:
             self._unsaved[path] = Saved(file.good.digest, file.good.text, file.written, reading.stored)
         new = file.good if file else None
         if old is new:
