@@ -11,8 +11,10 @@ from lasthop.plan import condition, not_applied, reasons
 from tests.docs.pages import ROOT
 
 SOURCES = sorted((ROOT / "src" / "lasthop").rglob("*.py"))
-REASON_AT = {"Finding": 1, "Problem": 3}
+REASON_AT = {"Finding": 1, "Problem": 0}
 """Whose reason is which argument, where it may be written as text."""
+ADMISSION = "from lasthop.admission.problem import"
+"""Whose Problem has its reason last."""
 
 
 def condition_reasons() -> set[str]:
@@ -27,10 +29,11 @@ def finding_reasons() -> set[str]:
 
 
 def _written(path: Path) -> Iterator[str]:
+    reason_at = {**REASON_AT, "Problem": 3} if ADMISSION in path.read_text() else REASON_AT
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in REASON_AT:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in reason_at:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-            at = REASON_AT[node.func.id]
+            at = reason_at[node.func.id]
             for value in (*node.args[at : at + 1], *named):
                 if isinstance(value, ast.Constant) and value.value:
                     yield value.value

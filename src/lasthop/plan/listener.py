@@ -7,6 +7,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan.condition import Condition
+from lasthop.plan.problem import Problem
 
 
 class ClientCertificates(msgspec.Struct, frozen=True):
@@ -82,5 +83,5 @@ class Holder(msgspec.Struct, frozen=True):
     key: Key
     gateway: Key
     listeners: tuple[Listener, ...]
-    problem: str = ""
+    problem: Problem | None = None
     """Why it takes no routes at all."""

@@ -53,6 +53,9 @@ class Problem(msgspec.Struct, frozen=True):
     def at(self, field: str) -> Problem:
         return msgspec.structs.replace(self, field=field)
 
+    def with_reason(self, reason: str) -> Problem:
+        return msgspec.structs.replace(self, reason=reason)
+
     def within(self, where: str, *about: Key, reason: str = "") -> Problem:
         """Returns the same problem as part of something else, for which the reason may be another."""
         return msgspec.structs.replace(
@@ -113,8 +116,19 @@ def ref_not_permitted(source: Key, target: Key) -> Problem:
     return Problem(reasons.REF_NOT_PERMITTED, message, remedy=f"create one in {target.namespace}", about=(target,))
 
 
+def invalid_certificate_ref(message: str, *about: Key, remedy: str = "") -> Problem:
+    return Problem(reasons.INVALID_CERTIFICATE_REF, message, remedy=remedy, about=about)
+
+
 def invalid_ca_certificate_ref(message: str, *about: Key, remedy: str = "") -> Problem:
     return Problem(reasons.INVALID_CA_CERTIFICATE_REF, message, remedy=remedy, about=about)
+
+
+def listeners_not_valid(names: Sequence[str]) -> Problem:
+    """Of a Gateway or ListenerSet, which only point to the listeners."""
+    if not names:
+        return Problem(reasons.LISTENERS_NOT_VALID, "")
+    return Problem(reasons.LISTENERS_NOT_VALID, f"not valid: {', '.join(names)}", remedy="see their own conditions")
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -134,6 +148,11 @@ def incompatible_filters(message: str, field: str) -> Problem:
 
 def invalid(message: str, *about: Key, remedy: str = "", missing: tuple[Key, ...] = ()) -> Problem:
     return Problem(reasons.INVALID, message, remedy=remedy, about=about, missing=missing)
+
+
+def pending(message: str) -> Problem:
+    """Nothing is wrong yet."""
+    return Problem(reasons.PENDING, message)
 
 
 # --- backends --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.plan.problem import Problem
 from lasthop.plan.upstream import Hop, Protocol
 
 
@@ -183,15 +184,6 @@ class Stream(msgspec.Struct, frozen=True):
     backends: tuple[Backend, ...] = ()
 
 
-class RouteProblem(msgspec.Struct, frozen=True):
-    reason: str
-    message: str
-    field: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.field.removeprefix('spec.')}: {self.message}" if self.field else self.message
-
-
 class Parent(msgspec.Struct, frozen=True):
     """What became of one parentRef."""
 
@@ -207,4 +199,4 @@ class Parent(msgspec.Struct, frozen=True):
     """(route table, hostname) pairs under which it is served."""
     protocols: tuple[Protocol, ...] = ()
     """What is spoken to its backends, the one that asks most of them first."""
-    problem: RouteProblem | None = None
+    problem: Problem | None = None

@@ -16,7 +16,8 @@ from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
-from lasthop.plan.routing import Parent, RouteProblem
+from lasthop.plan.problem import Problem, unsupported_value
+from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.budgets import UNKNOWN, cost
 from lasthop.resolve.gateways import gateway
@@ -49,36 +50,34 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
 
 
 def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
-    def refused(reason: str, message: str) -> Parent:
-        problem, spoken = RouteProblem(reason, message), protocols(route, ())
+    def refused(problem: Problem) -> Parent:
+        spoken = protocols(route, ())
         return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=spoken)
 
     if owner.problem:
-        return refused(reasons.NO_MATCHING_PARENT, f"{owner.key} is not attached to its Gateway: {owner.problem}")
+        where = f"{owner.key} is not attached to its Gateway"
+        return refused(owner.problem.within(where, owner.key, reason=reasons.NO_MATCHING_PARENT))
     named = [
         listener for listener in owner.listeners if ref.section_name in ("", listener.name) and ref.port in (0, listener.port)
     ]
     if not named:
         wanted = " and ".join(w for w in (ref.section_name, f"port {ref.port}" if ref.port else "") if w)
         have = ", ".join(f"{listener.name} ({listener.port})" for listener in owner.listeners)
-        return refused(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}")
+        return refused(Problem(reasons.NO_MATCHING_PARENT, f"the {owner.key.kind} has no listener {wanted}; it has {have}"))
     allowed = [listener for listener in named if _allows(g, listener, route)]
     if not allowed:
-        return refused(
-            reasons.NOT_ALLOWED_BY_LISTENERS,
-            f"no listener allows {route.kind}s from namespace {route.namespace}; see allowedRoutes of the {owner.key.kind}",
-        )
+        message = f"no listener allows {route.kind}s from namespace {route.namespace}"
+        remedy = f"see allowedRoutes of the {owner.key.kind}"
+        return refused(Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy))
     if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
-        return refused(reasons.UNSUPPORTED_VALUE, f"hostnames: {shown(odd[0])} is no hostname; correct it")
+        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is no hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
     if not pairs:
         have = ", ".join(listener.hostname for listener in allowed)
-        return refused(
-            reasons.NO_MATCHING_LISTENER_HOSTNAME,
-            f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})",
-        )
+        message = f"none of {', '.join(hostnames)} falls under a listener's hostname ({have})"
+        return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
     hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
     spoken = protocols(route, tuple(listener for listener, _ in pairs))

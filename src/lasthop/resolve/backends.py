@@ -17,12 +17,12 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan import reasons
-from lasthop.plan.routing import RouteProblem
+from lasthop.plan.problem import Problem, backend_not_found, backend_port_not_found, invalid_kind, ref_not_permitted
 from lasthop.plan.tls import HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
 from lasthop.resolve import xbackends
 from lasthop.resolve.app_protocols import H2C, WSS
-from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.grants import permitted
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
@@ -43,39 +43,37 @@ class Target(msgspec.Struct, frozen=True):
     port: int
 
 
-def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | RouteProblem:
+def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Problem:
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
         if not permitted(g, GROUP, route, XBACKEND_GROUP, backend):
-            return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, backend))
+            return ref_not_permitted(route, backend)
         # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
         own = xbackends.port(g, backend)
         return Target(backend, own if ref.port in (0, own) else ref.port)
     if (ref.group, ref.kind) != ("", "Service"):
-        kind = f"{ref.kind} of group {ref.group!r}" if ref.group else ref.kind
-        return RouteProblem(reasons.INVALID_KIND, f"kind {kind} is not supported; use a Service or an XBackend")
+        return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
     service = Key("Service", ref.namespace or route.namespace, ref.name)
     if not permitted(g, GROUP, route, "", service):
-        return RouteProblem(reasons.REF_NOT_PERMITTED, no_grant(route, service))
+        return ref_not_permitted(route, service)
     return Target(service, ref.port)
 
 
-def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> RouteProblem | None:
+def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Problem | None:
     """Why what comes from this Gateway to a permitted backend is refused."""
     if found.service.kind == XBACKEND:
         trouble = xbackend_refusal(g, Hop(gateway, found.service, found.port, protocol))
-        return RouteProblem(trouble.reason, trouble.message) if trouble else None
+        return Problem(trouble.reason, trouble.message) if trouble else None
     service = read(g, found.service, Service)
-    path = found.service.path
     if service is None:
-        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} does not exist")
+        return backend_not_found(found.service)
     transport = protocol.transport
     port = service.port(found.port, transport)
     if port is None:
-        ports = ", ".join(str(p.port) for p in service.spec.ports if p.protocol == transport) or "none"
-        return RouteProblem(reasons.BACKEND_NOT_FOUND, f"Service {path} has no {transport} port {found.port} (it has {ports})")
+        ports = (p.port for p in service.spec.ports if p.protocol == transport)
+        return backend_port_not_found(found.service, transport, found.port, ports)
     refusal = _refusal(g, Hop(gateway, found.service, found.port, protocol), service, port)
-    return RouteProblem(refusal.reason, refusal.message) if refusal else None
+    return Problem(refusal.reason, refusal.message) if refusal else None
 
 
 def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused | None:

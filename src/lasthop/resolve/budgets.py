@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from lasthop.api.meta import Key
-from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
-from lasthop.plan.routing import Parent, RouteProblem
+from lasthop.plan.problem import unsupported_value
+from lasthop.plan.routing import Parent
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute
 from lasthop.resolve.routes import RouteVerdict, read_route, verdict
@@ -84,6 +84,6 @@ def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
         f"not served under {names}: with it the routes of namespace {route.namespace} would have too many {what} there; "
         f"{over(limits(g, parent.gateway), field)}"
     )
-    problem = RouteProblem(reasons.UNSUPPORTED_VALUE, message, "spec.rules")
+    problem = unsupported_value(message, "spec.rules")
     nowhere = cut.keys() == {hostname for _, hostname in parent.hosts}
     return replace(judged, left_out=(problem,), all_refused=judged.all_refused or nowhere)

@@ -17,7 +17,9 @@ from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.pki import parse
 from lasthop.pki.parse import PrivateKey, Unreadable
+from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
+from lasthop.plan.problem import Problem, invalid_certificate_ref, lacking, not_found
 from lasthop.plan.tls import Anchors
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -33,7 +35,9 @@ KNOWN_KEYS: Final = "RSA, EC on the curve P-256, P-384 or P-521, or Ed25519"
 
 
 class BadCertificate(ValueError):
-    """The message says what is wrong and, where it can, what to do."""
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -97,19 +101,20 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 @query
-def key_pair(g: Graph, secret: Key) -> KeyPair | str:
-    """The certificate in a Secret, or what is wrong with it."""
+def key_pair(g: Graph, secret: Key) -> KeyPair | Problem:
+    """Returns the certificate in a Secret, or what is wrong with it."""
     obj = read(g, secret, Secret)
     if obj is None:
-        return f"Secret {secret.path} does not exist"
+        return not_found(reasons.INVALID_CERTIFICATE_REF, secret)
     chain, key = obj.data.get("tls.crt"), obj.data.get("tls.key")
     if not chain or not key:
         missing = " and ".join(name for name, value in (("tls.crt", chain), ("tls.key", key)) if not value)
-        return f"Secret {secret.path} has no {missing}; it needs both, as in type kubernetes.io/tls"
+        remedy = "it needs both, as in type kubernetes.io/tls"
+        return lacking(reasons.INVALID_CERTIFICATE_REF, secret, missing, remedy)
     try:
         return _check_pair(chain, key)
     except BadCertificate as error:
-        return f"Secret {secret.path}: {error}"
+        return invalid_certificate_ref(f"{secret}: {error}", secret, remedy=error.remedy)
 
 
 def _check_pair(chain: bytes, key: bytes) -> KeyPair:
@@ -124,7 +129,7 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
     _check_kind(private)
     if not leaf.signs and private.key.startswith("EC "):
         message = "the keyUsage of tls.crt has no digitalSignature, without which its key signs no handshake"
-        raise BadCertificate(f"{message}; use a certificate that is made for servers or clients")
+        raise BadCertificate(message, "use a certificate that is made for servers or clients")
     return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
 
 
@@ -133,9 +138,9 @@ def _check_kind(key: PrivateKey) -> None:
         if key.bits < MIN_RSA_BITS:
             raise BadCertificate(f"tls.key is an RSA key of {key.bits} bits; at least {MIN_RSA_BITS} are needed")
         if key.exponent.bit_length() > MAX_EXPONENT_BITS:
-            raise BadCertificate("tls.key is an RSA key with an exponent that is too large; use the usual one, 65537")
+            raise BadCertificate("tls.key is an RSA key with an exponent that is too large", "use the usual one, 65537")
     elif key.key not in KEYS:
-        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not take; use {KNOWN_KEYS}")
+        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not take", f"use {KNOWN_KEYS}")
 
 
 def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:

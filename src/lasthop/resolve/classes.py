@@ -7,8 +7,9 @@ from lasthop.api.gateway import GatewayClass
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key, StringMap
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
-from lasthop.resolve.profiles import BadParameters, class_profile
+from lasthop.plan.condition import Condition, failed, true
+from lasthop.plan.problem import Problem
+from lasthop.resolve.profiles import class_profile
 from lasthop.resolve.settings import CRD_VERSIONS
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -21,9 +22,7 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
     if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return None
     profile = class_profile(g, key)
-    if isinstance(profile, BadParameters):
-        return false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
-    return true(reasons.ACCEPTED)
+    return failed(reasons.ACCEPTED, profile) if isinstance(profile, Problem) else true(reasons.ACCEPTED)
 
 
 def supported_version(g: Graph) -> Condition:
@@ -32,5 +31,5 @@ def supported_version(g: Graph) -> Condition:
     strange = [f"{crd} is of {version or 'an unknown release'}" for crd, version in versions if not known(version)]
     if not strange:
         return true(reasons.SUPPORTED_VERSION)
-    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves what it understands of others; install one of those"
-    return false(reasons.SUPPORTED_VERSION, reasons.UNSUPPORTED_VERSION, message)
+    message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves what it understands of others"
+    return failed(reasons.SUPPORTED_VERSION, Problem(reasons.UNSUPPORTED_VERSION, message, remedy="install one of those"))

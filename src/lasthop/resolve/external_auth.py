@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from lasthop.api.routes import HTTPExternalAuthFilter
-from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
-from lasthop.plan.routing import ExternalAuth, RouteProblem
+from lasthop.plan.problem import Problem, unsupported_value
+from lasthop.plan.routing import ExternalAuth
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PATH_LENGTH, PROTECTED, shown
 
@@ -38,16 +38,16 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({name.lower() for name in names}))
 
 
-def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[RouteProblem]:
+def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
     """What cannot be done; a rule that asks for it refuses, for it must not go on unasked."""
     if wanted.protocol not in PROTOCOLS:
         message = "which server is to be asked, and how, is not said; write protocol HTTP or GRPC and a backendRef"
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
+        yield unsupported_value(message, field)
         return
     path = wanted.http.path
     if _ODD_PATH.search(path) or not PATH.fullmatch(path) or len(path) > PATH_LENGTH:
         message = f"{shown(path)} may mean another path to the server; write it without empty, dotted or escaped parts"
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.http.path")
+        yield unsupported_value(message, f"{field}.http.path")
     for config, names, never in (
         ("http.allowedHeaders", wanted.http.allowed_headers, PROTECTED - _ALWAYS_TOLD),
         ("http.allowedResponseHeaders", wanted.http.allowed_response_headers, PROTECTED),
@@ -56,10 +56,10 @@ def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iter
         for name in names:
             if name.lower() in never or not HEADER_NAME.fullmatch(name):
                 message = f"header {shown(name)} is none that could be handed on; remove it"
-                yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.{config}")
+                yield unsupported_value(message, f"{field}.{config}")
     if wanted.forward_body.max_size > limits.forward_body_bytes:
         message = f"maxSize {wanted.forward_body.max_size:,}; {over(limits, 'forward_body_bytes')}"
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.forwardBody")
+        yield unsupported_value(message, f"{field}.forwardBody")
     if wanted.forward_body.max_size < 0:
         message = f"maxSize {wanted.forward_body.max_size} is less than nothing; write 0 or more"
-        yield RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"{field}.forwardBody")
+        yield unsupported_value(message, f"{field}.forwardBody")

@@ -18,7 +18,8 @@ from lasthop.api.routes import (
 )
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
-from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite, RouteProblem
+from lasthop.plan.problem import Problem, incompatible_filters, unsupported_value
+from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
 from lasthop.resolve.external_auth import problems as external_auth_problems
 from lasthop.resolve.http_syntax import (
     HEADER_NAME,
@@ -103,40 +104,38 @@ def _absolute(path: str) -> str:
 
 def problems(
     filters: tuple[HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
-) -> Iterator[RouteProblem]:
+) -> Iterator[Problem]:
     """What cannot be done. Whoever asks for it gets a 500 for that rule, not a route without it."""
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
         if found.extension_ref:
             ref = found.extension_ref
-            message = f"kind {ref.kind} of group {ref.group!r} is no filter that Lasthop knows; remove it"
-            yield RouteProblem(reasons.INVALID_KIND, message, f"{place}.extensionRef")
+            message = f"kind {ref.kind} of group {ref.group!r} is no filter that Lasthop knows"
+            yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
         elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
             where = "on a backendRef" if on_backend else "here"
-            yield _unsupported(f"filter {word(found.type)} is not supported {where}; remove it", place)
+            yield unsupported_value(f"filter {word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
-            yield _unsupported(f"what the filter is to do does not go with its type {found.type}; write only that", place)
+            yield unsupported_value(f"what the filter is to do does not go with its type {found.type}; write only that", place)
         else:
             yield from _filter_problems(found, place, limits)
     yield from _combination_problems([f.type for f in filters], field)
 
 
-def _combination_problems(types: list[str], field: str) -> Iterator[RouteProblem]:
+def _combination_problems(types: list[str], field: str) -> Iterator[Problem]:
     for type, times in Counter(types).items():
         if times > 1 and type == EXTERNAL_AUTH:
-            yield RouteProblem(
-                reasons.INCOMPATIBLE_FILTERS, "a request is authorized once; keep one ExternalAuth filter", field
-            )
+            yield incompatible_filters("a request is authorized once; keep one ExternalAuth filter", field)
         elif times > 1 and type in _SERVED and type != "RequestMirror":
-            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, f"{times} filters {type}; write one", field)
+            yield incompatible_filters(f"{times} filters {type}; write one", field)
     for pair in (("RequestRedirect", "RequestMirror"), ("RequestRedirect", "URLRewrite")):
         if set(pair) <= set(types):
             what = "mirrored" if "RequestMirror" in pair else "rewritten"
             message = f"a request that is redirected cannot be {what} too; remove {pair[1]} or RequestRedirect"
-            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, field)
+            yield incompatible_filters(message, field)
 
 
-def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iterator[RouteProblem]:
+def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
     if auth := found.external_auth:
         yield from external_auth_problems(auth, f"{place}.externalAuth", limits)
     if mirror := found.request_mirror:
@@ -151,81 +150,79 @@ def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iter
         yield from _header_problems(edit, place, limits) if edit else ()
 
 
-def _unsupported(message: str, field: str) -> RouteProblem:
-    return RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
-
-
-def _header_problems(edit: HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[RouteProblem]:
+def _header_problems(edit: HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[Problem]:
     names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
     for name, times in names.items():
         if name in PROTECTED or not HEADER_NAME.fullmatch(name):
             remedy = "use a URLRewrite filter" if name == "host" else "remove it"
-            yield _unsupported(f"header {shown(name)} cannot be edited; {remedy}", place)
+            yield unsupported_value(f"header {shown(name)} cannot be edited; {remedy}", place)
         elif times > 1:
             # HTTPHeaderFilter: only one action for a header name is permitted.
             message = f"header {name!r} is edited {times} times, and what comes of that is not defined; say it once"
-            yield RouteProblem(reasons.INCOMPATIBLE_FILTERS, message, place)
+            yield incompatible_filters(message, place)
     for header in (*edit.set, *edit.add):
         if not HEADER_VALUE.fullmatch(header.value):
             message = f"the value of header {shown(header.name)} has control characters (RFC 9110 5.5); remove them"
-            yield _unsupported(message, place)
+            yield unsupported_value(message, place)
         elif (length := len(header.value.encode())) > limits.header_value_length:
             message = f"the value of header {shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
-            yield _unsupported(message, place)
+            yield unsupported_value(message, place)
 
 
-def _mirror_problems(mirror: HTTPRequestMirrorFilter, place: str) -> Iterator[RouteProblem]:
+def _mirror_problems(mirror: HTTPRequestMirrorFilter, place: str) -> Iterator[Problem]:
     if mirror.percent is not None and not 0 <= mirror.percent <= 100:
-        yield _unsupported(f"percent {mirror.percent} is not between 0 and 100", place)
+        yield unsupported_value(f"percent {mirror.percent} is not between 0 and 100", place)
     part = mirror.fraction
     if part and not (part.denominator >= 1 and 0 <= part.numerator <= part.denominator):
-        yield _unsupported(f"fraction {part.numerator}/{part.denominator} is not between 0 and 1", place)
+        yield unsupported_value(f"fraction {part.numerator}/{part.denominator} is not between 0 and 1", place)
 
 
-def _redirect_problems(redirect: HTTPRequestRedirectFilter, place: str) -> Iterator[RouteProblem]:
+def _redirect_problems(redirect: HTTPRequestRedirectFilter, place: str) -> Iterator[Problem]:
     if redirect.scheme and redirect.scheme not in SCHEMES:
-        yield _unsupported(f"scheme {word(redirect.scheme)} is not supported; use http or https", place)
+        yield unsupported_value(f"scheme {word(redirect.scheme)} is not supported; use http or https", place)
     if redirect.status_code not in REDIRECT_CODES:
         known = ", ".join(map(str, sorted(REDIRECT_CODES)))
-        yield _unsupported(f"statusCode {redirect.status_code} is no redirect; use one of {known}", place)
+        yield unsupported_value(f"statusCode {redirect.status_code} is no redirect; use one of {known}", place)
     if not 0 <= redirect.port <= MAX_PORT:
-        yield _unsupported(f"port {redirect.port} is not between 1 and {MAX_PORT:,}", place)
+        yield unsupported_value(f"port {redirect.port} is not between 1 and {MAX_PORT:,}", place)
     yield from _target_problems(redirect.hostname, redirect.path, place)
 
 
-def _target_problems(hostname: str, path: HTTPPathModifier | None, place: str) -> Iterator[RouteProblem]:
+def _target_problems(hostname: str, path: HTTPPathModifier | None, place: str) -> Iterator[Problem]:
     """Of what a request is redirected or rewritten to."""
     if hostname and not is_hostname(hostname):
-        yield _unsupported(f"{shown(hostname)} is no hostname; correct it", f"{place}.hostname")
+        yield unsupported_value(f"{shown(hostname)} is no hostname; correct it", f"{place}.hostname")
     if path is None:
         return
     if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
         message = f"type {word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
-        yield _unsupported(message, f"{place}.path")
+        yield unsupported_value(message, f"{place}.path")
     text = path.replace_full_path or path.replace_prefix_match
     if len(text) > PATH_LENGTH:
-        yield _unsupported(f"a path of {len(text):,} characters; the limit is {PATH_LENGTH:,}", f"{place}.path")
+        yield unsupported_value(f"a path of {len(text):,} characters; the limit is {PATH_LENGTH:,}", f"{place}.path")
     elif not PATH.fullmatch(text):
-        yield _unsupported(f"{shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
+        yield unsupported_value(f"{shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
 
 
-def _cors_problems(cors: HTTPCORSFilter, place: str) -> Iterator[RouteProblem]:
+def _cors_problems(cors: HTTPCORSFilter, place: str) -> Iterator[Problem]:
     """Envoy writes all of it into responses as it is."""
     for origin in cors.allow_origins:
         if len(origin) > ORIGIN_LENGTH or not ORIGIN.fullmatch(origin):
-            yield _unsupported(f"{shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins")
+            yield unsupported_value(
+                f"{shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins"
+            )
     for field, names in (
         ("allowMethods", cors.allow_methods),
         ("allowHeaders", cors.allow_headers),
         ("exposeHeaders", cors.expose_headers),
     ):
         yield from (
-            _unsupported(f"{shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
+            unsupported_value(f"{shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
             for name in names
             if not HEADER_NAME.fullmatch(name)
         )
     if not 0 <= cors.max_age <= MAX_AGE:
-        yield _unsupported(f"maxAge {cors.max_age} is not between 1 and {MAX_AGE:,} seconds", f"{place}.maxAge")
+        yield unsupported_value(f"maxAge {cors.max_age} is not between 1 and {MAX_AGE:,} seconds", f"{place}.maxAge")
 
 
 EXTERNAL_AUTH: Final = "ExternalAuth"

@@ -12,12 +12,13 @@ from lasthop.api.gateway import GROUP, FrontendTLSValidation
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import ClientCertificates
+from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, invalid_kind, joined, ref_not_permitted
 from lasthop.resolve.certificates import too_large, union
-from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, BadRef, bundle, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, bundle, ref_state
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -48,31 +49,32 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         if problem is None:
             usable.append((namespace, LocalObjectReference(ref.group, ref.kind, ref.name)))
         else:
-            bad.append(msgspec.structs.replace(problem, message=f"{field}.caCertificateRefs[{number}]: {problem.message}"))
+            bad.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
     clients = ClientCertificates(tuple(usable), required=wanted.mode != INSECURE)
     if large := _too_large(g, key, clients):
-        resolved = false(reasons.RESOLVED_REFS, reasons.INVALID_CA_CERTIFICATE_REF, f"{field}: {large}")
-        said = f"the listener is closed: {large}"
-        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, said), resolved)
+        resolved = failed(reasons.RESOLVED_REFS, invalid_ca_certificate_ref(f"{field}: {large}"))
+        closed = Problem(reasons.NO_VALID_CA_CERTIFICATE, f"the listener is closed: {large}")
+        return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     if not bad:
         return FrontendVerdict(clients)
-    message = "; ".join(fault.message for fault in bad)
     reason = next((known for known in RANK if any(fault.reason == known for fault in bad)), bad[0].reason)
-    resolved = false(reasons.RESOLVED_REFS, reason, message)
+    faults = joined(bad, reason)
+    resolved = failed(reasons.RESOLVED_REFS, faults)
     if not usable:
-        said = f"no CA is left to verify clients with, so the listener is closed: {message}"
-        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, said), resolved)
+        where = "no CA is left to verify clients with, so the listener is closed"
+        closed = faults.within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+        return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     if reason == reasons.INVALID_CA_CERTIFICATE_KIND:
-        # A kind that nobody here knows might have narrowed whom to trust.
-        said = f"the listener is closed: {message}"
-        return FrontendVerdict(None, false(reasons.ACCEPTED, reasons.INVALID, said), resolved)
+        # An unknown kind might have narrowed whom to trust.
+        closed = faults.within("the listener is closed", reason=reasons.INVALID)
+        return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     return FrontendVerdict(clients, None, resolved)
 
 
 def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
     """Every HTTPS listener of the port holds a copy, so the limit of policies is theirs as well."""
     bundles = [bundle(g, namespace, ref) for namespace, ref in clients.cas]
-    return too_large(union(b for b in bundles if not isinstance(b, BadRef)), limits(g, key)) if bundles else ""
+    return too_large(union(b for b in bundles if not isinstance(b, Problem)), limits(g, key)) if bundles else ""
 
 
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
@@ -92,14 +94,13 @@ def asks_clients(g: Graph, key: Key, port: int) -> bool:
     return bool(obj and validation_of(obj, port)[0])
 
 
-def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> BadRef | None:
+def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> Problem | None:
     if (ref.group, ref.kind) not in CA_KINDS:
-        message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a {KNOWN_CA_KINDS}"
-        return BadRef(reasons.INVALID_CA_CERTIFICATE_KIND, message)
+        return invalid_kind(ref.kind, ref.group, f"a {KNOWN_CA_KINDS}", reasons.INVALID_CA_CERTIFICATE_KIND)
     target = Key(ref.kind, namespace, ref.name)
     # Permission before existence, so that nobody learns what another namespace holds.
     if namespace and not permitted(g, GROUP, key, ref.group, target):
-        return BadRef(reasons.REF_NOT_PERMITTED, no_grant(key, target))
+        return ref_not_permitted(key, target)
     return ref_state(g, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
 
 

@@ -7,14 +7,15 @@ import ipaddress
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Gateway
+from lasthop.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.grants import permitted
 from lasthop.resolve.listeners import listeners
-from lasthop.resolve.profiles import BadParameters, own_profile
+from lasthop.resolve.profiles import own_profile
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph, query
@@ -41,23 +42,23 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     merged = listeners(g, key)
     addresses, bad_address = _addresses(g, obj)
     profile = own_profile(g, key)
-    if not of_class.status:
-        accepted = false(reasons.ACCEPTED, of_class.reason, f"its GatewayClass is not accepted: {of_class.message}")
-    elif isinstance(profile, BadParameters):
-        accepted = false(reasons.ACCEPTED, reasons.INVALID_PARAMETERS, profile.message)
+    if of_class.problem:
+        accepted = failed(reasons.ACCEPTED, of_class.problem.within("its GatewayClass is not accepted"))
+    elif isinstance(profile, Problem):
+        accepted = failed(reasons.ACCEPTED, profile)
     elif bad_address:
-        accepted = false(reasons.ACCEPTED, reasons.UNSUPPORTED_ADDRESS, bad_address)
+        accepted = failed(reasons.ACCEPTED, bad_address)
     else:
         # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
         # own listeners cannot is no reason to close theirs.
         own = (listener for listener in merged if listener.owner == key)
         bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
-        message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
+        invalid = listeners_not_valid(bad)
         if merged and not any(listener.served for listener in merged):
-            accepted = false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message)
+            accepted = failed(reasons.ACCEPTED, invalid)
         else:
-            said = "; ".join(filter(None, (message, without_effect("defaultScope", obj.spec.default_scope))))
-            accepted = true(reasons.ACCEPTED, said, reasons.LISTENERS_NOT_VALID if bad else "")
+            said = "; ".join(filter(None, (invalid.text, without_effect("defaultScope", obj.spec.default_scope))))
+            accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
     return Gateway(key, addresses, merged, accepted)
 
 
@@ -68,39 +69,42 @@ def gateway_accepted(g: Graph, key: Key) -> Condition | None:
     return found.accepted if found else None
 
 
-def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], str]:
+def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], Problem | None]:
     default = settings(g).default_address
     found: list[str] = []
     for number, address in enumerate(obj.spec.addresses):
         if address.type != "IPAddress":
-            return (), f"addresses[{number}]: type {address.type} is not supported; use IPAddress"
+            return (), _unsupported(number, f"type {address.type} is not supported", "use IPAddress")
         if address.routability:
-            return (), f"addresses[{number}]: routability {address.routability} is not supported; remove it"
+            return (), _unsupported(number, f"routability {address.routability} is not supported", "remove it")
         try:
             found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
         except ValueError:
-            return (), f"addresses[{number}]: {address.value} is no IP address"
+            return (), _unsupported(number, f"{address.value} is no IP address")
     # In a pod the addresses belong to the Service in front of it; the proxy binds whatever the pod has.
-    return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), ""
+    return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), None
+
+
+def _unsupported(number: int, message: str, remedy: str = "") -> Problem:
+    return Problem(reasons.UNSUPPORTED_ADDRESS, f"addresses[{number}]: {message}", remedy=remedy)
 
 
 @query
-def client_certificate(g: Graph, key: Key) -> Key | Condition | None:
-    """The Secret that the Gateway shows to its backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
+def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
+    """Returns the Secret that the Gateway shows to backends (`spec.tls.backend.clientCertificateRef`), or why it cannot."""
     obj = read(g, key, api.Gateway)
     backend = obj.spec.tls.backend if obj and obj.spec.tls else None
     ref = backend.client_certificate_ref if backend else None
     if ref is None:
         return None
     if (ref.group, ref.kind) != ("", "Secret"):
-        message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a Secret"
-        return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, message)
+        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, api.GROUP, key, "", secret):
-        return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, no_grant(key, secret))
+        return ref_not_permitted(key, secret)
     pair = key_pair(g, secret)
-    problem = pair if isinstance(pair, str) else refused_pair(g, key, secret)
-    return false(reasons.RESOLVED_REFS, reasons.INVALID_CLIENT_CERTIFICATE_REF, problem) if problem else secret
+    problem = pair if isinstance(pair, Problem) else refused_pair(g, key, secret)
+    return problem.with_reason(reasons.INVALID_CLIENT_CERTIFICATE_REF) if problem else secret
 
 
 @query

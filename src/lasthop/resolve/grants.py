@@ -43,10 +43,3 @@ def permitted(g: Graph, group: str, source: Key, target_group: str, target: Key)
         return True
     bucket = g.bucket("grant", target.namespace, group, source.kind, source.namespace, target_group, target.kind)
     return any(ANY in names or target.name in names for _, names in bucket)
-
-
-def no_grant(source: Key, target: Key) -> str:
-    return (
-        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
-        f"{source.namespace} refer to it; create one in {target.namespace}"
-    )

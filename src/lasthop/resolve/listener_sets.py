@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.condition import false, true
+from lasthop.plan.condition import failed, true
 from lasthop.plan.listener import Holder, ListenerSet
-from lasthop.plan.messages import CRASHED
+from lasthop.plan.problem import Problem, internal_error, listeners_not_valid
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners
@@ -22,18 +22,18 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
         return None
     own = listeners_by_owner(g, parent).get(key)
     if own is None:
-        message = f"allowedListeners of Gateway {parent.path} does not let ListenerSets of namespace {key.namespace} in"
-        return ListenerSet(key, parent, (), false(reasons.ACCEPTED, reasons.NOT_ALLOWED, message))
+        message = f"allowedListeners of {parent} does not let ListenerSets of namespace {key.namespace} in"
+        return ListenerSet(key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,))))
     if isinstance(own_listeners.attempt(g, key), Crash):
-        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED))
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, internal_error()))
     bad = [listener.name for listener in own if not all(c.status for c in listener.conditions)]
-    message = f"not valid: {', '.join(bad)}; see their own conditions" if bad else ""
+    invalid = listeners_not_valid(bad)
     if not any(listener.served for listener in own):
-        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.LISTENERS_NOT_VALID, message))
-    if not accepted.status:
-        message = f"Gateway {parent.path} is not accepted: {accepted.message}"
-        return ListenerSet(key, parent, own, false(reasons.ACCEPTED, reasons.PARENT_NOT_ACCEPTED, message))
-    return ListenerSet(key, parent, own, true(reasons.ACCEPTED, message, reasons.LISTENERS_NOT_VALID if bad else ""))
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, invalid))
+    if accepted.problem:
+        refused = accepted.problem.within(f"{parent} is not accepted", parent, reason=reasons.PARENT_NOT_ACCEPTED)
+        return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, refused))
+    return ListenerSet(key, parent, own, true(reasons.ACCEPTED, invalid.text, invalid.reason if bad else ""))
 
 
 @query
@@ -45,7 +45,7 @@ def holder(g: Graph, key: Key) -> Holder | None:
     if found is None:
         return None
     refused = found.accepted.reason == reasons.NOT_ALLOWED
-    return Holder(key, found.gateway, found.listeners, found.accepted.message if refused else "")
+    return Holder(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
 
 
 @query

@@ -10,12 +10,20 @@ from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Listener
-from lasthop.plan.messages import CRASHED
+from lasthop.plan.problem import (
+    Problem,
+    internal_error,
+    invalid_certificate_ref,
+    invalid_kind,
+    joined,
+    unsupported_protocol,
+    unsupported_value,
+)
 from lasthop.resolve.allowed_listeners import allowed_sets
-from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
@@ -124,25 +132,25 @@ class _Claims:
             self._protocols.setdefault(socket, set()).update(protocols)
         self._names.update(other._names)
 
-    def conflict_among(self, listener: Listener) -> Condition | None:
+    def conflict_among(self, listener: Listener) -> Problem | None:
         """With others of the same Gateway or ListenerSet, where there is no winner: all listeners of a conflict lose."""
         protocols = self._protocols[_socket(listener)]
         if len({_shared(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
-            return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
+            return Problem(reasons.PROTOCOL_CONFLICT, message)
         if self._names[_socket(listener), listener.hostname] > 1:
-            message = f"another listener has port {listener.port} and {_hostname(listener)} too; give each its own"
-            return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
+            message = f"another listener has port {listener.port} and {_hostname(listener)} too"
+            return Problem(reasons.HOSTNAME_CONFLICT, message, remedy="give each its own")
         return None
 
-    def conflict_with_earlier(self, listener: Listener) -> Condition | None:
+    def conflict_with_earlier(self, listener: Listener) -> Problem | None:
         """With those that have precedence. Who they are is not said: it may be none of the author's business."""
         if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
-            message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol; use another port"
-            return Condition(reasons.CONFLICTED, True, reasons.PROTOCOL_CONFLICT, message)
+            message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
+            return Problem(reasons.PROTOCOL_CONFLICT, message, remedy="use another port")
         if self._names[_socket(listener), listener.hostname]:
             message = f"the Gateway or an older ListenerSet has port {listener.port} and {_hostname(listener)} already"
-            return Condition(reasons.CONFLICTED, True, reasons.HOSTNAME_CONFLICT, message)
+            return Problem(reasons.HOSTNAME_CONFLICT, message)
         return None
 
 
@@ -150,24 +158,23 @@ def _hostname(listener: Listener) -> str:
     return listener.hostname or "no hostname"
 
 
-def _settled(listener: Listener, conflict: Condition | None) -> Listener:
+def _settled(listener: Listener, conflict: Problem | None) -> Listener:
     if conflict is None:
         return listener
     _, resolved = listener.conditions
-    refused = false(reasons.ACCEPTED, conflict.reason, conflict.message)
-    return replace(listener, conditions=(refused, resolved, conflict), served=False, conflicted=True)
+    conditions = (failed(reasons.ACCEPTED, conflict), resolved, failed(reasons.CONFLICTED, conflict))
+    return replace(listener, conditions=conditions, served=False, conflicted=True)
 
 
 def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
     """Without certificates that the Gateway's Envoy does not take; with none left it is not served."""
-    said = {secret: found for secret in listener.certificates if (found := refused_pair(g, gateway, secret))}
-    if not said:
+    refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
+    if not refused:
         return listener
-    left = tuple(secret for secret in listener.certificates if secret not in said)
+    left = tuple(secret for secret in listener.certificates if secret not in refused)
     accepted, resolved = listener.conditions
     if resolved.status:
-        message = f"tls.certificateRefs: {'; '.join(said.values())}"
-        resolved = false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
+        resolved = failed(reasons.RESOLVED_REFS, joined([*refused.values()]).within("tls.certificateRefs"))
     return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
 
 
@@ -217,8 +224,9 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     allowed, kinds_problem = _allowed_kinds(listener, kinds)
     certificates, certificate_problem = _certificates(g, key, listener)
     dates = "; ".join(filter(None, (pair_dates(g, secret) for secret in certificates)))
-    accepted = _accepted(g, listener)
-    resolved = certificate_problem or kinds_problem or true(reasons.RESOLVED_REFS, dates)
+    refused, unresolved = _refusal(g, listener), certificate_problem or kinds_problem
+    accepted = failed(reasons.ACCEPTED, refused) if refused else true(reasons.ACCEPTED)
+    resolved = failed(reasons.RESOLVED_REFS, unresolved) if unresolved else true(reasons.RESOLVED_REFS, dates)
     served = accepted.status and not (_terminates(listener) and not certificates)
     return Listener(
         owner=key,
@@ -252,7 +260,7 @@ def _closed(key: Key, listener: api.Listener) -> Listener:
 
 
 def _crashed() -> Condition:
-    return false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED)
+    return failed(reasons.ACCEPTED, internal_error())
 
 
 def _hostname_of(listener: api.Listener) -> str:
@@ -280,41 +288,40 @@ def _table(owner: Key, listener: api.Listener) -> str:
     return "/".join((str(listener.port), *(owner[1:] if owner.kind == "ListenerSet" else ()), listener.name))
 
 
-def _accepted(g: Graph, listener: api.Listener) -> Condition:
+def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
+    """Returns why a listener is not accepted, whatever its certificates."""
     if odd := _odd(listener):
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, odd)
+        return odd
     if listener.protocol not in ROUTE_KINDS:
-        message = f"protocol {listener.protocol} is not supported; use {', '.join(ROUTE_KINDS)}"
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_PROTOCOL, message)
-    if not 0 < listener.port < 65536:
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, f"port {listener.port} is not between 1 and 65535")
+        return unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
     if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
-        message = f"port {READY_PORT} is where the proxy's Pods tell whether they are ready; use another port"
-        return false(reasons.ACCEPTED, reasons.PORT_UNAVAILABLE, message)
+        message = f"port {READY_PORT} is where the proxy's Pods tell whether they are ready"
+        return Problem(reasons.PORT_UNAVAILABLE, message, remedy="use another port")
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
-        message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS; use Terminate"
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+        message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS"
+        return unsupported_value(message, remedy="use Terminate")
     if listener.filters.requests:
         kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
-        message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed; remove them"
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
+        message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed"
+        return unsupported_value(message, remedy="remove them")
     own = [key for key, _ in listener.tls.options if key.startswith(options.PREFIX)] if listener.tls else []
     if own:
-        message = f"tls.options: {', '.join(own)} is not an option of listeners; remove it"
-        return false(reasons.ACCEPTED, reasons.UNSUPPORTED_VALUE, message)
-    return true(reasons.ACCEPTED)
+        return unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
+    return None
 
 
-def _odd(listener: api.Listener) -> str:
-    """What Envoy would refuse the whole port for, in case no schema has checked it."""
+def _odd(listener: api.Listener) -> Problem | None:
+    """Returns what Envoy would refuse the whole port for, in case no schema has checked it."""
     if not 1 <= listener.port <= MAX_PORT:
-        return f"port {listener.port} is not between 1 and {MAX_PORT:,}; use another"
+        return unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
     if _misnamed(listener):
-        return f"{shown(listener.hostname)} is no hostname; correct it"
-    return "" if is_hostname(listener.name) else f"{shown(listener.name)} is no name of a listener; correct it"
+        return unsupported_value(f"{shown(listener.hostname)} is no hostname", remedy="correct it")
+    if not is_hostname(listener.name):
+        return unsupported_value(f"{shown(listener.name)} is no name of a listener", remedy="correct it")
+    return None
 
 
-def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Condition | None]:
+def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], Problem | None]:
     wanted = listener.allowed_routes.kinds
     if not wanted or not kinds:
         return kinds, None
@@ -324,16 +331,16 @@ def _allowed_kinds(listener: api.Listener, kinds: tuple[str, ...]) -> tuple[tupl
         return good, None
     mode = " with mode Passthrough" if listener.protocol == "TLS" and not _terminates(listener) else ""
     message = f"allowedRoutes.kinds: {', '.join(bad)} cannot be attached to protocol {listener.protocol}{mode}"
-    return good, false(reasons.RESOLVED_REFS, reasons.INVALID_ROUTE_KINDS, message)
+    return good, Problem(reasons.INVALID_ROUTE_KINDS, message)
 
 
-def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Condition | None]:
+def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key, ...], Problem | None]:
     if not _terminates(listener):
         return (), None
     refs = listener.tls.certificate_refs if listener.tls else ()
     if not refs:
         message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
-        return (), false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
+        return (), invalid_certificate_ref(message)
     good, problem = [], None
     for number, ref in enumerate(refs):
         secret = Key("Secret", ref.namespace or key.namespace, ref.name)
@@ -341,20 +348,19 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
         if found is None:
             good.append(secret)
         elif problem is None:
-            message = f"tls.certificateRefs[{number}]: {found.message}"
-            problem = false(reasons.RESOLVED_REFS, found.reason, message)
+            problem = found.within(f"tls.certificateRefs[{number}]")
     return tuple(good), problem
 
 
-def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Condition | None:
+def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Problem | None:
     if (ref.group, ref.kind) != ("", "Secret"):
-        message = f"kind {ref.kind} of group {ref.group!r} is not supported; use a Secret"
-        return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, message)
+        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
     # Permission before existence, so that nobody learns what another namespace holds.
     if not permitted(g, GROUP, key, "", secret):
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
-        return false(reasons.RESOLVED_REFS, reasons.REF_NOT_PERMITTED, message)
+        return Problem(reasons.REF_NOT_PERMITTED, message)
     pair = key_pair(g, secret)
-    if not isinstance(pair, str) and pair.must_staple:
-        pair = f"Secret {secret.path}: tls.crt demands OCSP stapling (must-staple), which is not supported; use one without it"
-    return false(reasons.RESOLVED_REFS, reasons.INVALID_CERTIFICATE_REF, pair) if isinstance(pair, str) else None
+    if isinstance(pair, KeyPair) and pair.must_staple:
+        message = f"{secret}: tls.crt demands OCSP stapling (must-staple), which is not supported"
+        return invalid_certificate_ref(message, secret, remedy="use one without it")
+    return pair if isinstance(pair, Problem) else None

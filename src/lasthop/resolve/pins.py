@@ -15,9 +15,9 @@ from lasthop.api.verification import CERTIFICATE, Pin, PinSet
 from lasthop.pki import parse
 from lasthop.pki.parse import Unreadable
 from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, not_found
 from lasthop.plan.tls import Pins
 from lasthop.resolve.certificates import Anchor
-from lasthop.resolve.trust import BadRef
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -43,26 +43,26 @@ class PinnedTrust(msgspec.Struct, frozen=True):
 
 
 @query
-def pinned(g: Graph, key: Key) -> PinnedTrust | BadRef:
+def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
     obj = read(g, key, PinSet)
     if obj is None:
-        return _bad(f"{key} does not exist; create it in the policy's own namespace")
+        return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key, "create it in the policy's own namespace")
     spec = obj.spec
     keys: set[bytes] = set()
     certificates: set[bytes] = set()
     for number, pin in enumerate(spec.pins):
         digest = digest_of(pin)
         if digest is None:
-            return _bad(f"{key}: pins[{number}] is no SHA-256; `lasthop pin` prints one")
+            return _bad(key, f": pins[{number}] is no SHA-256; `lasthop pin` prints one")
         (certificates if pin.type == CERTIFICATE else keys).add(digest)
     leaves: list[bytes] = []
     anchors: list[Anchor] = []
     for number, pem in enumerate(spec.certificates):
         found = parse.certificates(pem.encode())
         if isinstance(found, Unreadable):
-            return _bad(f"{key}: certificates[{number}] {found.message}")
+            return _bad(key, f": certificates[{number}] {found.message}")
         if len(found) != 1:
-            return _bad(f"{key}: certificates[{number}] holds {len(found)}; give the backend's own only")
+            return _bad(key, f": certificates[{number}] holds {len(found)}", "give the backend's own only")
         leaves.append(found[0].pem)
         anchors.append(Anchor(found[0].common_name, found[0].not_before, found[0].not_after))
         certificates.add(found[0].sha256)
@@ -70,11 +70,11 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | BadRef:
     system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs
     # What admission refuses is refused here as well: an API server may hold objects that are older than its CRD.
     if not pins:
-        return _bad(f"{key} pins nothing; give pins or certificates")
+        return _bad(key, " pins nothing", "give pins or certificates")
     if system and cas:
-        return _bad(f"{key}: caCertificateRefs and wellKnownCACertificates exclude each other; remove one")
+        return _bad(key, ": caCertificateRefs and wellKnownCACertificates exclude each other", "remove one")
     if spec.pins and leaves and not (system or cas):
-        return _bad(f"{key}: pins and certificates together need CAs; use one of the two")
+        return _bad(key, ": pins and certificates together need CAs", "use one of the two")
     return PinnedTrust(pins, b"".join(leaves), tuple(anchors), cas, system)
 
 
@@ -91,5 +91,5 @@ def digest_of(pin: Pin) -> bytes | None:
     return found if len(found) == DIGEST else None
 
 
-def _bad(message: str) -> BadRef:
-    return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, message)
+def _bad(key: Key, what: str, remedy: str = "") -> Problem:
+    return invalid_ca_certificate_ref(f"{key}{what}", key, remedy=remedy)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, pending
 from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
@@ -21,27 +23,22 @@ def probe_input(key: Key, address: str, port: int, transport: str) -> tuple[str,
     return ("probe", key, address, port, transport)
 
 
-class PortProblem(msgspec.Struct, frozen=True):
-    message: str
-    pending: bool = False
-    """Nothing is wrong yet; the port is about to be tried."""
-
-
 @query
-def port_problem(g: Graph, key: Key, port: int, transport: str) -> PortProblem | None:
-    """Why a Gateway cannot serve a port of this host, if it cannot."""
+def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | None:
+    """Returns why a Gateway cannot serve a port of this host; Pending while it is about to be tried."""
     owner = gateway(g, key)
     if owner is None or not settings(g).host_network:
         return None
     holder = port_holder(g, key, port, transport)
     if holder:
-        return PortProblem(f"port {port} belongs to Gateway {holder.path}, which is older; use another port or address")
+        message = f"port {port} belongs to {holder}, which is older"
+        return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
         probe: Probe | None = g.input(probe_input(key, address, port, transport))
         if probe is None:
-            return PortProblem(f"{address}:{port} has not been tried yet", pending=True)
+            return pending(f"{address}:{port} has not been tried yet")
         if probe.problem:
-            return PortProblem(probe.problem)
+            return Problem(reasons.ADDRESS_NOT_USABLE, probe.problem)
     return None
 
 
@@ -57,5 +54,5 @@ def serves_nothing(g: Graph, key: Key) -> str:
     if not ports:
         return f"{key} has no listener that can be served"
     problems = [port_problem(g, key, *port) for port in ports]
-    blocked = [problem.message for problem in problems if problem and not problem.pending]
+    blocked = [problem.text for problem in problems if problem and problem.reason != reasons.PENDING]
     return f"{key} serves no port: {'; '.join(blocked)}" if len(blocked) == len(ports) else ""

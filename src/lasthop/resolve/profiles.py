@@ -24,7 +24,9 @@ from lasthop.api.profiles import (
     ProxyProfile,
     ProxySettings,
 )
+from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, clamped
+from lasthop.plan.problem import Problem, invalid_kind, not_found
 from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -35,13 +37,8 @@ LONGEST_HANDSHAKE: Final = 300
 T = TypeVar("T")
 
 
-class BadParameters(msgspec.Struct, frozen=True):
-    """A parametersRef that leads to no profile, and what to do about it."""
-
-    message: str
-
-
-Found = tuple[Key, GatewayProfileSpec] | BadParameters | None
+Found = tuple[Key, GatewayProfileSpec] | Problem | None
+"""A profile, why the parametersRef leads to none, or nothing where there is no such reference."""
 
 
 @query
@@ -62,14 +59,15 @@ def own_profile(g: Graph, gateway: Key) -> Found:
 
 def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) -> Found:
     if (ref.group, ref.kind) != (GROUP, KIND):
-        kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
-        return BadParameters(f"{field}: kind {kind} is not supported; use a {KIND} of group {GROUP}, or remove it")
+        kind, use = f"{ref.kind}.{ref.group}" if ref.group else ref.kind, f"a {KIND} of group {GROUP}, or remove it"
+        return invalid_kind(kind, None, use, reasons.INVALID_PARAMETERS).within(field)
     if not namespace:
-        return BadParameters(f"{field}: {KIND} {ref.name} needs its namespace; give one")
+        message = f"{field}: {KIND} {ref.name} needs its namespace"
+        return Problem(reasons.INVALID_PARAMETERS, message, remedy="give one")
     key = Key(KIND, namespace, ref.name)
     obj = read(g, key, GatewayProfile)
     if obj is None:
-        return BadParameters(f"{field}: {key} does not exist; create it, or remove the reference")
+        return not_found(reasons.INVALID_PARAMETERS, key, "create it, or remove the reference").within(field)
     return key, obj.spec
 
 
@@ -83,7 +81,7 @@ def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
 def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     """What is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is."""
     of_class, own = _both(g, gateway)
-    if isinstance(of_class, BadParameters) or isinstance(own, BadParameters):
+    if isinstance(of_class, Problem) or isinstance(own, Problem):
         return NOTHING
     said = [found for found in (of_class, own) if found]
     tls = [spec.backend_tls for _, spec in said]

@@ -20,7 +20,8 @@ from lasthop.api.routes import (
 )
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
-from lasthop.plan.routing import PathType, RouteProblem
+from lasthop.plan.problem import Problem, unsupported_value
+from lasthop.plan.routing import PathType
 from lasthop.resolve.durations import is_duration
 from lasthop.resolve.filters import problems as filter_problems
 from lasthop.resolve.grpc_paths import composed
@@ -45,7 +46,7 @@ PATH_TYPES = frozenset(PathType)
 
 
 class JudgedRule(msgspec.Struct, frozen=True):
-    problems: tuple[RouteProblem, ...] = ()
+    problems: tuple[Problem, ...] = ()
     """Everything in its text that cannot be done; if there is anything, the rule refuses what it matches."""
     unmatchable: frozenset[int] = frozenset()
     """Matches that Envoy cannot be asked for at all; they match nothing."""
@@ -78,11 +79,11 @@ def judge(rules: Sequence[RequestRouteRule | StreamRouteRule], limits: Limits) -
     return JudgedRoute(tuple(judged), matches, regexes.size)
 
 
-def _stream_problems(rule: StreamRouteRule, number: int, field: str) -> Iterator[RouteProblem]:
+def _stream_problems(rule: StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
     yield from _weight_problems(rule, field)
     if number:
         message = "the rule before it takes every connection, so this one is never used; remove it"
-        yield _unsupported(message, field)
+        yield unsupported_value(message, field)
 
 
 def _judge(rule: RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> JudgedRule:
@@ -102,16 +103,10 @@ def _judge(rule: RequestRouteRule, field: str, limits: Limits, regexes: Regexes)
     return JudgedRule(tuple(found), frozenset(unmatchable))
 
 
-def _unsupported(message: str, field: str) -> RouteProblem:
-    return RouteProblem(reasons.UNSUPPORTED_VALUE, message, field)
-
-
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def _match_problems(
-    match: HTTPRouteMatch | GRPCRouteMatch, field: str, limits: Limits, regexes: Regexes
-) -> Iterator[RouteProblem]:
+def _match_problems(match: HTTPRouteMatch | GRPCRouteMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
     if isinstance(match, GRPCRouteMatch):
         yield from _method_problems(match, f"{field}.method", regexes)
         query: tuple[HTTPValueMatch, ...] = ()
@@ -119,126 +114,128 @@ def _match_problems(
         yield from _path_problems(match, f"{field}.path", regexes)
         query = match.query_params
         if match.method and not HEADER_NAME.fullmatch(match.method):
-            yield _unsupported(f"{shown(match.method)} is no method", f"{field}.method")
+            yield unsupported_value(f"{shown(match.method)} is no method", f"{field}.method")
     for kind, values in (("headers", match.headers), ("queryParams", query)):
         for number, value in enumerate(values):
             yield from _value_problems(value, f"{field}.{kind}[{number}]", limits, regexes)
 
 
-def _path_problems(match: HTTPRouteMatch, field: str, regexes: Regexes) -> Iterator[RouteProblem]:
+def _path_problems(match: HTTPRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
     path = match.path
     if path.type not in PATH_TYPES:
-        yield _unsupported(f"type {word(path.type)} is not supported; use {', '.join(PathType)}", field)
+        yield unsupported_value(f"type {word(path.type)} is not supported; use {', '.join(PathType)}", field)
     elif path.type == PathType.REGEX:
         if problem := regexes.problem(path.value):
-            yield _unsupported(problem, field)
+            yield unsupported_value(problem, field)
     elif len(path.value) > PATH_LENGTH:
-        yield _unsupported(f"a path of {len(path.value):,} characters; the limit is {PATH_LENGTH:,}", field)
+        yield unsupported_value(f"a path of {len(path.value):,} characters; the limit is {PATH_LENGTH:,}", field)
     elif not path.value.startswith("/") or not PATH.fullmatch(path.value):
-        yield _unsupported(f"{shown(path.value)} is no path (RFC 3986); begin it with / and escape what is not", field)
+        yield unsupported_value(f"{shown(path.value)} is no path (RFC 3986); begin it with / and escape what is not", field)
 
 
-def _method_problems(match: GRPCRouteMatch, field: str, regexes: Regexes) -> Iterator[RouteProblem]:
+def _method_problems(match: GRPCRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
     called = match.method
     if called.type == REGEX:
         parts = [part for part in (called.service, called.method) if part]
         # Each by itself, and as one: what is balanced only together, or only apart, is not what was meant.
         if parts and (problem := regexes.problem(*parts, composed(called.service, called.method))):
-            yield _unsupported(problem, field)
+            yield unsupported_value(problem, field)
     elif called.type != EXACT:
-        yield _unsupported(f"type {word(called.type)} is not supported; use {EXACT} or {REGEX}", field)
+        yield unsupported_value(f"type {word(called.type)} is not supported; use {EXACT} or {REGEX}", field)
     else:
         for part, name, syntax in (("service", called.service, GRPC_SERVICE), ("method", called.method, GRPC_NAME)):
             if name and (len(name) > GRPC_LENGTH or not syntax.fullmatch(name)):
-                yield _unsupported(f"{shown(name)} is no name of a gRPC {part}", f"{field}.{part}")
+                yield unsupported_value(f"{shown(name)} is no name of a gRPC {part}", f"{field}.{part}")
 
 
-def _value_problems(value: HTTPValueMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[RouteProblem]:
+def _value_problems(value: HTTPValueMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
     if not HEADER_NAME.fullmatch(value.name):
-        yield _unsupported(f"{shown(value.name)} is no name that a header or query parameter can have", field)
+        yield unsupported_value(f"{shown(value.name)} is no name that a header or query parameter can have", field)
     if value.type == REGEX:
         if problem := regexes.problem(value.value):
-            yield _unsupported(problem, field)
+            yield unsupported_value(problem, field)
     elif value.type != EXACT:
-        yield _unsupported(f"type {word(value.type)} is not supported; use {EXACT} or {REGEX}", field)
+        yield unsupported_value(f"type {word(value.type)} is not supported; use {EXACT} or {REGEX}", field)
     elif (length := len(value.value.encode(errors="replace"))) > limits.header_value_length:
-        yield _unsupported(f"a value of {length:,} bytes; {over(limits, 'header_value_length')}", field)
+        yield unsupported_value(f"a value of {length:,} bytes; {over(limits, 'header_value_length')}", field)
     elif not HEADER_VALUE.fullmatch(value.value):
-        yield _unsupported("the value has characters that no request can have; remove them", field)
+        yield unsupported_value("the value has characters that no request can have; remove them", field)
 
 
 # --- numbers and times -----------------------------------------------------------------------------------------------
 
 
-def _weight_problems(rule: RequestRouteRule | StreamRouteRule, field: str) -> Iterator[RouteProblem]:
+def _weight_problems(rule: RequestRouteRule | StreamRouteRule, field: str) -> Iterator[Problem]:
     refs: Sequence[HTTPBackendRef | BackendRef] = rule.backend_refs
     for number, ref in enumerate(refs):
         if not 0 <= ref.weight <= MAX_WEIGHT:
-            yield _unsupported(f"weight {ref.weight} is not between 0 and {MAX_WEIGHT:,}", f"{field}.backendRefs[{number}]")
+            yield unsupported_value(
+                f"weight {ref.weight} is not between 0 and {MAX_WEIGHT:,}", f"{field}.backendRefs[{number}]"
+            )
     if sum(ref.weight for ref in refs) > MAX_WEIGHTS:
-        yield _unsupported(f"the weights come to more than {MAX_WEIGHTS:,}; use smaller ones", f"{field}.backendRefs")
+        yield unsupported_value(f"the weights come to more than {MAX_WEIGHTS:,}; use smaller ones", f"{field}.backendRefs")
 
 
-def _time_problems(rule: HTTPRouteRule, field: str, limits: Limits) -> Iterator[RouteProblem]:
+def _time_problems(rule: HTTPRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
     retry = rule.retry
     times = {"timeouts.request": rule.timeouts.request, "timeouts.backendRequest": rule.timeouts.backend_request}
     if retry:
         times["retry.backoff"] = retry.backoff
         if retry.attempts > limits.retry_attempts:
             message = f"{retry.attempts} attempts; {over(limits, 'retry_attempts')}"
-            yield _unsupported(message, f"{field}.retry.attempts")
+            yield unsupported_value(message, f"{field}.retry.attempts")
         if retry.attempts < 0:
-            yield _unsupported(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
+            yield unsupported_value(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
         if bad := [code for code in retry.codes if not 400 <= code <= 599]:
-            yield _unsupported(f"{bad[0]} is no status of a failed request (400 to 599)", f"{field}.retry.codes")
+            yield unsupported_value(f"{bad[0]} is no status of a failed request (400 to 599)", f"{field}.retry.codes")
     for name, text in times.items():
         if text and not is_duration(text):
-            yield _unsupported(f"{shown(text)} is no duration (GEP-2257); write it like 1m30s", f"{field}.{name}")
+            yield unsupported_value(f"{shown(text)} is no duration (GEP-2257); write it like 1m30s", f"{field}.{name}")
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def _session_problems(rule: RequestRouteRule, field: str, limits: Limits) -> Iterator[RouteProblem]:
+def _session_problems(rule: RequestRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
     """Envoy keeps a session with one endpoint of one Service."""
     session = rule.session_persistence
     if session is None:
         return
     if len([ref for ref in rule.backend_refs if ref.weight]) > 1:
         message = "a session cannot be kept over several backendRefs; use one"
-        yield _unsupported(message, field)
+        yield unsupported_value(message, field)
     yield from session_problems(session, field)
     yield from long_session_name(session, field, limits)
 
 
-def session_problems(session: SessionPersistence, field: str) -> Iterator[RouteProblem]:
+def session_problems(session: SessionPersistence, field: str) -> Iterator[Problem]:
     """Only a cookie's own age can end a session. Its name and path are written into responses as they are."""
     if session.type not in ("Cookie", "Header"):
-        yield _unsupported(f"type {word(session.type)} is not supported; use Cookie or Header", field)
+        yield unsupported_value(f"type {word(session.type)} is not supported; use Cookie or Header", field)
     if session.idle_timeout:
         message = "idleTimeout cannot be done, and newer bundles do not have it; remove it"
-        yield _unsupported(message, f"{field}.idleTimeout")
+        yield unsupported_value(message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
-        yield _unsupported(message, f"{field}.absoluteTimeout")
+        yield unsupported_value(message, f"{field}.absoluteTimeout")
     elif session.absolute_timeout and not is_duration(session.absolute_timeout):
         message = f"{shown(session.absolute_timeout)} is no duration (GEP-2257); write it like 1h30m"
-        yield _unsupported(message, f"{field}.absoluteTimeout")
+        yield unsupported_value(message, f"{field}.absoluteTimeout")
     name = _session_name(session)
     if name and not HEADER_NAME.fullmatch(name):
         message = f"{shown(name)} is no name of a cookie or header; use letters, digits and hyphens"
-        yield _unsupported(message, f"{field}.{_name_field(session)}")
+        yield unsupported_value(message, f"{field}.{_name_field(session)}")
     path = session.cookie.path
     if session.type == "Cookie" and (len(path) > PATH_LENGTH or not path.startswith("/") or not PATH.fullmatch(path)):
         message = f"{shown(path)} is no path of a cookie; begin it with / and escape what is no path (RFC 3986)"
-        yield _unsupported(message, f"{field}.cookie.path")
+        yield unsupported_value(message, f"{field}.cookie.path")
 
 
-def long_session_name(session: SessionPersistence, field: str, limits: Limits) -> Iterator[RouteProblem]:
+def long_session_name(session: SessionPersistence, field: str, limits: Limits) -> Iterator[Problem]:
     length = len(_session_name(session))
     if length > limits.session_name_length:
         message = f"a name of {length:,} characters; {over(limits, 'session_name_length')}"
-        yield _unsupported(message, f"{field}.{_name_field(session)}")
+        yield unsupported_value(message, f"{field}.{_name_field(session)}")
 
 
 def _session_name(session: SessionPersistence) -> str:

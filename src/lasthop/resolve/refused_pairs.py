@@ -6,6 +6,7 @@ import hashlib
 
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
+from lasthop.plan.problem import Problem, invalid_certificate_ref
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -27,8 +28,10 @@ def refused_pair_input(part: str, digest: str) -> tuple[str, str, str]:
     return ("refused-pair", part, digest)
 
 
-def refused_pair(g: Graph, gateway: Key, secret: Key) -> str:
-    """A sentence about a Secret that this Gateway's Envoy does not take as it is now; empty if there is nothing to say."""
+def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
+    """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
     obj = read(g, secret, Secret)
     said = g.input(refused_pair_input(pair_part(gateway, secret), pair_digest(obj))) if obj else None
-    return "" if said is None else f"Envoy refused the certificate of Secret {secret.path}: {said or 'no reason given'}"
+    if said is None:
+        return None
+    return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)

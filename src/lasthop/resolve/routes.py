@@ -32,6 +32,7 @@ from lasthop.api.routes import (
     Route as AnyRoute,
 )
 from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import (
     Backend,
     ExternalAuth,
@@ -44,7 +45,6 @@ from lasthop.plan.routing import (
     Refuse,
     Retry,
     Route,
-    RouteProblem,
     Session,
     ValueMatch,
 )
@@ -79,12 +79,12 @@ def request_rules(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:
 class RouteVerdict(msgspec.Struct, frozen=True):
     """What a route's own text is worth, for one Gateway."""
 
-    refused: tuple[RouteProblem, ...] = ()
+    refused: tuple[Problem, ...] = ()
     """What rules ask for and cannot have; those rules refuse, or are left out."""
-    left_out: tuple[RouteProblem, ...] = ()
+    left_out: tuple[Problem, ...] = ()
     """Why it is not served under some of its hostnames."""
     all_refused: bool = False
-    refs: tuple[RouteProblem, ...] = ()
+    refs: tuple[Problem, ...] = ()
     """References that lead nowhere or may not be followed."""
 
 
@@ -144,8 +144,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
     obj = read_route(g, route)
     if obj is None:
         return RouteVerdict()
-    refused: list[RouteProblem] = []
-    refs: list[RouteProblem] = []
+    refused: list[Problem] = []
+    refs: list[Problem] = []
     judgement = judged(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
         field, found = f"spec.rules[{number}]", judgement.rules[number].problems
@@ -165,10 +165,10 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
 
 def _reference_problem(
     g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol, field: str
-) -> list[RouteProblem]:
+) -> list[Problem]:
     resolved = target(g, route, ref)
     found = problem(g, gateway, resolved, protocol) if isinstance(resolved, Target) else resolved
-    return [replace(found, field=field)] if found else []
+    return [found.at(field)] if found else []
 
 
 @query
@@ -281,7 +281,7 @@ def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersist
     return None if any(long_session_name(wanted, "", limits(g, hop.gateway))) else wanted
 
 
-def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
+def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
     """Where an XBackend asks for sessions and the rule has other backends beside it."""
     obj, found = read_route(g, route), []
     for number, rule in enumerate(_rules(obj) if obj else ()):
@@ -295,7 +295,7 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[RouteProblem, ...]:
             to = target(g, route, ref) if ref.weight else None
             if isinstance(to, Target) and xbackends.session(g, to.service):
                 message = f"the sessions that {to.service} asks for are not kept over several backendRefs; use one"
-                found.append(RouteProblem(reasons.UNSUPPORTED_VALUE, message, f"spec.rules[{number}].backendRefs[{index}]"))
+                found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)
 
 

@@ -11,8 +11,9 @@ from lasthop.api.core import ClusterTrustBundle, ConfigMap, Secret
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, key_pair, parse_bundle
+from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, KeyPair, key_pair, parse_bundle
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -27,15 +28,10 @@ OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VAL
 """What a waiver of Expiry waives."""
 
 
-class BadRef(msgspec.Struct, frozen=True):
-    reason: str
-    message: str
-
-
 class RefState(msgspec.Struct, frozen=True):
     """What a policy needs to know of a CA reference besides its bytes, so that a rotation does not wake its status."""
 
-    problem: BadRef | None = None
+    problem: Problem | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -44,51 +40,52 @@ def system_store(g: Graph) -> SystemStore | None:
 
 
 @query
-def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | BadRef:
+def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Problem:
     """The anchors that a reference gives, all of them; expiry is looked at in `ref_state`."""
-    where, pem = _content(g, namespace, ref)
-    if pem is None:
-        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, where)
+    content = _content(g, namespace, ref)
+    if isinstance(content, Problem):
+        return content
+    where, key, pem = content
     try:
         return parse_bundle(pem)
     except BadCertificate as error:
-        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, f"{where} {error}")
+        return invalid_ca_certificate_ref(f"{where} {error}", key)
 
 
-def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, bytes | None]:
-    """(what is read, its bytes), or (what is wrong, None). From a Secret only ca.crt is ever read."""
+def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes] | Problem:
+    """Returns what is read, of which object, and its bytes; or what is wrong. From a Secret only ca.crt is ever read."""
     if ref.kind == "ClusterTrustBundle":
-        trust_bundle = read(g, Key(ref.kind, "", ref.name), ClusterTrustBundle)
+        key = Key(ref.kind, "", ref.name)
+        trust_bundle = read(g, key, ClusterTrustBundle)
         if trust_bundle is None:
-            return f"ClusterTrustBundle {ref.name} does not exist", None
-        return f"spec.trustBundle of ClusterTrustBundle {ref.name}", trust_bundle.spec.trust_bundle.encode()
-    place = f"{ref.kind} {namespace}/{ref.name}"
-    content: bytes | None = None
+            return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
+        return f"spec.trustBundle of {key}", key, trust_bundle.spec.trust_bundle.encode()
+    key, content = Key(ref.kind, namespace, ref.name), None
     if ref.kind == "Secret":
-        secret = read(g, Key(ref.kind, namespace, ref.name), Secret)
+        secret = read(g, key, Secret)
         found, content = secret is not None, secret.data.get(CA_KEY) if secret else None
     else:
-        config_map = read(g, Key(ref.kind, namespace, ref.name), ConfigMap)
+        config_map = read(g, key, ConfigMap)
         found = config_map is not None
         text = dict(config_map.data).get(CA_KEY) if config_map else None
         content = text.encode() if text is not None else None
     if not found:
-        return f"{place} does not exist", None
+        return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
     if content is None:
-        return f"{place} has no key {CA_KEY}", None
-    return f"{CA_KEY} of {place}", content
+        return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
+    return f"{CA_KEY} of {key}", key, content
 
 
 @query
 def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     found = bundle(g, namespace, ref)
-    if isinstance(found, BadRef):
+    if isinstance(found, Problem):
         return RefState(found)
     problem, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
     return RefState(problem, warnings)
 
 
-def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[BadRef | None, tuple[str, ...]]:
+def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
     """Why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every certificate in a
     chain, its anchor included."""
     late = [a for a in anchors if not g.before(a.not_after)]
@@ -96,12 +93,12 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
     if len(late) == len(anchors):
         last = max(late, key=lambda a: a.not_after)
         message = f"every certificate of {place} has expired, the last ({last.subject}) on {day(last.not_after)}"
-        return BadRef(reasons.EXPIRED_CERTIFICATE, message), ()
+        return Problem(reasons.EXPIRED_CERTIFICATE, message), ()
     if len(late) + len(early) == len(anchors):
         first = min(early, key=lambda a: a.not_before)
         begin = minute(first.not_before)
         message = f"no certificate of {place} is valid now, the next ({first.subject}) is not valid before {begin}"
-        return BadRef(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
+        return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
     warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
     warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
     for anchor in anchors:
@@ -113,7 +110,7 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
 def pair_dates(g: Graph, secret: Key) -> str:
     """What whoever is shown the certificate of a usable key pair will have against its dates, now or soon; or nothing."""
     pair = key_pair(g, secret)
-    if isinstance(pair, str):
+    if not isinstance(pair, KeyPair):
         return ""
     whose = f"certificate {pair.subject} of Secret {secret.path}"
     if not g.before(pair.not_after):

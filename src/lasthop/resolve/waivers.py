@@ -8,8 +8,9 @@ from typing import Final
 from lasthop.api.meta import Key
 from lasthop.api.verification import VerificationWaiver
 from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, not_found
 from lasthop.plan.tls import Mode, Waiver
-from lasthop.resolve.trust import BadRef, minute
+from lasthop.resolve.trust import minute
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -24,20 +25,20 @@ SOON: Final = timedelta(days=7)
 
 
 @query
-def waiver(g: Graph, key: Key) -> Waiver | BadRef:
+def waiver(g: Graph, key: Key) -> Waiver | Problem:
     """The waiver as long as it lasts; from the second of its expiry on, why it is of no use any more."""
     obj = read(g, key, VerificationWaiver)
     if obj is None:
-        message = f"{key} does not exist; create it in the policy's own namespace, or remove the reference"
-        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, message)
+        remedy = "create it in the policy's own namespace, or remove the reference"
+        return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key, remedy)
     spec = obj.spec
     expires = moment(spec.expires) if spec.expires else None
     if spec.waives not in MODES or (spec.expires and expires is None):
         wrong = f"waives {spec.waives!r}" if spec.waives not in MODES else f"expires {spec.expires!r}"
-        return BadRef(reasons.INVALID_CA_CERTIFICATE_REF, f"{key}: {wrong} is not understood; correct it")
+        return invalid_ca_certificate_ref(f"{key}: {wrong} is not understood", key, remedy="correct it")
     if expires is not None and not g.before(expires):
         remedy = "mend the backend's certificate and remove the reference, or have its owner prolong it"
-        return BadRef(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}; {remedy}")
+        return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
     created = moment(obj.metadata.creation_timestamp) or 0.0
     return Waiver(key, MODES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)
 

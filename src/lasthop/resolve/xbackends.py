@@ -17,10 +17,11 @@ from lasthop.api.core import EndpointSlice
 from lasthop.api.meta import Key
 from lasthop.api.routes import SessionPersistence
 from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, ref_not_permitted
 from lasthop.plan.tls import BackendTLS, HopTLS, Mode, Refused
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve.certificates import key_pair
-from lasthop.resolve.grants import no_grant, permitted
+from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Emitter, Graph, query, tuple_query
@@ -130,11 +131,11 @@ def shown_certificate(g: Graph, key: Key) -> Key | Refused | None:
         return Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"{message}; use a Secret", key)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, GROUP, key, "", secret):
-        return Refused(reasons.REF_NOT_PERMITTED, f"tls.clientCertificateRef: {no_grant(key, secret)}", key)
+        return Refused(reasons.REF_NOT_PERMITTED, f"tls.clientCertificateRef: {ref_not_permitted(key, secret).text}", key)
     pair = key_pair(g, secret)
     return (
-        Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"tls.clientCertificateRef: {pair}", key)
-        if isinstance(pair, str)
+        Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"tls.clientCertificateRef: {pair.text}", key)
+        if isinstance(pair, Problem)
         else secret
     )
 

@@ -12,12 +12,13 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.api.profiles import GROUP
+from lasthop.plan.problem import Problem
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.references import PIN_SET
 from lasthop.resolve.policies.validation import demand
-from lasthop.resolve.trust import CA_KINDS, BadRef, bundle
+from lasthop.resolve.trust import CA_KINDS, bundle
 from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Crash, Graph, query
 
@@ -80,11 +81,11 @@ def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[Cer
     if (ref.group, ref.kind) in CA_KINDS:
         found = bundle(g, namespace, ref)
         holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-        yield from _reports(Role.ANCHOR, holder, () if isinstance(found, BadRef) else found.anchors)
+        yield from _reports(Role.ANCHOR, holder, () if isinstance(found, Problem) else found.anchors)
     elif (ref.group, ref.kind) == (GROUP, PIN_SET):
         key = Key(PIN_SET, namespace, ref.name)
         pins = pinned(g, key)
-        if not isinstance(pins, BadRef):
+        if not isinstance(pins, Problem):
             yield from _reports(Role.PINNED, key, pins.anchors)
             for inner in pins.cas:
                 yield from _of_ref(g, namespace, inner)

@@ -133,7 +133,7 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
         return HopReport(*where, Manner.FAILING, unserved, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
     if cluster(g, *hop) is None:
         why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
-        detail = why.message if why else "Envoy has refused its configuration; the log says why"
+        detail = why.text if why else "Envoy has refused its configuration; the log says why"
         return HopReport(*where, Manner.FAILING, detail, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
     if hop.protocol is Protocol.PASSTHROUGH:
         return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")

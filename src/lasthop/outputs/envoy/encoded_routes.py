@@ -26,7 +26,8 @@ from lasthop.outputs.envoy.resource import ROUTES, content_hash
 from lasthop.outputs.envoy.route_messages import UPGRADE, Listening, Messages, envoy_routes, refusing
 from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
-from lasthop.plan.routing import Match, PathType, Route, RouteProblem
+from lasthop.plan.problem import Problem
+from lasthop.plan.routing import Match, PathType, Route
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import refusing_routes, routes
 from lasthop.resolve.virtual_hosts import Rank, rank
@@ -70,7 +71,7 @@ class EncodedRoute(msgspec.Struct, frozen=True):
     """In the route's own order."""
     digest: str
     """Of all bytes; empty where there are none."""
-    failure: RouteProblem | None = None
+    failure: Problem | None = None
     """Why some of it could not be built and answers 500 instead."""
     whole: bool = False
     """Whether that is true of all of it."""
@@ -98,7 +99,7 @@ def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, le
     )
     why = error or next(wrong for _, wrong in found if wrong)
     message = f"{what} cannot be translated for Envoy and answers 500 ({repr(why)[:SHOWN]})"
-    problem = RouteProblem(reasons.INTERNAL_ERROR, message)
+    problem = Problem(reasons.INTERNAL_ERROR, message)
     return EncodedRoute(entries, digest, problem, error is not None or len(failed) == len(plan))
 
 
@@ -183,7 +184,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
     raise AssertionError("nothing cannot be refused")
 
 
-def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[RouteProblem, ...], bool]:
+def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """What of a route stands for itself as a 500, and whether that is all of it: what Envoy refused, and what could not be
     built."""
     served = [found for host in hosts if (found := served_route(g, route, gateway, *host))]
@@ -191,10 +192,10 @@ def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], .
     return problems, bool(problems) and all(each.complaint or each.encoded.whole for each in served)
 
 
-def _problems(served: ServedRoute) -> Iterator[RouteProblem]:
+def _problems(served: ServedRoute) -> Iterator[Problem]:
     if served.encoded.failure:
         yield served.encoded.failure
     if served.complaint:
         host = served.part.split("#")[1]
         message = f"Envoy refused the route under the hostname {host}, so it answers 500 there: {served.complaint}"
-        yield RouteProblem(reasons.REFUSED_BY_PROXY, message)
+        yield Problem(reasons.REFUSED_BY_PROXY, message)

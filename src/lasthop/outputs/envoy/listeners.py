@@ -28,12 +28,13 @@ from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
+from lasthop.plan.problem import Problem
 from lasthop.plan.profile import HttpRules
 from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.profiles import http_rules
-from lasthop.resolve.trust import BadRef, bundle
+from lasthop.resolve.trust import bundle
 from lasthop.store.graph import Crash, Graph, Output, query
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
@@ -168,7 +169,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
-    pem = union(found for found in bundles if not isinstance(found, BadRef)).pem
+    pem = union(found for found in bundles if not isinstance(found, Problem)).pem
     validation = context.common_tls_context.validation_context
     validation.trusted_ca.inline_bytes = pem
     context.require_client_certificate.value = clients.required

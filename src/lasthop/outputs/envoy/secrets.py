@@ -15,7 +15,7 @@ from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import outcome
-from lasthop.resolve.certificates import key_pair, normal_pair
+from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
 from lasthop.store.graph import Emitter, Graph, Output, query
@@ -47,7 +47,7 @@ def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], 
 @query
 def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     obj = read(g, secret, Secret)
-    if obj is None or isinstance(key_pair(g, secret), str) or refused_pair(g, gateway_key, secret):
+    if obj is None or not isinstance(key_pair(g, secret), KeyPair) or refused_pair(g, gateway_key, secret):
         return None
     chain, private_key = normal_pair(obj.data.get("tls.crt") or b"", obj.data.get("tls.key") or b"")
     message = secret_pb2.Secret(

@@ -115,7 +115,7 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
             if said := pair_dates(g, key):
                 yield warning(said)
         else:
-            yield bad(pair)
+            yield bad(pair.text)
 
 
 def _matters(g: Graph, key: Key) -> list[Fact]:

@@ -10,8 +10,10 @@ from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop
 from lasthop.outputs.explain.reads import above
+from lasthop.plan import reasons
 from lasthop.plan.condition import Condition
 from lasthop.plan.listener import Gateway, Listener
+from lasthop.plan.problem import Problem
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.backends import Target
@@ -73,8 +75,8 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
     held = port_problem(g, gateway_key, listener.port, listener.transport)
-    if held and not held.pending:
-        facts.append(bad(held.message))
+    if held and held.reason != reasons.PENDING:
+        facts.append(bad(held.text))
     known = attached(g, listener)
     routes = [*(_route(g, listener.owner, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
     if not known:
@@ -111,8 +113,8 @@ def _route(g: Graph, key: Key, route: Key) -> Fact:
 
 def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
     own = client_certificate(g, key)
-    if isinstance(own, Condition):
-        yield bad(f"its client certificate cannot be used, so every TLS hop is refused: {own.message}")
+    if isinstance(own, Problem):
+        yield bad(f"its client certificate cannot be used, so every TLS hop is refused: {own.text}")
     elif own:
         yield plain(f"shows backends the certificate of {own}", object=own)
 

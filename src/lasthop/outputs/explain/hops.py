@@ -11,6 +11,7 @@ from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
 from lasthop.outputs.explain.reads import below
 from lasthop.outputs.status.endpoints import fate
+from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, endpoints, problem
@@ -20,7 +21,7 @@ from lasthop.resolve.policies.backend_tls import hop_tls
 from lasthop.resolve.policies.standing import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import BadRef, bundle, day, pair_dates, ref_state, system_store
+from lasthop.resolve.trust import bundle, day, pair_dates, ref_state, system_store
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph, NodeId, input_node
 from lasthop.store.store import read
@@ -39,10 +40,10 @@ def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: st
     why = problem(g, gateway, found, protocol)
     service = read(g, found.service, Service)
     if service is None or service.port(found.port, protocol.transport) is None:
-        return bad(f"{said}: refused, {why.message if why else 'it does not exist'}", object=found.service)
+        return bad(f"{said}: refused, {why.text if why else 'it does not exist'}", object=found.service)
     tls = tls_of(g, gateway, found, protocol)
     if why and tls.state is not State.BAD:
-        tls = bad(f"refused: {why.message}", *tls.because)
+        tls = bad(f"refused: {why.text}", *tls.because)
     facts = (tls, _endpoints(g, found, protocol, refused=bool(why)))
     return Fact(said, worst(facts), facts, found.service)
 
@@ -52,7 +53,7 @@ def hop_fact(g: Graph, hop: Hop, said: str = "") -> Fact:
     found = Target(hop.service, hop.port)
     why, tls = problem(g, hop.gateway, found, hop.protocol), tls_of(g, hop.gateway, found, hop.protocol)
     if why and tls.state is not State.BAD:
-        tls = bad(f"refused: {why.message}", *tls.because)
+        tls = bad(f"refused: {why.text}", *tls.because)
     facts = (tls, _endpoints(g, found, hop.protocol, refused=bool(why)))
     return Fact(said, worst(facts), facts, hop.service)
 
@@ -131,9 +132,9 @@ def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "
     key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
     found, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
     if state.problem:
-        return bad(state.problem.message, object=key)
-    if isinstance(found, BadRef):
-        return bad(found.message, object=key)
+        return bad(state.problem.text, object=key)
+    if isinstance(found, Problem):
+        return bad(found.text, object=key)
     anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:

@@ -67,7 +67,7 @@ def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> F
 def _refused(parent: Parent) -> Fact:
     assert parent.problem is not None
     where = f"listener {parent.section_name}: " if parent.section_name else ""
-    return bad(f"{where}{parent.problem.reason}, {parent.problem.message}")
+    return bad(f"{where}{parent.problem.reason}, {parent.problem.text}")
 
 
 def _served(g: Graph, parent: Parent) -> Fact:
@@ -131,7 +131,7 @@ def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: P
 def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str, protocol: Protocol) -> Fact:
     found = target(g, key, ref)
     if not isinstance(found, Target):
-        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.message}")
+        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.text}")
     return hop(g, owner, found, protocol, prefix=share)
 
 

@@ -27,10 +27,10 @@ from lasthop.api.status import (
 )
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.condition import false
+from lasthop.plan.condition import failed
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Listener
-from lasthop.plan.messages import CRASHED
+from lasthop.plan.problem import internal_error
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS
@@ -78,11 +78,11 @@ def crashed_status(g: Graph, key: Key) -> Status | None:
 
 
 def _said(obj: Object) -> tuple[ConditionStatus, ...]:
-    return stated((false(reasons.ACCEPTED, reasons.INTERNAL_ERROR, CRASHED),), obj)
+    return stated((failed(reasons.ACCEPTED, internal_error()),), obj)
 
 
 def _said_of_listeners(obj: Object) -> tuple[ConditionStatus, ...]:
-    return (*_said(obj), *stated((false(reasons.PROGRAMMED, reasons.INTERNAL_ERROR, CRASHED),), obj))
+    return (*_said(obj), *stated((failed(reasons.PROGRAMMED, internal_error()),), obj))
 
 
 def _ours(g: Graph, gateway: Key | None) -> bool:

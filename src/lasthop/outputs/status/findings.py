@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
@@ -26,6 +28,7 @@ from lasthop.outputs.status.strangers import unattached, unheld
 from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Parent
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Protocol
@@ -40,7 +43,7 @@ from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
-from lasthop.resolve.trust import BadRef, minute, pair_dates
+from lasthop.resolve.trust import minute, pair_dates
 from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import waiver
@@ -129,15 +132,15 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if status is None:
         return tuple(found)
     for unkept in unkept_sessions(g, key):
-        found.append(Finding(key, unkept.reason, unkept.message, field=unkept.field, severity=Severity.WARNING))
+        found.append(replace(unkept, severity=Severity.WARNING).on(key))
     for parent in parents(g, key):
         if parent.problem:
-            found.append(Finding(key, parent.problem.reason, parent.problem.message, field="spec.parentRefs"))
+            found.append(parent.problem.at("spec.parentRefs").on(key))
         judged = verdict_at(g, key, parent)
-        found += [Finding(key, p.reason, p.message, field=p.field) for p in (*judged.left_out, *judged.refused, *judged.refs)]
+        found += [problem.on(key) for problem in (*judged.left_out, *judged.refused, *judged.refs)]
         problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
         remedy = "Edit the route, and please report this: Lasthop should have seen it first."
-        found += [Finding(key, p.reason, p.message, remedy) for p in problems]
+        found += [problem.on(key, remedy) for problem in problems]
         found += _lost(g, key, parent) if key.kind in STREAM_KINDS else ()
     return tuple(dict.fromkeys(found))
 
@@ -223,7 +226,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
     session = obj.spec.session_persistence
     for problem in session_problems(session, "spec.sessionPersistence") if session else ():
-        yield Finding(key, problem.reason, problem.message, field=problem.field)
+        yield problem.on(key)
     status = xbackend_status(g, key)
     if status is None:
         message = "no Gateway reaches it through a route, so it has no effect yet"
@@ -234,7 +237,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         at = f"at Gateway {entry.ancestor_ref.namespace}/{entry.ancestor_ref.name}: "
         of_gateway = limits(g, Key("Gateway", entry.ancestor_ref.namespace, entry.ancestor_ref.name))
         for problem in long_session_name(session, "spec.sessionPersistence", of_gateway) if session else ():
-            yield Finding(key, problem.reason, f"{at}{problem.message}", field=problem.field)
+            yield Finding(key, problem.reason, f"{at}{problem.text}", field=problem.field)
         for condition in entry.conditions:
             if condition.type == reasons.VERIFICATION_DEGRADED:
                 field = "spec.tls.validation"
@@ -250,7 +253,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
 @query
 def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     found = waiver(g, key)
-    if isinstance(found, BadRef) or found.expires is None or g.before(found.expires - WAIVER_SOON.total_seconds()):
+    if isinstance(found, Problem) or found.expires is None or g.before(found.expires - WAIVER_SOON.total_seconds()):
         return ()
     message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
     remedy = "Mend the backend's certificate by then, or prolong the waiver."

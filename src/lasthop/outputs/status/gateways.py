@@ -10,9 +10,10 @@ from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeatu
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.listener import Gateway
+from lasthop.plan.problem import Problem, invalid, pending
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
@@ -60,28 +61,28 @@ def programmed(g: Graph, key: Key) -> Condition:
     owner = gateway(g, key)
     proxy: ProxyState = g.input(proxy_input(key)) or ProxyState()
     if owner is None or not owner.accepted.status:
-        return false(reasons.PROGRAMMED, reasons.INVALID, "the Gateway is not accepted")
+        return failed(reasons.PROGRAMMED, invalid("the Gateway is not accepted"))
     if not settings(g).host_network:
         around = g.input(infrastructure_input(owner.key))
         if around is None:
-            return false(reasons.PROGRAMMED, reasons.PENDING, "nothing is known of its Service yet")
+            return failed(reasons.PROGRAMMED, pending("nothing is known of its Service yet"))
         if around.missing:
-            message = f"not given: {', '.join(around.missing)}"
-            return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_USABLE, message)
+            not_given = Problem(reasons.ADDRESS_NOT_USABLE, f"not given: {', '.join(around.missing)}")
+            return failed(reasons.PROGRAMMED, not_given)
         if not around.addresses:
             message = around.problem or "its Service has no address yet"
-            return false(reasons.PROGRAMMED, reasons.ADDRESS_NOT_ASSIGNED, message)
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
     served = [listener for listener in owner.listeners if listener.served]
     ports = {(listener.port, listener.transport) for listener in served}
     problems = {port: port_problem(g, owner.key, *port) for port in ports}
     blocked = [problem for problem in problems.values() if problem]
     if served and len(blocked) == len(problems):
-        return blocked_ports(blocked, reasons.ADDRESS_NOT_USABLE)
+        return failed(reasons.PROGRAMMED, blocked_ports(blocked))
     if not proxy.connected:
-        return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "no proxy is connected")
+        return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
     if any(proxy.serves(*port) for port in problems) or not served:
-        return true(reasons.PROGRAMMED, "; ".join(problem.message for problem in blocked))
-    return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged the configuration yet")
+        return true(reasons.PROGRAMMED, "; ".join(problem.text for problem in blocked))
+    return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
@@ -89,7 +90,9 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
     own = client_certificate(g, key)
     if own is None:
         return ()
-    return (own,) if isinstance(own, Condition) else (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
+    if isinstance(own, Problem):
+        return (failed(reasons.RESOLVED_REFS, own),)
+    return (true(reasons.RESOLVED_REFS, pair_dates(g, own)),)
 
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:

@@ -9,7 +9,7 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.gateways import programmed
 from lasthop.outputs.status.listeners import listener_programmed, listener_status
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import ListenerSet
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.store.graph import Graph, Output, query
@@ -28,14 +28,13 @@ def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
 def _programmed(g: Graph, found: ListenerSet) -> Condition:
     """True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
     accepted = found.accepted
-    if not accepted.status:
-        of_parent = accepted.reason == reasons.PARENT_NOT_ACCEPTED
-        reason = reasons.PARENT_NOT_PROGRAMMED if of_parent else accepted.reason
-        return false(reasons.PROGRAMMED, reason, accepted.message)
-    parent = programmed(g, found.gateway)
-    if not parent.status:
-        reason = reasons.PENDING if parent.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
-        return false(reasons.PROGRAMMED, reason, f"Gateway {found.gateway.path} is not programmed: {parent.message}")
+    if problem := accepted.problem:
+        of_parent = problem.reason == reasons.PARENT_NOT_ACCEPTED
+        return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PARENT_NOT_PROGRAMMED) if of_parent else problem)
+    if problem := programmed(g, found.gateway).problem:
+        reason = reasons.PENDING if problem.reason == reasons.PENDING else reasons.PARENT_NOT_PROGRAMMED
+        where = f"{found.gateway} is not programmed"
+        return failed(reasons.PROGRAMMED, problem.within(where, found.gateway, reason=reason))
     served = [listener_programmed(g, found.gateway, listener) for listener in found.listeners if listener.served]
     if any(condition.status for condition in served):
         return true(reasons.PROGRAMMED)

@@ -7,11 +7,12 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import ListenerStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Listener
+from lasthop.plan.problem import Problem, invalid, joined, pending
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.resolve.gateways import gateway_accepted
-from lasthop.resolve.ports import PortProblem, port_problem
+from lasthop.resolve.ports import port_problem
 from lasthop.store.graph import Graph
 
 
@@ -24,22 +25,22 @@ def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> 
 
 
 def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition:
-    conflict = next((c for c in listener.conditions if c.type == reasons.CONFLICTED), None)
+    conflict = next((c.problem for c in listener.conditions if c.type == reasons.CONFLICTED), None)
     if conflict:
-        return false(reasons.PROGRAMMED, conflict.reason, conflict.message)
+        return failed(reasons.PROGRAMMED, conflict)
     accepted = gateway_accepted(g, gateway)
     if not listener.served or accepted is None or not accepted.status:
-        return false(reasons.PROGRAMMED, reasons.INVALID, "the listener is not served; see its other conditions")
+        return failed(reasons.PROGRAMMED, invalid("the listener is not served", remedy="see its other conditions"))
     problem = port_problem(g, gateway, listener.port, listener.transport)
     if problem:
-        of_set = listener.owner.kind == "ListenerSet"
-        return blocked_ports([problem], reasons.PORT_UNAVAILABLE if of_set else reasons.ADDRESS_NOT_USABLE)
+        of_set = listener.owner.kind == "ListenerSet" and problem.reason != reasons.PENDING
+        return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PORT_UNAVAILABLE) if of_set else problem)
     proxy: ProxyState = g.input(proxy_input(gateway)) or ProxyState()
     if proxy.serves(listener.port, listener.transport):
         return true(reasons.PROGRAMMED)
-    return false(reasons.PROGRAMMED, reasons.PENDING, proxy.problem or "the proxy has not acknowledged it yet")
+    return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged it yet"))
 
 
-def blocked_ports(problems: list[PortProblem], reason: str) -> Condition:
-    pending = any(problem.pending for problem in problems)
-    return false(reasons.PROGRAMMED, reasons.PENDING if pending else reason, "; ".join(p.message for p in problems))
+def blocked_ports(problems: list[Problem]) -> Problem:
+    """Returns what is wrong with several ports; Pending as long as one of them is."""
+    return joined(problems, next((p.reason for p in problems if p.reason == reasons.PENDING), ""))

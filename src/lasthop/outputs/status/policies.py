@@ -12,7 +12,8 @@ from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.condition import false
+from lasthop.plan.condition import failed
+from lasthop.plan.problem import invalid
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.standing import conditions
@@ -42,7 +43,7 @@ def rejected_status(g: Graph, key: Key) -> PolicyStatus | None:
         return None
     services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
-    refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"could not be read: {obj.message}"),), obj)
+    refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)
     entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: age(g, gateway))]
     return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 
@@ -56,7 +57,7 @@ def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
     obj = read(g, key, Unserved)
     if obj is None:
         return None
-    refused = stated((false(reasons.ACCEPTED, reasons.INVALID, f"{UNSERVED.format(key.kind)}; it has no effect"),), obj)
+    refused = stated((failed(reasons.ACCEPTED, invalid(f"{UNSERVED.format(key.kind)}; it has no effect")),), obj)
     entries = [entry(gateway, refused) for gateway in concerned(g, key)]
     return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 

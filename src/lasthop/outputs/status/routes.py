@@ -12,8 +12,9 @@ from lasthop.api.status import ParentStatus, RouteStatus
 from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
-from lasthop.plan.routing import Parent, RouteProblem
+from lasthop.plan.condition import Condition, failed, true
+from lasthop.plan.problem import Problem, joined
+from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
@@ -44,7 +45,7 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
     return RouteStatus(tuple(entries)) if entries else None
 
 
-def _as_served(judged: RouteVerdict, problems: tuple[RouteProblem, ...], whole: bool) -> RouteVerdict:
+def _as_served(judged: RouteVerdict, problems: tuple[Problem, ...], whole: bool) -> RouteVerdict:
     """With what nobody could tell from the route's text."""
     return replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
 
@@ -56,28 +57,22 @@ def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> t
     if problems and accepted.status:
         # "Dropped Rule" is how the spec wants it to begin.
         answer = f", so that it answers {REFUSAL[kind]}" if judged.refused and kind in REFUSAL else ""
-        message = f"Dropped Rule{answer}: {_joined(problems)}"
-        found.append(Condition(reasons.PARTIALLY_INVALID, True, problems[0].reason, message))
+        found.append(failed(reasons.PARTIALLY_INVALID, joined(problems, fields=True).within(f"Dropped Rule{answer}")))
     return tuple(found)
 
 
 def _accepted(parent: Parent, judged: RouteVerdict, said: str) -> Condition:
     if parent.problem:
-        return false(reasons.ACCEPTED, parent.problem.reason, parent.problem.message)
+        return failed(reasons.ACCEPTED, parent.problem)
     if judged.all_refused:
-        problems = (*judged.left_out, *judged.refused)
-        return false(reasons.ACCEPTED, problems[0].reason, _joined(problems))
+        return failed(reasons.ACCEPTED, joined((*judged.left_out, *judged.refused), fields=True))
     return true(reasons.ACCEPTED, said)
 
 
 def _resolved(judged: RouteVerdict) -> Condition:
     if not judged.refs:
         return true(reasons.RESOLVED_REFS)
-    return false(reasons.RESOLVED_REFS, judged.refs[0].reason, _joined(judged.refs))
-
-
-def _joined(problems: tuple[RouteProblem, ...]) -> str:
-    return "; ".join(str(problem) for problem in problems)
+    return failed(reasons.RESOLVED_REFS, joined(judged.refs, fields=True))
 
 
 ROUTE_STATUS = tuple(Output(f"status-{kind}", kind, route_status) for kind in ROUTE_KINDS)

@@ -17,8 +17,8 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition
 from lasthop.plan.messages import CRASHED
+from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.app_protocols import says_plaintext
@@ -56,8 +56,8 @@ def hop_tls(g: Graph, gateway_key: Key, service_key: Key, port: int) -> HopTLS:
         message = f"{policy} has no room in its status for {gateway_key} (at most {MAX_ANCESTORS} entries)"
         return Refused(reasons.INVALID, message, policy)
     own = client_certificate(g, gateway_key)
-    if isinstance(own, Condition):
-        return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.message}", policy)
+    if isinstance(own, Problem):
+        return Refused(own.reason, f"the client certificate of Gateway {gateway_key.path}: {own.text}", policy)
     return msgspec.structs.replace(wanted, client_certificate=own)
 
 

@@ -21,10 +21,11 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicyValidation, LocalObjectReference
 from lasthop.api.profiles import GROUP
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, true
+from lasthop.plan.problem import Problem, invalid, invalid_kind, joined
 from lasthop.plan.tls import Mode, Waiver
 from lasthop.resolve.pins import PinnedTrust, pinned
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, BadRef, dates, ref_state, system_store
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, dates, ref_state, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -72,7 +73,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        return f"{self.field}: {self.inside}" if self.inside else f"{self.field}:"
+        return f"{self.field}: {self.inside}" if self.inside else self.field
 
     @property
     def kind(self) -> str:
@@ -82,14 +83,12 @@ class _Entry(msgspec.Struct, frozen=True):
         ours = self.ref.group == GROUP and self.ref.kind in ((PIN_SET, WAIVER, WELL_KNOWN) if not self.inside else ())
         return self.ref.kind if ours else ""
 
-    def fault(self, found: BadRef, *, fatal: bool) -> _Fault:
-        return _Fault(found.reason, f"{self.place} {found.message}", self.field, fatal)
+    def fault(self, found: Problem, *, fatal: bool) -> _Fault:
+        return _Fault(found.within(self.place).at(self.field), fatal)
 
 
 class _Fault(msgspec.Struct, frozen=True):
-    reason: str
-    message: str
-    field: str
+    problem: Problem
     fatal: bool
     """It is not merely left out."""
 
@@ -142,14 +141,15 @@ def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, fiel
             anchors = False
     source = [*_source(validation)]
     problems = source or [*_combination(held), *_system(g, held), *_unchecked(held, validation)]
-    accepted, resolved = _conditions(held, faults, problems, anchors)
+    where = f"{field}.{faults[0].problem.field}" if faults else field
+    accepted, resolved = _conditions(held, faults, [invalid(text) for text in problems], anchors, where)
     return Judged(
         accepted,
         resolved,
         _asked(held, tuple(usable), namespace) if accepted.status else Asked(),
         tuple(warnings),
         tuple(_notes(held)) if accepted.status else (),
-        f"{field}.{faults[0].field}" if faults else field,
+        where,
     )
 
 
@@ -166,12 +166,12 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
         key = Key(entry.ref.kind, namespace, entry.ref.name)
         found = pinned(g, key) if entry.kind == PIN_SET else waiver(g, key) if entry.kind == WAIVER else None
         match found:
-            case BadRef():
+            case Problem():
                 faults.append(entry.fault(found, fatal=True))
             case PinnedTrust():
                 pins.append(found)
                 inside = f"PinSet {entry.ref.name},"
-                inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]:") for n, ref in enumerate(found.cas))
+                inner += (_Entry(ref, entry.field, f"{inside} caCertificateRefs[{n}]") for n, ref in enumerate(found.cas))
             case Waiver():
                 waivers.append(found)
     everything = (*entries, *inner)
@@ -189,10 +189,9 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
     return held, [entry.fault(_unknown(entry), fatal=True) for entry in held.unknown] + faults
 
 
-def _unknown(entry: _Entry) -> BadRef:
+def _unknown(entry: _Entry) -> Problem:
     use = KNOWN_CA_KINDS if entry.inside else f"{KNOWN_CA_KINDS}, or a lasthop.dev PinSet"
-    message = f"kind {entry.ref.kind} of group {entry.ref.group!r} is not supported; use a {use}"
-    return BadRef(reasons.INVALID_KIND, message)
+    return invalid_kind(entry.ref.kind, entry.ref.group, f"a {use}")
 
 
 def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
@@ -241,20 +240,23 @@ def _unchecked(held: _Held, validation: BackendTLSPolicyValidation) -> Iterator[
         yield f"subjectAltNames are asked for and not checked, because {by}; remove them"
 
 
-def _conditions(held: _Held, faults: list[_Fault], problems: list[str], anchors: bool) -> tuple[Condition, Condition]:
-    message = "; ".join(fault.message for fault in faults)
-    order = sorted(faults, key=lambda fault: ORDER.index(fault.reason) if fault.reason in ORDER else len(ORDER))
-    resolved = false(reasons.RESOLVED_REFS, order[0].reason, message) if order else true(reasons.RESOLVED_REFS)
-    everything = "; ".join(text for text in (*problems, message) if text)
+def _conditions(
+    held: _Held, faults: list[_Fault], problems: list[Problem], anchors: bool, field: str
+) -> tuple[Condition, Condition]:
+    refs = [fault.problem for fault in faults]
+    order = sorted((p.reason for p in refs), key=lambda reason: ORDER.index(reason) if reason in ORDER else len(ORDER))
+    resolved = failed(reasons.RESOLVED_REFS, joined(refs, order[0]).at(field)) if refs else true(reasons.RESOLVED_REFS)
     if any(fault.fatal for fault in faults):
         some = (held.cas and anchors) or held.well_known or held.pinned or held.waiver
         reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
-        return false(reasons.ACCEPTED, reason, f"connections fail: {everything}"), resolved
+        everything = joined([*problems, *refs]).within("connections fail", reason=reason)
+        return failed(reasons.ACCEPTED, everything.at(field)), resolved
     if problems:
-        return false(reasons.ACCEPTED, reasons.INVALID, everything), resolved
+        return failed(reasons.ACCEPTED, joined([*problems, *refs], reasons.INVALID).at(field)), resolved
     if not anchors:
-        message = f"no {'CA' if held.cas else 'certificate'} is left, connections fail: {message}"
-        return false(reasons.ACCEPTED, reasons.NO_VALID_CA_CERTIFICATE, message), resolved
+        where = f"no {'CA' if held.cas else 'certificate'} is left, connections fail"
+        nothing = joined(refs).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+        return failed(reasons.ACCEPTED, nothing.at(field)), resolved
     return true(reasons.ACCEPTED), resolved
 
 

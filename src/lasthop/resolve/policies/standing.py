@@ -10,7 +10,8 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
+from lasthop.plan.condition import Condition, failed, false, true
+from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import outcome
@@ -165,9 +166,9 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
     if why := serves_nothing(g, gateway):
         return false(reasons.PROGRAMMED, reasons.PARENT_NOT_PROGRAMMED, why)
     own = client_certificate(g, gateway)
-    if isinstance(own, Condition):
-        message = f"connections from {gateway} fail, because of its client certificate: {own.message}"
-        return false(reasons.PROGRAMMED, own.reason, message)
+    if isinstance(own, Problem):
+        where = f"connections from {gateway} fail, because of its client certificate"
+        return failed(reasons.PROGRAMMED, own.within(where, gateway))
     return None
 
 

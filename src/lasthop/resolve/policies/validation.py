@@ -17,14 +17,15 @@ from lasthop.api.backends import XBackend
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.policies import BackendTLSPolicy, BackendTLSPolicyValidation
 from lasthop.plan import reasons
-from lasthop.plan.condition import false
+from lasthop.plan.condition import failed
+from lasthop.plan.problem import Problem, invalid, joined
 from lasthop.plan.tls import Anchors, BackendTLS, Mode, Pins, San, SanType, Trust
 from lasthop.resolve.certificates import union
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import Asked, Judged, judge
-from lasthop.resolve.trust import BadRef, bundle, system_store
+from lasthop.resolve.trust import bundle, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -66,11 +67,11 @@ def verdict(g: Graph, policy: Key) -> Judged | None:
     warnings = parsed.warnings + trust.warnings
     if problems and trust.valid:
         field = "spec.options" if parsed.problems else f"{asked.field}.{problems[0].split()[0]}"
-        accepted = false(reasons.ACCEPTED, reasons.INVALID, "; ".join(problems))
+        accepted = failed(reasons.ACCEPTED, invalid("; ".join(problems)).at(field))
         trust = msgspec.structs.replace(trust, accepted=accepted, field=field)
-    elif problems:
-        message = "; ".join([*problems, trust.accepted.message])
-        trust = msgspec.structs.replace(trust, accepted=msgspec.structs.replace(trust.accepted, message=message))
+    elif problems and (refused := trust.accepted.problem):
+        everything = joined([invalid("; ".join(problems)), refused], refused.reason).at(refused.field)
+        trust = msgspec.structs.replace(trust, accepted=failed(reasons.ACCEPTED, everything))
     return msgspec.structs.replace(trust, warnings=warnings)
 
 
@@ -106,7 +107,7 @@ def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:
     asked, validation = judged.asked, said.validation
     pins = pinned(g, asked.pin_set) if asked.pin_set else None
     waived = waiver(g, asked.waiver) if asked.waiver else None
-    if isinstance(pins, BadRef) or isinstance(waived, BadRef):
+    if isinstance(pins, Problem) or isinstance(waived, Problem):
         return None
     trust = _trust(g, policy.namespace, asked, pins)
     # Nothing to check against is only ever what a waiver of All says.
@@ -129,7 +130,7 @@ def _trust(g: Graph, namespace: str, asked: Asked, pins: PinnedTrust | None) -> 
         return system_store(g)
     if asked.cas:
         bundles = [bundle(g, namespace, ref) for ref in asked.cas]
-        return union(b for b in bundles if not isinstance(b, BadRef))
+        return union(b for b in bundles if not isinstance(b, Problem))
     return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
 
 
