@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 from collections.abc import Iterator
+from functools import partial
 
 import grpc
 import pytest
@@ -137,7 +138,7 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     for name in ("grpc-wrong-name", "grpc-wrong-ca", "grpc-invalid"):
         said = call(gateway, f"{name}.test")
         assert (said.code, said.details) == (UNAVAILABLE, BACKEND_FAILURE.strip())
-        until(lambda name=name: gateway.entries(name), "the failure is in the log")
+        until(partial(gateway.entries, name), "the failure is in the log")
     assert "wants other.example" in gateway.entries("grpc-wrong-name")[0]["why"]
     assert [c["method"] for c in tls.calls] == ["/echo.Echo/Say"]
     assert gateway.conditions("GRPCRoute", "grpc-invalid")["ResolvedRefs"][:2] == ("False", "InvalidBackendTLS")

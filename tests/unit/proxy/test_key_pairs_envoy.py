@@ -81,7 +81,14 @@ def taken(module_folder: Path) -> Iterator[Taken]:
         },
     }
     (module_folder / "envoy.json").write_text(json.dumps(config))
-    command = [find_envoy().path, "-c", module_folder / "envoy.json", "--concurrency", "1", "--disable-hot-restart"]
+    command: list[str | Path] = [
+        find_envoy().path,
+        "-c",
+        module_folder / "envoy.json",
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+    ]
     with (module_folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, "-l", "warning"], stdout=log, stderr=log)
     try:

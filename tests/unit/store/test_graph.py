@@ -124,7 +124,7 @@ def how_many(g: Graph, letter: str) -> int:
 
 
 def letters() -> Graph:
-    stages = [
+    stages: list[Emitter | Output] = [
         Emitter("by-letter", "word", by_letter),
         Output("words", "letter", words_with),
         Output("size", "letter", how_many),
@@ -332,8 +332,13 @@ def shown(g: Graph, key: Key) -> tuple[Any, Any]:
     return g.input(key), g.input(Key("Shared", "infra", "ca"))
 
 
+@query
+def own(g: Graph, key: Key) -> Any:
+    return g.input(key)
+
+
 def tenants(*namespaces: str, each: int = 20) -> Graph:
-    g = Graph([Output("urgent", "things", query(lambda g, key: g.input(key))), Output("out", "things", shown)])
+    g = Graph([Output("urgent", "things", own), Output("out", "things", shown)])
     for namespace in namespaces:
         for number in range(each):
             g.set(thing(namespace, number), 0)

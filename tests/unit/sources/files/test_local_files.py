@@ -234,7 +234,7 @@ SECRET = Key("Secret", "shop", "tls")
 OLD, NEW = (Certificate("www.example", sans=dns("www.example")) for _ in range(2))
 
 
-def pair(batch: Batch) -> tuple[bytes, bytes]:
+def pair(batch: Batch) -> tuple[bytes | None, bytes | None]:
     found = batch.changes[SECRET]
     assert isinstance(found, Secret)
     return found.data.get("tls.crt"), found.data.get("tls.key")
