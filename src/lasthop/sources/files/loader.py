@@ -212,14 +212,11 @@ class Loader:
         if not entry.admitted.attachments:
             return entry.admitted
         filled = self._local.filled(file, entry)
-        findings = []
-        for trouble in filled.troubles:
-            shown, line = self._place(file, entry, trouble.field)
-            findings.append(
-                Finding(key, trouble.reason, trouble.message, trouble.remedy, trouble.field, trouble.severity, shown, line)
+        placed = [(finding, *self._place(file, entry, finding.field)) for finding in filled.findings]
+        if placed:
+            self._local_findings[key] = tuple(
+                msgspec.structs.replace(finding, file=shown, line=line) for finding, shown, line in placed
             )
-        if findings:
-            self._local_findings[key] = tuple(findings)
         if older := filled.older:
             shown, line = self._place(file, entry, older.field)
             self._older_pairs[key] = NotApplied(shown, line, older.why, moment(older.pair.written), (key,))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from lasthop.admission.chain import Admitted
 from lasthop.api.meta import Key
-from lasthop.plan.finding import Severity
+from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import moment
 from lasthop.sources.files.content import Content, Entry
-from lasthop.sources.files.fill import Trouble, annotation_field, fill
+from lasthop.sources.files.fill import annotation_field, fill
 from lasthop.sources.files.folder import Roots, stamp_of
 from lasthop.sources.files.local_file import LocalFile, read_local, resolved
 from lasthop.sources.files.pairs import CERTIFICATE, KEY, Pairs
@@ -25,17 +25,18 @@ class OlderPair(NamedTuple):
     """Why the files as they are now make no pair."""
     field: str
 
-    def trouble(self) -> Trouble:
+    def finding(self, key: Key) -> Finding:
         message = f"{self.why}; the pair of {moment(self.pair.written)} stays in force."
         remedy = "Put the certificate and its own key there."
-        return Trouble(self.field, message, remedy, "OlderPairInForce", Severity.WARNING)
+        return Finding(key, "OlderPairInForce", message, remedy, self.field, Severity.WARNING)
 
 
 class Filled(NamedTuple):
     """An object as it is with its local files."""
 
     admitted: Admitted
-    troubles: tuple[Trouble, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with the files, without a place yet."""
     older: OlderPair | None = None
 
 
@@ -115,8 +116,8 @@ class LocalFiles:
         """Returns the object of an entry with the content of its local files, and what is wrong with these."""
         older = self._older(file, entry)
         instead = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
-        admitted, troubles = fill(entry.admitted, self._folder(file), self._files, instead)
-        return Filled(admitted, (*([older.trouble()] if older else ()), *troubles), older)
+        admitted, findings = fill(entry.admitted, self._folder(file), self._files, instead)
+        return Filled(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
 
     def _older(self, file: str, entry: Entry) -> OlderPair | None:
         """The pair that stays in force, because the files that the object names are no pair now."""
