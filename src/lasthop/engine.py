@@ -19,7 +19,7 @@ from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.quarantine import quarantine_input
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
-from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
+from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.downgrades import APPLIED
@@ -34,20 +34,27 @@ from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import BackendTLS, Refused, SystemStore
 from lasthop.plan.upstream import Hop
-from lasthop.resolve.allowed_listeners import LISTENER_SETS
-from lasthop.resolve.attachment import ATTACHMENTS, MISDIRECTED, TABLES
-from lasthop.resolve.backends import REACH, SLICES
-from lasthop.resolve.gateways import SOCKETS
-from lasthop.resolve.grants import GRANTS
-from lasthop.resolve.listener_sets import ACCEPTED_SETS
-from lasthop.resolve.missing_endpoints import STRAYS
+from lasthop.resolve.allowed_listeners import index_listener_sets
+from lasthop.resolve.attachment import MISDIRECTED, index_routes, index_tables
+from lasthop.resolve.backends import index_slices
+from lasthop.resolve.gateways import index_sockets
+from lasthop.resolve.grants import index_grants
+from lasthop.resolve.listener_sets import index_accepted_sets
+from lasthop.resolve.missing_endpoints import index_stray_slices
 from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, served_plaintext
-from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
-from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
+from lasthop.resolve.policies.degraded import index_waived, index_waived_ports
+from lasthop.resolve.policies.targets import (
+    index_claims,
+    index_misaimed,
+    index_rejected_claims,
+    index_services,
+    named_services,
+)
 from lasthop.resolve.ports import Probe, probe_input
+from lasthop.resolve.reach import index_reach
 from lasthop.resolve.refused_pairs import refused_pair_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
-from lasthop.resolve.xbackends import LABELLED
+from lasthop.resolve.xbackends import index_labels
 from lasthop.store.graph import GONE, Crash, Gone, Graph, NodeId, Output, Stage, input_node
 from lasthop.store.store import Store
 
@@ -61,10 +68,12 @@ STATUS = tuple(
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(GRANTS, SLICES, STRAYS, LABELLED, LISTENER_SETS, CLAIMS, REJECTED_CLAIMS, SERVICES, MISAIMED),
+    *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
+    *(index_claims, index_rejected_claims, index_services, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
-    *(SOCKETS, TABLES, GATEWAY_SECRETS, ACCEPTED_SETS, *ATTACHMENTS, REACH, HOP_SECRETS, WAIVED_PORTS, WAIVED),
+    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
+    *(index_reach, index_hop_secrets, index_waived_ports, index_waived),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,

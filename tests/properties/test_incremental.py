@@ -97,6 +97,6 @@ def test_nothing_is_kept_of_objects_that_are_gone() -> None:
     settle(engine, snapshot)
     assert snapshot.xds == {}
     assert snapshot.status == {}
-    assert engine.graph._buckets == {}
+    assert engine.graph._listed == {}
     assert not [name for name in engine.graph._inputs if name[0] == "had-policy"]
     assert not [node for node in engine.graph._nodes.values() if node.pinned]

@@ -1,7 +1,7 @@
 """The incremental query graph: every answer remembers what it read, and is worked out again only if that changed.
 
     inputs ──read by──> queries ──read by──> stages
-    (objects, buckets,   (pure functions      (one node for each member of a domain: an index entry, a status,
+    (objects, indexes,   (pure functions      (one node for each member of a domain: an index entry, a status,
      deadlines)           f(g, *key) that      an xDS resource)
                           are marked @query)
 
@@ -9,9 +9,8 @@ A changed input marks its readers, transitively, as perhaps out of date; `settle
 recomputed only if something it read really changed, and a recomputed value that equals the old one stops the wave.
 An input that is missing is an input with the value None, so "the ConfigMap appears later" needs no special case.
 
-A stage is either an `Emitter`, which sorts its members into buckets (the indexes, and whatever is derived like one), or an
-`Output`, whose changed values `settle()` returns. A bucket is itself an input for later stages, and the keys of all non-empty
-buckets with one tag can be the domain of a later stage.
+A stage is either an `Indexer`, which lists what it finds of its members in indexes, or an `Output`, whose changed values
+`settle()` returns. What an index lists under a key is itself an input for later stages, and its keys can be their domain.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import functools
 import heapq
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast, overload
 
 import msgspec
 
@@ -31,8 +30,9 @@ T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
 NodeId = tuple[Any, ...]
-BucketKey = tuple[Any, ...]
-"""(tag, *key)."""
+"""(query, index, or what else there is to read; *key)."""
+Entry = tuple[NodeId, Any]
+"""(index, *key), and a value to list there."""
 
 
 class Gone:
@@ -101,27 +101,81 @@ def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
     return Query(fn)
 
 
-def tuple_query(fn: Callable[[Graph, *Ts], Iterable[T]]) -> Query[*Ts, tuple[T, ...]]:
-    """Marks a generator as a query whose value is the tuple of what it yields."""
-    return Query(functools.wraps(fn)(lambda g, *args: tuple(fn(g, *args))))
+class Index(Generic[*Ts, T]):
+    """Lists values by key, as the EndpointSlices of a Service. Its keys can be the domain of a later stage."""
+
+    __slots__ = ("name", "sizes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sizes = Sizes(self)
+
+    def of(self, g: Graph, /, *key: *Ts) -> tuple[T, ...]:
+        """Returns what is listed under a key, in the order of the members that have listed it."""
+        values: tuple[T, ...] = g.read((self, *key)).value
+        g.reads += len(values)
+        return values
+
+    def size(self, g: Graph, /, *key: *Ts) -> int:
+        """Returns how many values are listed under a key, without reading them."""
+        size: int = g.read((self.sizes, *key)).value
+        return size
+
+    def entry(self, key: tuple[*Ts], value: T) -> Entry:
+        """Returns what an indexer yields to list a value."""
+        return (self, *key), value
+
+    def __repr__(self) -> str:
+        return f"index {self.name}"
 
 
-class Emitter(msgspec.Struct, frozen=True):
-    """Sorts members of a domain into buckets. `emit(g, *key)` yields (bucket key, value) pairs."""
+class Sizes:
+    """The first part of the ids of an index's sizes."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: Index[*tuple[Any, ...], Any]) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"size of {self.index}"
+
+
+Domain = str | Index[*tuple[Any, ...], Any]
+"""A kind, or the keys under which an index lists something."""
+
+
+class Indexer(msgspec.Struct, frozen=True):
+    """Fills indexes from the members of domains."""
 
     name: str
-    domain: str
-    emit: Query[*tuple[Any, ...], Iterable[tuple[BucketKey, Hashable]]]
+    domains: tuple[Domain, ...]
+    entries: Query[*tuple[Any, ...], dict[NodeId, Any]]
     keeps: bool = False
-    """A member that crashes keeps what it emitted before: where absence would open something, as that of a policy's claim or
-    of a hostname's owner."""
+    """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
+    a hostname's owner."""
+
+
+@overload
+def indexer(*kinds: str, keeps: bool = False) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
+@overload
+def indexer(
+    index: Index[*Ts, Any], /, *, keeps: bool = False
+) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
+def indexer(*domains: Domain, keeps: bool = False) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
+    """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
+
+    def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
+        return Indexer(fn.__name__, domains, query(functools.wraps(fn)(lambda g, *member: dict(fn(g, *member)))), keeps)
+
+    return stage
 
 
 class Output(msgspec.Struct, frozen=True):
     """One value for each member of a domain, reported by `settle()` when it changes."""
 
     name: str
-    domain: str
+    domain: Domain
     value: Query[*tuple[Any, ...], Any]
     named: bool = False
     """Outputs that set `names` refer to this one's members."""
@@ -130,7 +184,7 @@ class Output(msgspec.Struct, frozen=True):
     of yet."""
 
 
-Stage = Emitter | Output
+Stage = Indexer | Output
 
 Hold = Mapping[str, Collection[Any]]
 """By output: members whose key begins with one of these."""
@@ -164,8 +218,6 @@ class Node:
 
 
 _INPUT: Final = "input"
-_BUCKET: Final = "bucket"
-_SIZE: Final = "size"
 _BEFORE: Final = "before"
 
 
@@ -187,7 +239,7 @@ class Graph:
         self.stages = tuple(stages)
         self.now = now
         self.reads = 0
-        """Values read by queries, a bucket counting once for each entry: with `recomputed`, what an edit costs."""
+        """Values read by queries, an index counting once for each entry: with `recomputed`, what an edit costs."""
         self.recomputed = 0
         self.crashes: dict[NodeId, Crash] = {}
         """Queries that raise by themselves, not because something that they read does."""
@@ -195,18 +247,20 @@ class Graph:
         self._sets = 0
         """How often an input has changed."""
         self._inputs: dict[Any, Any] = {}
-        self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
+        self._listed: dict[NodeId, dict[Any, Any]] = {}
+        """By index and key: the values of members."""
         self._nodes: dict[NodeId, Node] = {}
         self._stack: list[dict[Node, None]] = []
         self._running: list[NodeId] = []
         self._deadlines: list[float] = []
-        self._domains: dict[str, list[int]] = {}
+        self._domains: dict[Domain, list[int]] = {}
         for number, stage in enumerate(self.stages):
-            self._domains.setdefault(stage.domain, []).append(number)
+            for domain in stage.domains if isinstance(stage, Indexer) else (stage.domain,):
+                self._domains.setdefault(domain, []).append(number)
         self._dirty: list[dict[Any, None]] = [{} for _ in self.stages]
         self._queues: list[dict[str, dict[Any, None]]] = [{} for _ in self.stages]
         """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
-        self._emitted: list[dict[Any, dict[BucketKey, Hashable]]] = [{} for _ in self.stages]
+        self._entries: list[dict[Any, dict[NodeId, Any]]] = [{} for _ in self.stages]
         self._members: list[set[Any]] = [set() for _ in self.stages]
         self._told: list[dict[Any, int]] = [{} for _ in self.stages]
         """The revision of each member's value that was last emitted or reported."""
@@ -242,17 +296,6 @@ class Graph:
         """An input's value, None where nobody has set it."""
         return self.read((_INPUT, key)).value
 
-    def bucket(self, tag: str, *key: Any) -> tuple[tuple[Any, Any], ...]:
-        """(member, value) pairs of one bucket, sorted by member."""
-        value: tuple[tuple[Any, Any], ...] = self.read((_BUCKET, tag, *key)).value
-        self.reads += len(value)
-        return value
-
-    def size(self, tag: str, *key: Any) -> int:
-        """How many members a bucket has, without reading them."""
-        size: int = self.read((_SIZE, tag, *key)).value
-        return size
-
     def before(self, deadline: float) -> bool:
         """Whether that moment is still to come. Time never enters in any other way."""
         value: bool = self.read((_BEFORE, deadline)).value
@@ -275,13 +318,13 @@ class Graph:
     def peek(self, key: Hashable) -> Any:
         return self._inputs.get(key)
 
-    def enter(self, domain: str, key: Any, owner: str | None = None) -> None:
+    def enter(self, domain: Domain, key: Any, owner: str | None = None) -> None:
         """A member joins a domain."""
         for number in self._domains.get(domain, ()):
             self._members[number].add(key)
             self._mark(number, key, _owner(key) if owner is None else owner)
 
-    def leave(self, domain: str, key: Any, owner: str | None = None) -> None:
+    def leave(self, domain: Domain, key: Any, owner: str | None = None) -> None:
         for number in self._domains.get(domain, ()):
             self._members[number].discard(key)
             self._mark(number, key, _owner(key) if owner is None else owner)
@@ -331,7 +374,7 @@ class Graph:
                     introducing |= self._introducing(number)
             limited = limit is not None or only is not None
             if limited and not any(
-                dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Emitter)
+                dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Indexer)
             ):
                 return changes
         raise RuntimeError("stages feed each other in a circle")
@@ -392,7 +435,7 @@ class Graph:
     # --- settling ----------------------------------------------------------------------------------------------------
 
     def _settle_member(self, number: int, stage: Stage, key: Any, changes: dict[str, dict[Any, Any]]) -> None:
-        fn = stage.emit if isinstance(stage, Emitter) else stage.value
+        fn = stage.entries if isinstance(stage, Indexer) else stage.value
         id = (fn, *key)
         if key not in self._members[number]:
             node = self._nodes.get(id)
@@ -401,8 +444,8 @@ class Graph:
                 self._drop_if_unread(node)
             if self._told[number].pop(key, None) is None:
                 return
-            if isinstance(stage, Emitter):
-                self._emit(number, key, {})
+            if isinstance(stage, Indexer):
+                self._list(number, key, {})
             else:
                 changes.setdefault(stage.name, {})[key] = GONE
             return
@@ -414,38 +457,37 @@ class Graph:
         self._told[number][key] = node.changed
         value = node.value
         if isinstance(value, Crash):
-            if isinstance(stage, Emitter) and stage.keeps:
+            if isinstance(stage, Indexer) and stage.keeps:
                 return
-            value = () if isinstance(stage, Emitter) else None
-        if isinstance(stage, Emitter):
-            self._emit(number, key, dict(value))
+            value = {} if isinstance(stage, Indexer) else None
+        if isinstance(stage, Indexer):
+            self._list(number, key, value)
         else:
             changes.setdefault(stage.name, {})[key] = value
 
-    def _emit(self, number: int, key: Any, new: dict[BucketKey, Hashable]) -> None:
-        """Moves a member from the buckets it was in to those it is in now."""
-        old, owner = self._emitted[number].pop(key, {}), _owner(key)
+    def _list(self, number: int, key: Any, new: dict[NodeId, Any]) -> None:
+        """Moves a member from where it was listed to where it is listed now."""
+        old, owner = self._entries[number].pop(key, {}), _owner(key)
         if new:
-            self._emitted[number][key] = new
-        for bucket_key in old.keys() - new.keys():
-            bucket = self._buckets[bucket_key]
-            del bucket[key]
-            self._touch((_BUCKET, *bucket_key), owner)
-            self._touch((_SIZE, *bucket_key), owner)
-            if not bucket:
-                del self._buckets[bucket_key]
-                self.leave(bucket_key[0], bucket_key[1:], owner)
-        for bucket_key, value in new.items():
-            bucket = self._buckets.setdefault(bucket_key, {})
-            known = key in bucket
-            if known and bucket[key] == value:
+            self._entries[number][key] = new
+        for id in old.keys() - new.keys():
+            del self._listed[id][key]
+            self._touch(id, owner)
+            self._touch((id[0].sizes, *id[1:]), owner)
+            if not self._listed[id]:
+                del self._listed[id]
+                self.leave(id[0], id[1:], owner)
+        for id, value in new.items():
+            listed = self._listed.setdefault(id, {})
+            known = key in listed
+            if known and listed[key] == value:
                 continue
-            bucket[key] = value
-            self._touch((_BUCKET, *bucket_key), owner)
+            listed[key] = value
+            self._touch(id, owner)
             if not known:
-                self._touch((_SIZE, *bucket_key), owner)
-                if len(bucket) == 1:
-                    self.enter(bucket_key[0], bucket_key[1:], owner)
+                self._touch((id[0].sizes, *id[1:]), owner)
+                if len(listed) == 1:
+                    self.enter(id[0], id[1:], owner)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -470,16 +512,16 @@ class Graph:
         self._recompute(node)
 
     def _recompute(self, node: Node) -> None:
-        tag = node.id[0]
-        if isinstance(tag, str):
-            value = self._input_value(tag, node.id)
+        source = node.id[0]
+        if not isinstance(source, Query):
+            value = self._input_value(source, node.id)
         else:
             reads: dict[Node, None] = {}
             self.crashes.pop(node.id, None)
             self._stack.append(reads)
             self._running.append(node.id)
             try:
-                value = tag.fn(self, *node.id[1:])
+                value = source.fn(self, *node.id[1:])
             except Exception as error:
                 value = Crash.of(error)
                 self._note(node.id, value, reads)
@@ -505,19 +547,17 @@ class Graph:
         if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
             self.crashes[id] = crash
 
-    def _input_value(self, tag: str, id: NodeId) -> Any:
-        match tag:
-            case "input":
-                return self._inputs.get(id[1])
-            case "bucket":
-                return tuple(sorted(self._buckets.get(id[1:], {}).items()))
-            case "size":
-                return len(self._buckets.get(id[1:], ()))
-            case _:
-                deadline: float = id[1]
-                if deadline > self.now:
-                    heapq.heappush(self._deadlines, deadline)
-                return deadline > self.now
+    def _input_value(self, source: str | Index[*tuple[Any, ...], Any] | Sizes, id: NodeId) -> Any:
+        if source is _INPUT:
+            return self._inputs.get(id[1])
+        if isinstance(source, Index):
+            return tuple(value for _, value in sorted(self._listed.get(id, {}).items()))
+        if isinstance(source, Sizes):
+            return len(self._listed.get((source.index, *id[1:]), ()))
+        deadline: float = id[1]
+        if deadline > self.now:
+            heapq.heappush(self._deadlines, deadline)
+        return deadline > self.now
 
     def _touch(self, id: NodeId, owner: str) -> None:
         """An input of that owner has changed: its readers, and theirs, may be out of date. Those that are so already, by

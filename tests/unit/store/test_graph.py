@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output, query
+from lasthop.store.graph import GONE, Crash, Entry, Graph, Index, Output, indexer, query
 
 calls: list[tuple[str, Any]] = []
 
@@ -107,27 +107,31 @@ def test_reads_are_recorded_for_explain() -> None:
     assert g.reads_at((both, "a")) == ((parity, "a"), ("input", "suffix"))
 
 
-@query
-def by_letter(g: Graph, key: str) -> tuple[tuple[tuple[str, str], int], ...]:
+LETTERS = Index[str, tuple[str, int]]("letter")
+
+
+@indexer("word")
+def by_letter(g: Graph, key: Key) -> Iterator[Entry]:
     word = g.input(key) or ""
-    return tuple((("letter", letter), word.count(letter)) for letter in sorted(set(word)))
+    for letter in set(word):
+        yield LETTERS.entry((letter,), (str(key), word.count(letter)))
 
 
 @query
 def words_with(g: Graph, letter: str) -> tuple[str, ...]:
-    return tuple(f"{member}:{count}" for (member,), count in g.bucket("letter", letter))
+    return tuple(f"{member}:{count}" for member, count in LETTERS.of(g, letter))
 
 
 @query
 def how_many(g: Graph, letter: str) -> int:
-    return g.size("letter", letter)
+    return LETTERS.size(g, letter)
 
 
 def letters() -> Graph:
-    stages: list[Emitter | Output] = [
-        Emitter("by-letter", "word", by_letter),
-        Output("words", "letter", words_with),
-        Output("size", "letter", how_many),
+    stages = [
+        by_letter,
+        Output("words", LETTERS, words_with),
+        Output("size", LETTERS, how_many),
     ]
     return Graph(stages)
 
@@ -225,26 +229,28 @@ def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() 
     assert g.crashes == {}
 
 
-@query
-def claim(g: Graph, key: str) -> tuple[tuple[tuple[str, str], bool], ...]:
-    return ((("claim", brittle(g, key)), True),)
+CLAIMS = Index[str, bool]("claim")
+
+
+def claim(g: Graph, key: Key) -> Iterator[Entry]:
+    yield CLAIMS.entry((brittle(g, str(key)),), True)
 
 
 @query
 def claimed(g: Graph, word: str) -> int:
-    return g.size("claim", word)
+    return CLAIMS.size(g, word)
 
 
 @pytest.mark.parametrize(("keeps", "left"), [(True, 1), (False, GONE)])
-def test_an_emitter_that_crashes_keeps_what_it_emitted_only_where_it_is_told_to(keeps: bool, left: object) -> None:
-    g = Graph([Emitter("claims", "word", claim, keeps), Output("claimed", "claim", claimed)])
+def test_an_indexer_that_crashes_keeps_what_it_listed_only_where_it_is_told_to(keeps: bool, left: object) -> None:
+    g = Graph([indexer("word", keeps=keeps)(claim), Output("claimed", CLAIMS, claimed)])
     put(g, "a", "x")
     assert g.settle() == {"claimed": {("x",): 1}}
     put(g, "a", "bad")
     assert g.settle().get("claimed", {("x",): 1}) == {("x",): left}
     put(g, "a", None)
     g.settle()
-    assert g.size("claim", "x") == 0
+    assert CLAIMS.size(g, "x") == 0
 
 
 def test_a_key_is_positional_and_an_argument_that_would_be_dropped_is_refused() -> None:

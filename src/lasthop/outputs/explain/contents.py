@@ -22,6 +22,7 @@ from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.trust import bundle, day, pair_dates
 from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph, input_node
@@ -34,7 +35,7 @@ GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver"
 
 def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, Service)
-    hops = sorted({_spoken(Hop(*member)) for member, _ in g.bucket("reach", key)})
+    hops = sorted({_spoken(hop) for hop in REACH.of(g, key)})
     facts: list[Fact] = []
     for port in obj.spec.ports if obj else ():
         reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]

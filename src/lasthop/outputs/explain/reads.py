@@ -14,7 +14,7 @@ from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.outputs.status.xbackends import xbackend_status
-from lasthop.store.graph import Graph, NodeId, input_node, query
+from lasthop.store.graph import Graph, Index, NodeId, Sizes, input_node, query
 
 STATUS_OF: Final = {
     "GatewayClass": class_status,
@@ -76,10 +76,8 @@ def name(node: NodeId) -> str:
     match tag:
         case "input":
             return f"object {key[0]}" if isinstance(key[0], Key) else f"input {_shown(key[0])}"
-        case "bucket":
-            return f"index {_shown(tuple(key))}"
-        case "size":
-            return f"size of index {_shown(tuple(key))}"
+        case Index() | Sizes():
+            return f"{tag} {_shown(tuple(key))}"
         case "before":
             return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
         case _:

@@ -35,6 +35,7 @@ from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.routes import read_route
 from lasthop.store.graph import Crash, Graph, NodeId, Query, query
 
@@ -103,7 +104,7 @@ def _parent(ref: ParentReference, owner: Key, route: Object) -> ParentStatus:
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
     """At every Gateway from which routes lead there."""
-    gateways = sorted({member[0] for backend in backends for member, _ in g.bucket("reach", backend)})
+    gateways = sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)})
     said = _said(obj)
     entries = [
         AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)

@@ -10,30 +10,30 @@ protocol; and it ends with the last route to the port.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, spoken
 from lasthop.resolve.policies.targets import is_service, port_winner
+from lasthop.resolve.reach import HOPS, REACH
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
 
 @query
-def _applied(g: Graph, *member: Any) -> Key | None:
+def _applied(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Key | None:
     """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
-    tls = spoken(g, Hop(*member))
+    tls = spoken(g, Hop(gateway, service, port, protocol))
     policy = tls.policy if isinstance(tls, BackendTLS | Refused) else None
     return policy if policy and policy.kind == "BackendTLSPolicy" else None
 
 
-APPLIED = Output("applied-policies", "hop", _applied)
+APPLIED = Output("applied-policies", HOPS, _applied)
 
 
 @query
@@ -56,10 +56,9 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
 
 
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
-    hops = [Hop(*member) for member, _ in g.bucket("reach", service)]
-    found = [hop for hop in hops if hop.port == port and hop.protocol.policed]
+    found = [hop for hop in REACH.of(g, service) if hop.port == port and hop.protocol.policed]
     plain = [hop for hop in found if isinstance(hop_tls(g, hop.gateway, service, port), Plaintext)]
-    return sorted({route for hop in plain for (route, *_), _ in g.bucket("hop", *hop)})
+    return sorted({route for hop in plain for route in HOPS.of(g, *hop)})
 
 
 def _reason(g: Graph, policy: Key, service: Key) -> str:

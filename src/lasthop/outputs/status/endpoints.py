@@ -7,6 +7,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.missing_endpoints import missing_endpoints
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
@@ -39,4 +40,4 @@ def fate(protocol: Protocol) -> str:
     return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"
 
 
-ENDPOINT_FINDINGS = Output("findings-endpoints", "hop", endpoint_findings)
+ENDPOINT_FINDINGS = Output("findings-endpoints", HOPS, endpoint_findings)

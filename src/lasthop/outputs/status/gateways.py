@@ -18,6 +18,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.degraded import waived_ports
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
@@ -44,7 +45,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
     conditions = (owner.accepted, programmed(g, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
-    return GatewayStatus(addresses, stated(conditions, obj), listeners, g.size("accepted-set", key))
+    return GatewayStatus(addresses, stated(conditions, obj), listeners, ACCEPTED_SETS.size(g, key))
 
 
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:

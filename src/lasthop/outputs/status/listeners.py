@@ -11,6 +11,7 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem, invalid, joined, pending
 from lasthop.plan.proxy import ProxyState, proxy_input
+from lasthop.resolve.attachment import ATTACHED
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.ports import port_problem
 from lasthop.store.graph import Graph
@@ -20,7 +21,7 @@ def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> 
     """`obj`: whose spec and status it stands in."""
     conditions = (*listener.conditions, listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
-    attached = g.size("attached", listener.owner, listener.name)
+    attached = ATTACHED.size(g, listener.owner, listener.name)
     return ListenerStatus(listener.name, attached, kinds, stated(conditions, obj))
 
 

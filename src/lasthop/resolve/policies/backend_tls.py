@@ -27,6 +27,7 @@ from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
 from lasthop.store.graph import Crash, Graph, query
@@ -171,6 +172,6 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
     ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
     policed = not named or any(p.protocol == "TCP" for p in named)
-    hops = [Hop(*member) for member, _ in g.bucket("reach", service_key)]
+    hops = REACH.of(g, service_key)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))
