@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from lasthop.api.gateway import GROUP, Gateway, ListenerSet
 from lasthop.api.meta import Key
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.store.graph import Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 

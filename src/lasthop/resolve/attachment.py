@@ -27,7 +27,10 @@ from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
-from lasthop.store.graph import Crash, Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 

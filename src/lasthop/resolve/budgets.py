@@ -15,7 +15,8 @@ from lasthop.plan.problem import unsupported_value
 from lasthop.plan.routing import Parent
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.routes import RouteVerdict, read_route, verdict
-from lasthop.store.graph import Graph, Index, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Index
 
 
 class RouteCost(NamedTuple):

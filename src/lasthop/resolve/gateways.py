@@ -19,7 +19,9 @@ from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import own_profile
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key
-from lasthop.store.graph import Entry, Graph, Index, indexer
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 ANY = ""

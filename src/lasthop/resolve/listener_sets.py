@@ -12,7 +12,10 @@ from lasthop.plan.problem import Problem, internal_error, listeners_not_valid
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners
-from lasthop.store.graph import Crash, Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 
 @query

@@ -9,7 +9,9 @@ from lasthop.api.meta import Key
 from lasthop.resolve.backends import SERVICE_NAME, SLICES, endpoints
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.store.graph import Entry, Graph, Index, indexer
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 HOPS = Index[Key, Key, int, Protocol, Key]("hop")
 """The routes that lead over a hop."""

@@ -24,7 +24,9 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Entry, Graph, Index, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 PLAINTEXT: Final = "None"

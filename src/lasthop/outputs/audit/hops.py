@@ -19,7 +19,8 @@ from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Crash, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 
 
 class Manner(StrEnum):

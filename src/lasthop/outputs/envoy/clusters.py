@@ -26,7 +26,8 @@ from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstr
 from lasthop.resolve.backends import endpoints, upstream
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.reach import HOPS
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""

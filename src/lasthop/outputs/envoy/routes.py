@@ -20,7 +20,8 @@ from lasthop.outputs.envoy.route_messages import refusal
 from lasthop.resolve.attachment import MISDIRECTED, TABLES, misdirected
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
 from lasthop.resolve.virtual_hosts import in_order
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""

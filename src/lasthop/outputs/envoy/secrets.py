@@ -19,7 +19,9 @@ from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
-from lasthop.store.graph import Entry, Graph, Index, Output, indexer, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import Output, indexer
 from lasthop.store.store import read
 
 SECRETS_IN_USE = Index[Key, Key, bool]("secret")

@@ -36,7 +36,9 @@ from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
-from lasthop.store.graph import Crash, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.stages import Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"

@@ -26,8 +26,8 @@ from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import auth_targets, targets
 from lasthop.resolve.trust import day, pair_dates
-from lasthop.store.graph import Graph, input_node
-from lasthop.store.store import read
+from lasthop.store.graph import Graph
+from lasthop.store.store import OBJECTS, read
 
 SHOWN = 50
 """How many routes and hops are listed: a Gateway may have thousands."""
@@ -151,6 +151,6 @@ def explain_class(g: Graph, key: Key) -> Fact:
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, {accepted.message}", object=key)
-    nodes = (node for node in above(g, input_node(key)) if node[0] is gateway)
+    nodes = (node for node in above(g, (OBJECTS, key)) if node[0] is gateway)
     users = sorted(node[1] for node in nodes)
     return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

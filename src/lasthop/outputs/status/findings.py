@@ -49,7 +49,8 @@ from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import waiver
 from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})

@@ -9,7 +9,9 @@ from lasthop.plan.tls import BackendTLS, Mode
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.reach import HOPS
-from lasthop.store.graph import Entry, Graph, Index, indexer
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
 """By Gateway, backend and port: each port once, however many protocols are spoken to it."""
