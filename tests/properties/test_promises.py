@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.status import GatewayStatus
+from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
@@ -283,7 +284,7 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
         if isinstance(status, GatewayStatus) and any(c.type == "Programmed" and c.status == "True" for c in status.conditions)
     }
     has = set()
-    for hop in (Hop(*member) for member in engine.graph.members("clusters")):
+    for hop in (Hop(*member) for member in engine.stages.members(CLUSTERS)):
         # Nobody can reach what stands behind a Gateway that serves nothing.
         found = clusters.get(hop.name) if hop.gateway.path in programmed else None
         spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"

@@ -14,6 +14,7 @@ from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.backend_tls import spoken
 from lasthop.resolve.policies.standing import degraded
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.xbackends import flaw, shown_certificate
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -23,7 +24,7 @@ MAX_ANCESTORS = 32
 
 def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
     """Every hop to it, from whichever Gateway."""
-    return tuple(sorted(Hop(*member) for member, _ in g.bucket("reach", key)))
+    return tuple(sorted(REACH.of(g, key)))
 
 
 @query

@@ -7,7 +7,7 @@ from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
-from lasthop.store.graph import Crash
+from lasthop.store.node import Crash
 
 
 def serve_all(engine: Engine) -> None:

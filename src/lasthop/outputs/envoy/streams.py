@@ -31,11 +31,14 @@ from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.attachment import LISTENER_STREAMS
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
-from lasthop.store.graph import Crash, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.stages import Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
@@ -175,7 +178,7 @@ def _extension(name: str, message: Message) -> extension_pb2.TypedExtensionConfi
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 
-STREAMS = Output("streams", "stream", stream_or_closed, named=True, names=True)
+STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, names=True)
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:

@@ -40,6 +40,7 @@ from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.standing import conditions, shadowed, target_trouble, udp_warning, unreached
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
@@ -48,7 +49,8 @@ from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import waiver
 from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 NEGATIVE = frozenset({reasons.CONFLICTED, reasons.PARTIALLY_INVALID})
@@ -293,7 +295,7 @@ FINDINGS = (
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
-    Output("findings-hops", "hop", hop_findings),
+    Output("findings-hops", HOPS, hop_findings),
     Output("findings-downgrades", "Service", downgrade_findings),
     ENDPOINT_FINDINGS,
     STRANGERS,

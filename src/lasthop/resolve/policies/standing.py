@@ -13,7 +13,7 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, false, true
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, Refused, Waiver
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import outcome
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.policies.backend_tls import Ancestors, ancestors, missing_port, reached_by
@@ -21,6 +21,7 @@ from lasthop.resolve.policies.gate import permitted_tls
 from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, port_winner, section_winner, service_meant
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -178,7 +179,7 @@ def unreached(g: Graph, policy: Key) -> str:
     if obj is None or ancestors(g, policy) != Ancestors():
         return ""
     services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
-    hops = [Hop(*member) for service in services for member, _ in g.bucket("reach", service)]
+    hops = [hop for service in services for hop in REACH.of(g, service)]
     if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
         said = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
         return f"{said}; remove it, or let the listener terminate TLS"
@@ -194,7 +195,7 @@ def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     """Whether some hop from this Gateway is made as the policy says: a backend may be refused for other reasons."""
     obj = read(g, policy, BackendTLSPolicy)
     services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
-    hops = (Hop(*member) for service in services for member, _ in g.bucket("reach", service))
+    hops = (hop for service in services for hop in REACH.of(g, service))
     made = (outcome(g, hop) for hop in hops if hop.gateway == gateway)
     return any(isinstance(tls, BackendTLS) and tls.policy == policy for tls in made)
 
