@@ -65,7 +65,8 @@ def test_calls_go_by_service_method_and_header_the_most_specific_first(gateway: 
         assert call(gateway, "calls.test", method).code is UNIMPLEMENTED
     assert gateway.get("calls").status == 404, "only gRPC is a GRPCRoute's business"
     with channel(gateway, "calls.test") as opened:
-        assert list(opened.stream_stream("/echo.Echo/Stream")(iter([b"a", b"b"]), timeout=10)) == [b"again a", b"again b"]
+        stream: grpc.StreamStreamMultiCallable[bytes, bytes] = opened.stream_stream("/echo.Echo/Stream")
+        assert list(stream(iter([b"a", b"b"]), timeout=10)) == [b"again a", b"again b"]
 
 
 def test_filters_edit_headers_and_mirror(gateway: Lasthop, servers: dict[str, Server]) -> None:

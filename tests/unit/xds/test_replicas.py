@@ -69,8 +69,9 @@ async def reporting(reporter: Reporter) -> AsyncIterator[None]:
 async def call(leader: Leader, shown: tuple[bytes, bytes], content: bytes) -> str:
     credentials = grpc.ssl_channel_credentials(leader.authority.bundle, *shown)
     async with grpc.aio.secure_channel(leader.address, credentials, (("grpc.ssl_target_name_override", NAME),)) as channel:
+        report: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
         try:
-            await channel.unary_unary(f"/{SERVICE}/{METHOD}")(content, timeout=5)
+            await report(content, timeout=5)
             return "OK"
         except grpc.aio.AioRpcError as error:
             return str(error.code().name)

@@ -25,10 +25,7 @@ from lasthop.store.stages import Output
 
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
-_VIRTUAL_HOSTS: Final = 2
-"""RouteConfiguration.virtual_hosts."""
-_MATCHER: Final = 21
-"""VirtualHost.matcher."""
+_VIRTUAL_HOSTS: Final = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 
 
 class EncodedHost(msgspec.Struct, frozen=True):
@@ -79,7 +76,9 @@ def _head(hostname: str) -> bytes:
 def _routes(entries: list[Entry]) -> list[bytes]:
     """The fields of a VirtualHost."""
     tree = indexed(entries)
-    return enclosed(_MATCHER, tree) if tree is not None else [entry.listed() for entry in entries]
+    if tree is None:
+        return [entry.listed() for entry in entries]
+    return enclosed(route_components_pb2.VirtualHost.MATCHER_FIELD_NUMBER, tree)
 
 
 def _misdirected(names: Collection[str]) -> bytes:
