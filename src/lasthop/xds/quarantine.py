@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
 from lasthop.xds.cache import Cache
-from lasthop.xds.refusal import is_environment, reasons, summary
+from lasthop.xds.nack import is_environment, reasons, summary
 
 
 class Part(NamedTuple):

@@ -22,6 +22,7 @@ from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.events import EventRecorder
 from lasthop.sinks.kubernetes.transitions import BAD, programmed, transitions
 from lasthop.sinks.kubernetes.writer import StatusWriter
+from lasthop.sinks.sink import Sink
 
 LEASE: Final = "lasthop"
 """RBAC names it."""
@@ -33,7 +34,7 @@ PATIENCE: Final = 3.0
 UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
 
 
-class Scribe:
+class Scribe(Sink):
     def __init__(
         self,
         client: Client,
@@ -68,10 +69,10 @@ class Scribe:
             for timer in self._recent.values():
                 timer.cancel()
 
-    def told(self, status: Mapping[Key, Status | None]) -> None:
-        self.writer.want(status)
+    def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
+        self.writer.want(changes)
 
-    def found(self, new: list[Finding], gone: list[Finding]) -> None:
+    def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
         """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
         before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
         new, gone = ([each for each in some if each.reason not in BAD] for some in (new, gone))

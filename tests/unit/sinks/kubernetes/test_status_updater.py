@@ -56,30 +56,30 @@ async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple
 
 async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_listened(api: FakeApi) -> None:
     async with writing(api) as (scribe, clock):
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        scribe.status_changed({GATEWAY: mk_status("False", "Pending")})
         await asyncio.sleep(0.1)
         assert standing(api) == "True" and scribe.writer.pending
-        scribe.told({GATEWAY: mk_status("True", "Programmed")})
+        scribe.status_changed({GATEWAY: mk_status("True", "Programmed")})
         await until(lambda: not scribe.writer.pending)
         assert api.asked("update", "gateways") == [], "it is as it was"
 
         clock.now += SETTLING
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        scribe.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
 
 
 async def test_what_is_certainly_wrong_is_said_at_once(api: FakeApi) -> None:
     async with writing(api) as (scribe, _):
-        scribe.told({GATEWAY: mk_status("False", "Invalid")})
+        scribe.status_changed({GATEWAY: mk_status("False", "Invalid")})
         await until(lambda: standing(api) == "False")
 
 
 async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: FakeApi) -> None:
     async with writing(api, "Unknown") as (scribe, _):
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        scribe.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
         assert api.events == [], "that is how every Gateway begins"
-        scribe.told({GATEWAY: mk_status("True", "Programmed")})
+        scribe.status_changed({GATEWAY: mk_status("True", "Programmed")})
         await until(lambda: bool(api.events))
         (event,) = api.events
         assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("Programmed", "Normal", "uid of gw")
@@ -90,12 +90,12 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     async with writing(api) as (scribe, _):
-        scribe.found([FINDING], [])
+        scribe.findings_changed([FINDING], [])
         await until(lambda: len(api.events) == 1)
         (event,) = api.events
         assert (event["reason"], event["type"]) == ("InvalidCACertificateRef", "Warning")
         assert event["note"] == "ConfigMap shop/ca does not exist Create it."
-        scribe.found([], [FINDING])
+        scribe.findings_changed([], [FINDING])
         await until(lambda: len(api.events) == 2)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
@@ -103,8 +103,8 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
 async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     async with writing(api) as (scribe, _):
-        scribe.found([FINDING], [])
-        scribe.found([], [FINDING])
+        scribe.findings_changed([FINDING], [])
+        scribe.findings_changed([], [FINDING])
         await asyncio.sleep(0.1)
         assert api.events == []
 
@@ -113,9 +113,9 @@ async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatc
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
     async with writing(api) as (scribe, _):
-        scribe.found([degraded, FINDING], [])
+        scribe.findings_changed([degraded, FINDING], [])
         await until(lambda: len(api.events) == 1)
-        scribe.found([], [degraded, FINDING])
+        scribe.findings_changed([], [degraded, FINDING])
         await until(lambda: len(api.events) == 2)
         await asyncio.sleep(0.1)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
@@ -125,7 +125,7 @@ async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     async with client_of(api) as client:
         scribe = Scribe(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
-        scribe.found([FINDING], [])
+        scribe.findings_changed([FINDING], [])
         await asyncio.sleep(0.1)
         assert scribe.events.counts == {} and api.events == []
 
