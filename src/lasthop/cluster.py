@@ -25,11 +25,11 @@ from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
-from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
+from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.proxy.process import Proxy
 from lasthop.resolve.profiles import proxy_settings
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
 from lasthop.sinks.kubernetes.status_updater import Scribe
 from lasthop.sinks.sink import Sink
 from lasthop.sources.kubernetes.source import KubernetesSource
@@ -188,7 +188,8 @@ class ClusterRuntime(Sink):
                 running.cancel()
 
     def _infrastructure_changed(self, key: Key, state: Infrastructure) -> None:
-        self.controller.set_input(infrastructure_input(key), state)
+        INFRASTRUCTURE.set(self.controller.engine.graph, state, key)
+        self.controller.dirty.set()
 
 
 def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:

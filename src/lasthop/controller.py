@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
+from lasthop.outputs.envoy.quarantine import is_built, withhold
 from lasthop.outputs.envoy.resource import ROUTES
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding
@@ -25,12 +27,12 @@ from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.tls import SystemStore
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
+from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.graph import Crash
 from lasthop.web.measures import Durations
 from lasthop.xds.events import Acked, Nacked
-from lasthop.xds.quarantine import Part
 from lasthop.xds.server import Server
 
 TURN: Final = 0.03
@@ -61,9 +63,10 @@ class Controller:
     # --- in: batches, inputs, time -----------------------------------------------------------------------------------
 
     def take(self, batch: Batch) -> None:
-        self.engine.set_policies_known(batch.policies_known)
-        self.engine.set_policies_doubtful(batch.policies_doubtful)
-        self.engine.set_crd_versions(batch.crd_versions)
+        graph = self.engine.graph
+        self.engine.policies.set_known(batch.policies_known)
+        POLICIES_DOUBTFUL.set(graph, batch.policies_doubtful or None)
+        CRD_VERSIONS.set(graph, batch.crd_versions)
         self.engine.apply(batch.changes)
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._all_read = batch.complete
@@ -72,7 +75,7 @@ class Controller:
         if self.loaded.is_set():
             self.dirty.set()
             return
-        self.engine.set_system_store(self._system_store())
+        SYSTEM_STORE.set(self.engine.graph, self._system_store())
         # Everything made here stays, so looking through it for garbage, now or later, is a third of the time wasted.
         gc.disable()
         self.settle()
@@ -80,14 +83,9 @@ class Controller:
         gc.enable()
         self.loaded.set()
 
-    def set_input(self, input: Hashable, value: Any) -> None:
-        """Sets an input of the engine that comes from neither source nor proxies."""
-        self.engine.graph.set(input, value)
-        self.dirty.set()
-
     def tick(self) -> None:
         """Looks at the clock and at the system's trust store."""
-        self.engine.set_system_store(self._system_store())
+        SYSTEM_STORE.set(self.engine.graph, self._system_store())
         self.engine.advance(time.time())
         self.do(self.fleet.expire(time.monotonic()))
         self.dirty.set()
@@ -124,10 +122,8 @@ class Controller:
         for key, changes in update.xds.items():
             self.server.update(key, changes)
         if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
-            self.do(self.fleet.served(None if self.engine.unsettled else self._is_built))
-
-    def _is_built(self, part: Part) -> bool:
-        return self.engine.is_built(part.type_url, part.id, part.hash)
+            graph = self.engine.graph
+            self.do(self.fleet.served(None if graph.unsettled else partial(is_built, graph)))
 
     def _sent(self, update: Update) -> None:
         for key in update.xds:
@@ -184,10 +180,10 @@ class Controller:
         for effect in effects:
             match effect:
                 case SetProxyState(key, state):
-                    self.engine.set_proxy(key, state)
+                    PROXY.set(self.engine.graph, state, key)
                     self.dirty.set()
                 case SetQuarantine(part, complaint):
-                    self.engine.set_quarantine(part.type_url, part.id, part.hash, complaint)
+                    withhold(self.engine.graph, part, complaint)
                     withheld = True
                 case Programmed(seconds):
                     self.time_to_programmed.observe(seconds)

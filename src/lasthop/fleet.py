@@ -15,7 +15,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.listeners import listener_name
-from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Resource
+from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET, Part, Resource
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
@@ -23,7 +23,7 @@ from lasthop.plan.proxy import ProxyState
 from lasthop.xds.acks import AckReport, AckTracker, GatewayAcks
 from lasthop.xds.cache import Cache
 from lasthop.xds.events import Acked, Nacked
-from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.xds.quarantine import Quarantine
 
 
 class SetProxyState(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from lasthop.proxy.entry import Entry
 from lasthop.proxy.failures import UNANSWERED
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.process import Ended, Event, Proxy, Started
-from lasthop.resolve.ports import Probe, probe_input
+from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.profiles import proxy_profile
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Source
@@ -58,7 +58,7 @@ class HostRuntime(Sink):
         )
         self._log = self.controller.log
         self._remembered = remembered
-        self.controller.engine.recall_policies(memory.load(remembered) if remembered else {})
+        self.controller.engine.policies.recall(memory.load(remembered) if remembered else {})
         self.processes = Processes(
             envoy,
             run_dir,
@@ -106,12 +106,12 @@ class HostRuntime(Sink):
 
     async def _keep_remembered(self) -> None:
         """Once a second, and only where something is new."""
-        path, saved, engine = self._remembered, -1, self.controller.engine
+        path, saved, policies = self._remembered, -1, self.controller.engine.policies
         while path is not None:
-            version = engine.last_policies_version
+            version = policies.version
             if version != saved:
                 try:
-                    await asyncio.to_thread(memory.save, path, engine.last_policies())
+                    await asyncio.to_thread(memory.save, path, policies.last())
                     saved = version
                 except OSError as error:
                     self._log.warning("what is remembered cannot be saved", error=str(error))
@@ -142,7 +142,8 @@ class HostRuntime(Sink):
 
     def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
         """A port that cannot be had is a finding, which the log tells."""
-        self.controller.set_input(probe_input(key, address, port, transport), probe)
+        PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
+        self.controller.dirty.set()
 
     def _proxy_event(self, key: Key, event: Event | str) -> None:
         match event:

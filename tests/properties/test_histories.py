@@ -23,12 +23,14 @@ from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.controller import Controller
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
+from lasthop.outputs.envoy.quarantine import withhold
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.ports import Probe
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
 from lasthop.xds.events import Acked, Nacked
@@ -87,15 +89,15 @@ class Inputs:
         snapshot = Snapshot()
         self.tell_rest(engine)
         for part, complaint in self.quarantined.items():
-            engine.set_quarantine(*part, complaint)
+            withhold(engine.graph, Part(*part), complaint)
         engine.apply({key: obj for key, obj in self.objects.items() if obj is not None})
         settle(engine, snapshot)
         return snapshot
 
     def tell_rest(self, engine: Engine) -> None:
         engine.advance(self.now.timestamp())
-        engine.set_crd_versions(StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
-        engine.set_system_store(self.store)
+        CRD_VERSIONS.set(engine.graph, StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
+        SYSTEM_STORE.set(engine.graph, self.store)
 
 
 @settings(slow, max_examples=35)
@@ -107,7 +109,7 @@ def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any
     settle(engine, snapshot)
     for step, value in steps:
         take(inputs, engine, snapshot, step, value)
-    engine.set_policies_known(True)
+    engine.policies.set_known(True)
     settle(engine, snapshot)
     other = Engine(now=inputs.now.timestamp())
     expected = inputs.tell(other)
@@ -115,7 +117,7 @@ def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any
     assert snapshot.xds == expected.xds
     assert said(snapshot.status) == said(expected.status)
     assert told(engine.findings()) == told(other.findings())
-    assert engine._marks == {}
+    assert engine.policies.marks == {}
 
 
 def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: Any) -> None:
@@ -127,7 +129,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             if look:
                 settle(engine, snapshot)
         case "known":
-            engine.set_policies_known(value)
+            engine.policies.set_known(value)
         case "hours":
             inputs.now += timedelta(hours=value)
             inputs.tell_rest(engine)
@@ -144,7 +146,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             if choice:
                 type_url, name, hash = part = choice[number % len(choice)]
                 complaint = None if release else "no"
-                engine.set_quarantine(type_url, name, hash, complaint)
+                withhold(engine.graph, Part(type_url, name, hash), complaint)
                 inputs.quarantined.pop(part, None)
                 inputs.quarantined |= {part: complaint} if complaint else {}
         case "proxy":
@@ -152,7 +154,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             gateways = engine.store.keys("Gateway")
             if gateways:
                 state = ProxyState.at({(80, "TCP")}, True, "") if here else ProxyState()
-                engine.set_proxy(gateways[number % len(gateways)], state)
+                PROXY.set(engine.graph, state, gateways[number % len(gateways)])
         case "settle":
             snapshot.take(engine.settle(value))
 
@@ -177,7 +179,7 @@ class Site(Sink):
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:
-                    self.controller.engine.set_probe(name, address, listener.port, Probe(), listener.transport)
+                    PROBE.set(self.controller.engine.graph, Probe(), name, address, listener.port, listener.transport)
         for name in self.proxies.keys() - gateways.keys():
             del self.proxies[name]
 

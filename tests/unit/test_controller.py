@@ -19,7 +19,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, 
 from lasthop.outputs.status.summary import summary
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
-from lasthop.resolve.ports import Probe
+from lasthop.resolve.ports import PROBE, Probe
 from lasthop.sources.source import Batch
 from lasthop.xds.acks import EXPIRES, GatewayAcks
 from lasthop.xds.events import Acked, Nacked
@@ -49,7 +49,7 @@ async def controller(tmp_path: Path) -> Controller:
         mk_route("a/s", GATEWAY.path, [{"name": "other", "port": 443}], ["two.example"]),
     )
     found.take(Batch(objects))
-    found.engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe())
+    PROBE.set(found.engine.graph, Probe(), GATEWAY, "0.0.0.0", 80, "TCP")
     found.settle()
     return found
 
@@ -217,7 +217,7 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
     assert shown(controller, "HTTPRoute", "r") == ("True", "")
 
 
-def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: HostController) -> None:
+def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
     controller.take(Batch(keyed(mk_config_map("a/ca", ""))))
     controller.settle()
     entry = with_reason(controller.statuses, Entry(flags="NC", route="HTTPRoute a/r", why="no cluster"))

@@ -24,7 +24,7 @@ from lasthop.outputs.envoy import encoded_routes, route_messages
 from lasthop.outputs.envoy.resource import ROUTES, SECRET
 from lasthop.plan.listener import Gateway
 from lasthop.resolve import certificates
-from lasthop.resolve.ports import Probe
+from lasthop.resolve.ports import PROBE, Probe
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
 from tests.ports import free_port
@@ -50,7 +50,7 @@ class FreePorts(Sink):
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         for key, plan in gateways.items():
             for listener in plan.listeners:
-                self._engine.set_probe(key, "127.0.0.1", listener.port, Probe())
+                PROBE.set(self._engine.graph, Probe(), key, "127.0.0.1", listener.port, "TCP")
 
 
 class World:

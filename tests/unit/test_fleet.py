@@ -7,7 +7,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.fleet import Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource, Withdrawal
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource, Withdrawal
 from lasthop.plan.condition import true
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.proxy import ProxyState
@@ -15,7 +15,6 @@ from lasthop.plan.reasons import ACCEPTED
 from lasthop.xds.acks import EXPIRES, LINGER, AckReport, GatewayAcks
 from lasthop.xds.cache import Cache
 from lasthop.xds.events import Acked, Nacked
-from lasthop.xds.quarantine import Part
 
 WEB = Key("Gateway", "shop", "web")
 API = Key("Service", "shop", "api")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.meta import Key
@@ -10,6 +12,7 @@ from lasthop.plan.problem import Problem, pending
 from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
+from lasthop.store.inputs import Input
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -18,9 +21,8 @@ class Probe(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def probe_input(key: Key, address: str, port: int, transport: str) -> tuple[str, Key, str, int, str]:
-    """The input that holds the probe's result; while it is unset the port has not been tried yet and is not served."""
-    return ("probe", key, address, port, transport)
+PROBE: Final = Input[Key, str, int, str, Probe]("probe")
+"""By Gateway, address, port and transport; while it is not set the port has not been tried yet and is not served."""
 
 
 @query
@@ -34,7 +36,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         message = f"port {port} belongs to {holder}, which is older"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
-        probe: Probe | None = g.input(probe_input(key, address, port, transport))
+        probe = PROBE.of(g, key, address, port, transport)
         if probe is None:
             return pending(f"{address}:{port} has not been tried yet")
         if probe.problem:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.plan.problem import Problem, invalid_certificate_ref
 from lasthop.store.graph import Graph
+from lasthop.store.inputs import Input
 from lasthop.store.store import read
 
 
@@ -24,14 +26,14 @@ def pair_digest(secret: Secret) -> str:
     return hashed.hexdigest()
 
 
-def refused_pair_input(part: str, digest: str) -> tuple[str, str, str]:
-    return ("refused-pair", part, digest)
+REFUSED_PAIR: Final = Input[str, str, str]("refused-pair")
+"""What Envoy said of a certificate, by part and digest."""
 
 
 def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
     """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
     obj = read(g, secret, Secret)
-    said = g.input(refused_pair_input(pair_part(gateway, secret), pair_digest(obj))) if obj else None
+    said = REFUSED_PAIR.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
     if said is None:
         return None
     return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)

@@ -1,18 +1,18 @@
-"""What the way of running decides: the same objects mean slightly different things on a laptop and in a cluster."""
+"""What comes in besides objects, and what the way of running decides: the same objects mean slightly different things on a
+laptop and in a cluster."""
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
+from lasthop.api.meta import Key, StringMap
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.proxy import ProxyState
+from lasthop.plan.tls import SystemStore
 from lasthop.store.graph import Graph
-
-SETTINGS: Final = "settings"
-POLICIES_UNKNOWN: Final = "policies-unknown"
-POLICIES_DOUBTFUL: Final = "policies-doubtful"
-SYSTEM_STORE: Final = "system-store"
-CRD_VERSIONS: Final = "crd-versions"
+from lasthop.store.inputs import Input
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -28,8 +28,22 @@ class Settings(msgspec.Struct, frozen=True):
     """Backends are Pods, which labels select; elsewhere whoever writes a selector writes the EndpointSlices too."""
 
 
+SETTINGS: Final = Input[Settings]("settings")
+POLICIES_UNKNOWN: Final = Input[bool]("policies-unknown")
+"""Set while some input that could hold a policy cannot be read; `PolicyMemory` sets it."""
+POLICIES_DOUBTFUL: Final = Input[bool]("policies-doubtful")
+"""Some text cannot be read and an older one is in force: what loses its policy now has perhaps not lost it."""
+SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
+"""Set for a port of a Service that was served in plaintext while the policies were still all known."""
+HAD_POLICY: Final = Input[Key, int, Key]("had-policy")
+"""The policy that applied to a port of a Service last."""
+SYSTEM_STORE: Final = Input[SystemStore]("system-store")
+CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
+PROXY: Final = Input[Key, ProxyState]("proxy")
+INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
+
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 
 
 def settings(g: Graph) -> Settings:
-    return cast(Settings, g.input(SETTINGS) or Settings())
+    return SETTINGS.of(g) or Settings()

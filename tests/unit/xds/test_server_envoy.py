@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Withdrawal
-from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Part, Withdrawal
+from lasthop.xds.quarantine import Quarantine
 from lasthop.xds.server import Server
 from tests.ports import free_port
 from tests.xds_envoy import (

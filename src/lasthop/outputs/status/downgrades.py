@@ -2,7 +2,7 @@
 
 That is what the spec demands, and it is rarely what somebody wants: a policy was deleted, or its target mistyped. So the last
 policy of each port that routes lead to is remembered. This is the one thing that the graph knows of its own past: it is kept
-by the engine as an input, `had_policy`, and decides nothing but the finding, and that the port stays closed while the policy
+by the engine as an input, `HAD_POLICY`, and decides nothing but the finding, and that the port stays closed while the policy
 may be in a text that cannot be read. It is acknowledged by writing what is meant: an `appProtocol` that is a plaintext
 protocol; and it ends with the last route to the port.
 """
@@ -19,8 +19,9 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, spoken
+from lasthop.resolve.policies.backend_tls import hop_tls, spoken
 from lasthop.resolve.policies.targets import is_service, port_winner
+from lasthop.resolve.settings import HAD_POLICY
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
@@ -46,7 +47,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
     for port in service.spec.ports if service else ():
         if port.protocol != "TCP" or says_plaintext(port.app_protocol) or port_winner(g, key, port.name):
             continue
-        last: Key | None = g.input(had_policy(key, port.port))
+        last = HAD_POLICY.of(g, key, port.port)
         if last is None:
             continue
         for route in _plaintext_routes(g, key, port.port):

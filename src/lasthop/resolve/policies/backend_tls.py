@@ -27,7 +27,7 @@ from lasthop.resolve.meant import meant
 from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
-from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN
+from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
 from lasthop.store.graph import Crash, Graph, query
 from lasthop.store.store import read
@@ -98,16 +98,6 @@ def spoken(g: Graph, hop: Hop) -> HopTLS:
     return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
 
 
-def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
-    """The input that is set for a port which was served in plaintext while the policies were still all known."""
-    return ("served-plaintext", service, port)
-
-
-def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
-    """The input that holds the policy which applied to a port last."""
-    return ("had-policy", service, port)
-
-
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
     if not says_plaintext(port.app_protocol) and (missing := strays(g, hop.service)):
@@ -116,10 +106,10 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
         return Refused(reasons.TARGET_NOT_FOUND, message, policy)
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
-    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.service, hop.port)):
+    if POLICIES_UNKNOWN.of(g) and not SERVED_PLAINTEXT.of(g, hop.service, hop.port):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read; correct it"
         return Refused(reasons.INVALID, message)
-    last = g.input(had_policy(hop.service, hop.port)) if g.input(POLICIES_DOUBTFUL) else None
+    last = HAD_POLICY.of(g, hop.service, hop.port) if POLICIES_DOUBTFUL.of(g) else None
     if last and not says_plaintext(port.app_protocol):
         message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read; correct that"
         return Refused(reasons.INVALID, message)
