@@ -1,7 +1,7 @@
 """The controller of a cluster: objects from the API server, proxies as Deployments, statuses written back by the leader.
 
 KubernetesSource ──> Controller ──> xDS over mTLS ──> proxies
-                         ├──status, findings──> Scribe   (only while the Lease is ours, as are Deployments and the CA)
+                         ├──status, findings──> StatusUpdater   (only while the Lease is ours, as are Deployments and the CA)
                          └──acknowledgements──> the replica that leads   (only while it is another's)
 """
 
@@ -25,12 +25,13 @@ from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.lease import Leadership
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.proxy.process import Proxy
 from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
-from lasthop.sinks.kubernetes.status_updater import Scribe
+from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sinks.sink import Sink
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.graph import Crash
@@ -42,7 +43,7 @@ ADDRESS: Final = "lasthop.dev/xds-address"
 """Annotation of the Lease: where its holder takes the other replicas' reports."""
 
 
-class ClusterRuntime(Sink):
+class ClusterRuntime(Sink, Leadership):
     def __init__(
         self,
         client: Client,
@@ -59,17 +60,16 @@ class ClusterRuntime(Sink):
         self.proxies: Mapping[Key, Proxy] = {}
         """Those of this host: none."""
         engine = Engine(IN_CLUSTER, now=time.time())
-        self.scribe = Scribe(
+        self.updater = StatusUpdater(
             client,
             self.source.observed,
             identity=identity,
             namespace=namespace,
             uid_of=engine.store.uid,
             annotations={ADDRESS: own_address},
-            leads=self._lead,
-            follows=self._follow,
+            leadership=self,
         )
-        self.controller = Controller(self.source, engine, host_store, (self.scribe, self))
+        self.controller = Controller(self.source, engine, host_store, (self.updater, self))
         self._log = self.controller.log
         server_name = site.xds_server_name or site.xds_host
         self._identity = Identity(
@@ -77,7 +77,7 @@ class ClusterRuntime(Sink):
             namespace,
             tuple(dict.fromkeys((server_name, site.xds_host))),
             identity,
-            may_write=lambda: self.scribe.elector.certain,
+            may_write=self.updater.may_write,
             problem=lambda text: self._log.error(text) if text else None,
         )
         self._reporter = Reporter(
@@ -92,7 +92,7 @@ class ClusterRuntime(Sink):
             site,
             authority=lambda: self._identity.authority,
             changed=self._infrastructure_changed,
-            may_write=lambda: self.scribe.elector.certain,
+            may_write=self.updater.may_write,
             namespaces=namespaces,
         )
         self._xds_listen = xds_listen
@@ -117,7 +117,7 @@ class ClusterRuntime(Sink):
         self._reporter.changed.set()
 
     def measures(self) -> Iterator[Measure]:
-        yield from measures(self.scribe, self.source)
+        yield from measures(self.updater, self.source)
         reporting = len(self.controller.fleet.acks.replicas)
         yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
 
@@ -137,7 +137,7 @@ class ClusterRuntime(Sink):
                 running = [tasks.create_task(loop.run(self.controller)), tasks.create_task(self._deploy())]
                 await self.controller.loaded.wait()
                 # One that knows nothing yet is not to lead: it could not write, and others could.
-                running += [tasks.create_task(one()) for one in (self.scribe.run, self._identity.run)]
+                running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run)]
                 await self._identity.known.wait()
                 await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
@@ -153,23 +153,23 @@ class ClusterRuntime(Sink):
     def stop(self) -> None:
         self._stopping.set()
 
-    def _lead(self) -> None:
+    def started_leading(self) -> None:
         self._log.info("leading: statuses and proxies are this replica's to write")
         self._lost.clear()
         self._leading.set()
 
-    def _follow(self) -> None:
+    def stopped_leading(self) -> None:
         self._leading.clear()
         self._lost.set()
         self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
         """Where to report to: empty if that is us, or nobody."""
-        elector = self.scribe.elector
+        elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
     def _heard(self, replica: str, report: AckReport) -> bool:
-        if not self.scribe.elector.certain:
+        if not self.updater.elector.certain:
             return False
         self.controller.do(self.controller.fleet.heard(replica, report, time.monotonic()))
         return True
@@ -192,9 +192,9 @@ class ClusterRuntime(Sink):
         self.controller.dirty.set()
 
 
-def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
+def measures(updater: StatusUpdater, source: KubernetesSource) -> Iterator[Measure]:
     """What is counted wherever an API server is spoken to."""
-    writer, leads = scribe.writer, scribe.elector.certain
+    writer, leads = updater.writer, updater.elector.certain
     yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
     results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
     yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
@@ -202,5 +202,5 @@ def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
     yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
     restarts = sorted(source.restarts.items())
     yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
-    told = [((name,), scribe.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
+    told = [((name,), updater.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
     yield Measure("lasthop_events", "Events of the cluster, by what came of them.", ("result",), told, counter=True)

@@ -16,7 +16,7 @@ from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
 from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
-from lasthop.sinks.kubernetes.status_updater import Scribe
+from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.web.measures import Measure
 
@@ -37,8 +37,10 @@ class ClusterHostRuntime:
         """`address` is what Gateways bind that ask for none; `namespace` is where the Lease is kept."""
         self._source = KubernetesSource(client, namespaces=namespaces)
         engine = Engine(Settings(default_address=address, external_names=False, pods=True), now=time.time())
-        self.scribe = Scribe(client, self._source.observed, identity=identity, namespace=namespace, uid_of=engine.store.uid)
-        self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.scribe,), entry=entry)
+        self.updater = StatusUpdater(
+            client, self._source.observed, identity=identity, namespace=namespace, uid_of=engine.store.uid
+        )
+        self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry)
         self.controller = self._host.controller
 
     @property
@@ -46,7 +48,7 @@ class ClusterHostRuntime:
         return self._host.proxies
 
     def measures(self) -> Iterator[Measure]:
-        return measures(self.scribe, self._source)
+        return measures(self.updater, self._source)
 
     def unready(self) -> list[str]:
         """As in every controller of a cluster: its Gateways are of many owners."""
@@ -63,4 +65,4 @@ class ClusterHostRuntime:
 
     async def _write(self) -> None:
         await self.controller.loaded.wait()
-        await self.scribe.run()
+        await self.updater.run()

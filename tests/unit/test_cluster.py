@@ -112,7 +112,7 @@ async def test_a_proxy_of_a_follower_makes_its_gateway_programmed() -> None:
             assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "a"
             async with proxy(api, follower.port):
                 await until(lambda: condition(api) == "True Programmed")
-                assert not follower.runtime.scribe.writer.counts["writes"]
+                assert not follower.runtime.updater.writer.counts["writes"]
                 assert leader.controller.fleet.acks.replicas == ["b"]
                 assert leader.controller.server.state(Key("Gateway", "shop", "web")).proxies == 0
                 await until(lambda: "Programmed" in [event["reason"] for event in api.objects["events"].values()])
@@ -126,7 +126,7 @@ async def test_nothing_is_served_made_or_written_while_policies_cannot_be_read()
             await until(lambda: bool(api.asked("watch", "httproutes")))
             await asyncio.sleep(0.5)
             assert only.runtime.unready() and not only.controller.loaded.is_set()
-            assert not only.runtime.scribe.elector.leading, "another replica may know more"
+            assert not only.runtime.updater.elector.leading, "another replica may know more"
             assert not api.objects.get("deployments") and condition(api) == ""
             with contextlib.suppress(OSError):
                 await asyncio.open_connection("127.0.0.1", only.port)
@@ -145,7 +145,7 @@ async def test_a_new_leader_takes_over_without_a_flip_of_the_status() -> None:
             await until(lambda: condition(api) == "True Programmed")
             before = len(api.asked("update", "gateways"))
             first.runtime.stop()
-            await until(lambda: second.runtime.scribe.elector.leading)
-            await until(lambda: not second.runtime.scribe.writer.pending)
+            await until(lambda: second.runtime.updater.elector.leading)
+            await until(lambda: not second.runtime.updater.writer.pending)
             assert condition(api) == "True Programmed"
             assert len(api.asked("update", "gateways")) == before, "there was nothing to write"

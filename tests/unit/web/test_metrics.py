@@ -39,7 +39,7 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
             found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
             held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
             controller.acked(GATEWAY, Acked(type_url, held))
-        runtime.scribe.writer.counts.update(writes=3, conflicts=1)
+        runtime.updater.writer.counts.update(writes=3, conflicts=1)
         runtime.source.ended["HTTPRoute", "410"] = 2
         controller.time_to_programmed.observe(0.2)
         text = (await metrics(ControllerView(runtime, lambda *_: None))).decode()
