@@ -28,11 +28,10 @@ from lasthop.resolve.policies.gate import permitted_tls, plaintext_refusal
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.reach import REACH
-from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN
+from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT
 from lasthop.resolve.xbackends import ALPN, PLAINTEXT, shown_certificate
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
-from lasthop.store.sources import Input
 from lasthop.store.store import read
 
 MAX_ANCESTORS = 16
@@ -99,12 +98,6 @@ def spoken(g: Graph, hop: Hop) -> HopTLS:
         found = hop_tls.attempt(g, hop.gateway, hop.service, hop.port)
         return Refused(reasons.INTERNAL_ERROR, CRASHED) if isinstance(found, Crash) else found
     return (plaintext_refusal(g, hop) if hop.protocol is Protocol.UDP else None) or Plaintext()
-
-
-SERVED_PLAINTEXT = Input[Key, int, bool]("served-plaintext")
-"""Set for a Service port that was served in plaintext while the policies were still all known."""
-HAD_POLICY = Input[Key, int, Key]("had-policy")
-"""The policy that applied to a Service port last."""
 
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
