@@ -8,13 +8,12 @@ from lasthop.api import gateway as api
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.explain.reads import above
 from lasthop.plan.condition import Condition
 from lasthop.plan.listener import Gateway, Listener
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import parents
-from lasthop.resolve.backends import Target
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
@@ -121,7 +120,7 @@ def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
     routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
     found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
     for service, port, protocol in sorted(found)[:SHOWN]:
-        yield hop(g, owner.key, Target(service, port), protocol, prefix="hop to ")
+        yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
     yield from _more(len(found), "hops")
 
 
@@ -130,9 +129,9 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     spoken = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
     for target in targets(g, route, key):
-        yield from (((target.service, target.port), protocol) for protocol in shown)
+        yield from (((target.backend, target.port), protocol) for protocol in shown)
     if spoken:
-        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
+        yield from (((target.backend, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

@@ -11,8 +11,9 @@ from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import REFERS, checks, trust
 from lasthop.plan.tls import BackendTLS, Refused
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
-from lasthop.resolve.policies.standing import shadowed, target_trouble, udp_warning
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import ancestors, reached_by
+from lasthop.resolve.policies.conditions import shadowed, target_trouble, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.resolve.ports import serves_nothing
@@ -95,9 +96,9 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         if claim is None or claim.policy != key:
             continue
         by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
-        tls = hop_tls(g, gateway, service, port)
+        tls = hop_tls(g, gateway, service, port, Protocol.TCP)
         if isinstance(tls, Refused):
-            yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
+            yield bad(f"{gateway}, port {port}: refused, {tls.why.text}", by, object=gateway)
         elif unserved := serves_nothing(g, gateway):
             yield bad(f"{gateway}, port {port}: not served, {unserved}", by, object=gateway)
         elif isinstance(tls, BackendTLS) and tls.waiver:

@@ -16,10 +16,10 @@ from lasthop.api.routes import (
     StreamRouteRule,
 )
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
@@ -132,7 +132,7 @@ def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share:
     found = target(g, key, ref)
     if not isinstance(found, Target):
         return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.message}")
-    return hop(g, owner, found, protocol, prefix=share)
+    return hop_fact(g, Hop(owner, found.backend, found.port, protocol), share)
 
 
 def matched(match: HTTPRouteMatch | GRPCRouteMatch) -> str:

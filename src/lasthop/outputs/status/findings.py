@@ -26,15 +26,17 @@ from lasthop.outputs.status.strangers import unattached, unheld
 from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Parent
-from lasthop.plan.tls import Plaintext, Refused
+from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.policies.backend_tls import ancestors, hop_tls
-from lasthop.resolve.policies.gate import permitted_tls
-from lasthop.resolve.policies.standing import conditions, shadowed, target_trouble, udp_warning, unreached
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import ancestors
+from lasthop.resolve.policies.conditions import conditions, shadowed, target_trouble, udp_warning, unreached
+from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.validation import verdict as policy_verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
@@ -44,7 +46,7 @@ from lasthop.resolve.trust import BadRef, minute, pair_dates
 from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON as WAIVER_SOON
 from lasthop.resolve.waivers import waiver
-from lasthop.resolve.xbackends import PLAINTEXT, flaw, shown_certificate
+from lasthop.resolve.xbackends import PLAINTEXT, client_certificate, spec_problem
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
 
@@ -194,8 +196,8 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
 def _at_gateway(g: Graph, key: Key, gateway_key: Key, valid: bool) -> Iterator[Finding]:
     """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
     permitted = permitted_tls(g, gateway_key, key)
-    if valid and isinstance(permitted, Refused):
-        yield Finding(key, permitted.reason, f"at {gateway_key}: {permitted.message}", field="spec.validation")
+    if valid and isinstance(permitted, Problem):
+        yield Finding(key, permitted.reason, f"at {gateway_key}: {permitted.text}", field="spec.validation")
     for condition in conditions(g, key, gateway_key):
         if condition.type == reasons.VERIFICATION_DEGRADED:
             message = f"at {gateway_key}: {condition.message}"
@@ -208,17 +210,17 @@ def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged, own = read(g, key, XBackend), policy_verdict(g, key), flaw(g, key)
+    obj, judged, own = read(g, key, XBackend), policy_verdict(g, key), spec_problem(g, key)
     if obj is None:
         return
     if own:
-        yield Finding(key, own.reason, own.message, field="spec")
+        yield Finding(key, own.reason, own.text, field="spec")
     if judged and not (judged.accepted.status and judged.resolved.status):
         told = judged.resolved if judged.accepted.status else judged.accepted
         yield Finding(key, told.reason, told.message, field=judged.field)
     for warning in judged.warnings if judged else ():
         yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
-    shown = shown_certificate(g, key)
+    shown = client_certificate(g, key)
     if isinstance(shown, Key) and (message := pair_dates(g, shown)):
         yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
     session = obj.spec.session_persistence
@@ -264,7 +266,7 @@ def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protoc
     service_port = service.port(port) if service else None
     if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()
-    if not isinstance(hop_tls(g, gateway_key, service_key, port), Plaintext):
+    if not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
         return ()
     message = f"port {port} has appProtocol {service_port.app_protocol} but is spoken to in plaintext"
     remedy = "Create a BackendTLSPolicy for it."

@@ -17,7 +17,7 @@ from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
-from lasthop.resolve.policies.degraded import waived_ports
+from lasthop.resolve.policies.waiver_index import waived_ports
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates

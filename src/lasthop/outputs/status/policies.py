@@ -14,8 +14,8 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import false
 from lasthop.resolve.gateways import age
-from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
-from lasthop.resolve.policies.standing import conditions
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
+from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import is_service
 from lasthop.resolve.unserved import concerned
 from lasthop.store.graph import Graph, Output, query

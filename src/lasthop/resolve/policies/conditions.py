@@ -10,14 +10,15 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, false, true
-from lasthop.plan.tls import BackendTLS, Refused, Waiver
+from lasthop.plan.condition import Condition, failed, false, true
+from lasthop.plan.problem import Problem
+from lasthop.plan.tls import BackendTLS, Waiver
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import outcome
 from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.policies.backend_tls import Ancestors, ancestors, missing_port, reached_by
-from lasthop.resolve.policies.gate import permitted_tls
-from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, port_winner, section_winner, service_meant
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
+from lasthop.resolve.policies.permissions import permitted_tls
+from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, missing_port, port_winner, section_winner, service_meant
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.waivers import said
@@ -139,8 +140,8 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     accepted, permitted = judged.accepted, permitted_tls(g, gateway, policy)
     if not found.effective and found.reached:
         accepted = false(reasons.ACCEPTED, found.reached[0].reason, _joined(told))
-    elif isinstance(permitted, Refused):
-        accepted = false(reasons.ACCEPTED, permitted.reason, permitted.message)
+    elif isinstance(permitted, Problem):
+        accepted = failed(reasons.ACCEPTED, permitted)
     elif judged.valid:
         accepted = true(reasons.ACCEPTED, _joined([*told, *judged.warnings, *found.notes, *judged.notes]))
     resolved = judged.resolved
@@ -194,8 +195,8 @@ def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     obj = read(g, policy, BackendTLSPolicy)
     services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
     hops = (Hop(*member) for service in services for member, _ in g.bucket("reach", service))
-    made = (outcome(g, hop) for hop in hops if hop.gateway == gateway)
-    return any(isinstance(tls, BackendTLS) and tls.policy == policy for tls in made)
+    made = (hop_tls(g, *hop) for hop in hops if hop.gateway == gateway)
+    return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in made)
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
