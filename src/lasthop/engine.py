@@ -21,9 +21,9 @@ from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES,
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
 from lasthop.outputs.envoy.secrets import GATEWAY_SECRETS, HOP_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
+from lasthop.outputs.findings.downgrades import APPLIED
+from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
-from lasthop.outputs.status.downgrades import APPLIED
-from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS, UNSERVED_STATUS
@@ -33,17 +33,17 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
 from lasthop.plan.proxy import ProxyState, proxy_input
 from lasthop.plan.tls import BackendTLS, Refused, SystemStore
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHMENTS, MISDIRECTED, TABLES
 from lasthop.resolve.backends import REACH, SLICES
 from lasthop.resolve.gateways import SOCKETS
 from lasthop.resolve.grants import GRANTS
+from lasthop.resolve.hops import had_policy, hop_tls, served_plaintext
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.missing_endpoints import STRAYS
-from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, served_plaintext
-from lasthop.resolve.policies.degraded import WAIVED, WAIVED_PORTS
 from lasthop.resolve.policies.targets import CLAIMS, MISAIMED, REJECTED_CLAIMS, SERVICES, named_services
+from lasthop.resolve.policies.waiver_index import WAIVED, WAIVED_PORTS
 from lasthop.resolve.ports import Probe, probe_input
 from lasthop.resolve.refused_pairs import refused_pair_input
 from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SETTINGS, SYSTEM_STORE, Settings
@@ -131,9 +131,9 @@ class Engine:
             self._unmark(tuple(self._marks))
             return
         for hop in self._plaintext:
-            if hop.service.kind == "Service" and (hop.service, hop.port) not in self._marks:
-                self._marks[hop.service, hop.port] = hop
-                self.graph.set(served_plaintext(hop.service, hop.port), True)
+            if hop.backend.kind == "Service" and (hop.backend, hop.port) not in self._marks:
+                self._marks[hop.backend, hop.port] = hop
+                self.graph.set(served_plaintext(hop.backend, hop.port), True)
         self._unmark_claimed(self._marks)
 
     def _unmark_claimed(self, ports: Iterable[tuple[Key, int]]) -> None:
@@ -143,10 +143,10 @@ class Engine:
 
     def _claimed(self, hop: Hop) -> bool:
         try:
-            tls = hop_tls(self.graph, hop.gateway, hop.service, hop.port)
+            tls = hop_tls(self.graph, *hop._replace(protocol=Protocol.TCP))
         except Exception:  # a bug must not count as "no policy"
             return True
-        return isinstance(tls, BackendTLS) or (isinstance(tls, Refused) and tls.policy is not None)
+        return isinstance(tls, BackendTLS | Refused) and tls.source is not None
 
     def _unmark(self, ports: Iterable[tuple[Key, int]]) -> None:
         for port in ports:
@@ -266,14 +266,14 @@ class Engine:
             self._plaintext.add(hop)
         else:
             self._plaintext.discard(hop)
-            if (hop.service, hop.port) in self._marks and self._claimed(hop):
-                self._unmark([(hop.service, hop.port)])
+            if (hop.backend, hop.port) in self._marks and self._claimed(hop):
+                self._unmark([(hop.backend, hop.port)])
         # A hop that is still wanted but has no cluster must fail at once; one that nobody wants goes when nobody names it.
         xds.put(hop.gateway, CLUSTER, hop.name, entry.resource if isinstance(entry, ClusterEntry) else entry)
 
     def _remember(self, hop: Hop, policy: Key | Gone | None) -> None:
         """Keeps the last policy of each Service port that a route leads to."""
-        port = (hop.service, hop.port)
+        port = (hop.backend, hop.port)
         hops = self._hops.setdefault(port, set())
         if not isinstance(policy, Gone):
             hops.add(hop)

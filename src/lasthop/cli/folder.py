@@ -16,7 +16,7 @@ from lasthop.cli.causes import broken_objects
 from lasthop.cli.render.terminal import note
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
-from lasthop.outputs.status.strangers import class_finding
+from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState

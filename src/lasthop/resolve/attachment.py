@@ -149,9 +149,9 @@ def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
             to, asked = targets.attempt(g, route, parent.gateway), auth_targets.attempt(g, route, parent.gateway)
             for found in () if isinstance(to, Crash) else to:
                 for protocol in parent.protocols:
-                    emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
+                    emitted[("hop", *Hop(parent.gateway, found.backend, found.port, protocol))] = True
             for found, protocol in () if isinstance(asked, Crash) else asked:
-                emitted[("hop", *Hop(parent.gateway, found.service, found.port, protocol))] = True
+                emitted[("hop", *Hop(parent.gateway, found.backend, found.port, protocol))] = True
     return tuple(emitted.items())
 
 

@@ -14,9 +14,9 @@ from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Hop
-from lasthop.resolve.backends import outcome
 from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
 from lasthop.store.graph import Emitter, Graph, Output, query
 from lasthop.store.store import read
@@ -37,9 +37,9 @@ def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
 
 @query
 def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], ...]:
-    """What an XBackend has shown to itself; of other hops it is the Gateway's own, which is there already."""
+    """The client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
     hop = Hop(*member)
-    tls = outcome(g, hop) if hop.service.kind == XBACKEND else None
+    tls = hop_tls(g, *hop) if hop.backend.kind == XBACKEND else None
     shown = tls.client_certificate if isinstance(tls, BackendTLS) else None
     return ((("secret", hop.gateway, shown), True),) if shown else ()
 

@@ -19,7 +19,7 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.policies.backend_tls import had_policy, hop_tls, spoken
+from lasthop.resolve.hops import had_policy, hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.store.graph import Graph, Output, query
 from lasthop.store.store import read
@@ -28,8 +28,8 @@ from lasthop.store.store import read
 @query
 def _applied(g: Graph, *member: Any) -> Key | None:
     """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
-    tls = spoken(g, Hop(*member))
-    policy = tls.policy if isinstance(tls, BackendTLS | Refused) else None
+    tls = hop_tls(g, *member)
+    policy = tls.source if isinstance(tls, BackendTLS | Refused) else None
     return policy if policy and policy.kind == "BackendTLSPolicy" else None
 
 
@@ -58,7 +58,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
     hops = [Hop(*member) for member, _ in g.bucket("reach", service)]
     found = [hop for hop in hops if hop.port == port and hop.protocol.policed]
-    plain = [hop for hop in found if isinstance(hop_tls(g, hop.gateway, service, port), Plaintext)]
+    plain = [hop for hop in found if isinstance(hop_tls(g, *hop), Plaintext)]
     return sorted({route for hop in plain for (route, *_), _ in g.bucket("hop", *hop)})
 
 
