@@ -209,7 +209,7 @@ class _Run:
         return f": away for {AWAY:.0f} s, {rewritten} of {len(before)} statuses rewritten"
 
     async def _versions(self) -> dict[str, str]:
-        found = {}
+        found: dict[str, str] = {}
         for plural in ("gateways", "httproutes", "backendtlspolicies"):
             listed = await self._cluster.api.get(f"/apis/{objects.API}/{plural}")
             found |= {f"{plural}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in listed["items"]}

@@ -76,9 +76,8 @@ def generated(text: str) -> str:
     for name, part in PARTS.items():
         start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
         lines = "\n".join(line.rstrip() for line in "\n".join(part()).splitlines())
-        text, found = re.subn(
-            f"{re.escape(start)}.*?{re.escape(end)}", lambda _, new=f"{start}\n{lines}\n\n{end}": new, text, flags=re.DOTALL
-        )
+        new = f"{start}\n{lines}\n\n{end}".replace("\\", r"\\")
+        text, found = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", new, text, flags=re.DOTALL)
         if found != 1:
             raise SystemExit(f"{REFERENCE} has {found} places for {name}; it needs one")
     return text

@@ -8,7 +8,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 CLIENT_HELLO = 0x16
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -16,6 +17,9 @@ LONGEST = 30
 PATIENCE = 60.0
 """Seconds to wait for what should happen at once. How long it takes is for benchmarks to say: a test on a busy machine must
 not fail because of it."""
+
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -157,7 +161,7 @@ class Backend:
             try:
                 cipher = tls.cipher()
                 seen.alpn, seen.version, seen.cipher = tls.selected_alpn_protocol(), tls.version(), cipher and cipher[0]
-                subject = (tls.getpeercert() or {}).get("subject", ())
+                subject: Any = (tls.getpeercert() or {}).get("subject", ())
                 seen.client = next((value for rdn in subject for key, value in rdn if key == "commonName"), None)
                 seen.established = True
                 if seen.alpn == "h2":
@@ -224,7 +228,7 @@ def backend(context: ssl.SSLContext | None = None, *, name: str = "backend", **s
         running.close()
 
 
-def until(condition, what: str = ""):  # type: ignore[no-untyped-def]
+def until(condition: Callable[[], T | None], what: str = "") -> T:
     """Polls until the condition holds, and returns what it gave. A failing assertion or connection in it means "not yet"."""
     deadline = time.monotonic() + PATIENCE
     while True:

@@ -35,7 +35,7 @@ def odd_ders() -> dict[str, bytes]:
         "subject-with-an-empty-oid": der.replace(common_name, b"\x06\x03\xff\xff\xff" + common_name[5:]),
         "dates-malformed": der.replace(b"\x17\x0d2", b"\x17\x0dx"),
         "dates-that-do-not-exist": der.replace(b"\x17\x0d2611", b"\x17\x0d2613"),
-        "key-off-the-curve": der.replace(valid().certificate.public_key().public_numbers().x.to_bytes(32, "big"), bytes(32)),
+        "key-off-the-curve": der.replace(valid().key.public_key().public_numbers().x.to_bytes(32, "big"), bytes(32)),
         "curve-unknown": der.replace(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d03017f")),
         "extension-malformed": der.replace(b"odd.example", b"odd\xff\xff\xff\xff\xff\xff\xff\xff"),
         "truncated": der[:-20],
@@ -78,6 +78,6 @@ ODD_PEMS: st.SearchStrategy[bytes] = st.one_of(
 def odd_keys(draw: st.DrawFn) -> bytes:
     key = base64.b64decode("".join(valid().key_pem.splitlines()[1:-1]))
     mutated = _with(key, draw(st.integers(0, 1000)), draw(st.integers(0, 255)))
-    return draw(
-        st.sampled_from([pem(mutated, "PRIVATE KEY"), mutated, valid().key_pem.encode(), b"", pem(mutated, "EC PRIVATE KEY")])
-    )
+    choices = [pem(mutated, "PRIVATE KEY"), mutated, valid().key_pem.encode(), b"", pem(mutated, "EC PRIVATE KEY")]
+    found: bytes = draw(st.sampled_from(choices))
+    return found

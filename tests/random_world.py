@@ -100,7 +100,7 @@ _CLIENT_CAS = st.sampled_from(
         {"group": "lasthop.dev", "kind": "PinSet", "name": "p"},
     ]
 )
-_FRONTENDS = st.one_of(
+_FRONTENDS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
         {
@@ -130,11 +130,11 @@ def gateways(draw: st.DrawFn) -> Object:
     listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": draw(st.sampled_from(["", "*.example"]))}]
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
-        listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})  # type: ignore[dict-item]
+        listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})
     listeners += draw(st.lists(st.sampled_from(_STREAM_LISTENERS), max_size=4, unique_by=lambda each: each["name"]))
     listeners = [dict(listener) for listener in listeners]
     for listener in listeners:
-        listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}  # type: ignore[assignment]
+        listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
     spec: dict[str, Any] = {}
     profile = draw(st.sampled_from(["", "f0", "f0", "f1"]))
     if profile:

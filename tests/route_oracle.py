@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 Document = dict[str, Any]
 HOST = "abc.example.com"
-HOSTNAMES = (["abc.example.com"], ["*.example.com"], ["*.com"], [], ["*.com", "other.example.com"])
+HOSTNAMES: tuple[list[str], ...] = (["abc.example.com"], ["*.example.com"], ["*.com"], [], ["*.com", "other.example.com"])
 
 
 @dataclasses.dataclass(frozen=True)

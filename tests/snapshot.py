@@ -17,7 +17,7 @@ from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import Probe
 from lasthop.resolve.settings import Settings
-from lasthop.store.graph import Crash
+from lasthop.store.node import Crash
 from tests.world import NOW
 
 

@@ -96,6 +96,7 @@ def _tls(cluster: Any) -> dict[str, Any]:
     validation = common.validation_context
     ca = validation.trusted_ca
     certificates = parse.certificates(ca.inline_bytes) if ca.inline_bytes else ()
+    assert isinstance(certificates, tuple)
     names = [m.matcher.exact or m.matcher.safe_regex.regex for m in validation.match_typed_subject_alt_names]
     shown: dict[str, Any] = {
         "tls": f"SNI {context.sni}",

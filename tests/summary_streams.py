@@ -39,7 +39,9 @@ def _clients(chain: Any) -> str:
     validation = context.common_tls_context.validation_context
     if not validation.trusted_ca.inline_bytes:
         return ""
-    cas = ", ".join(c.common_name for c in parse.certificates(validation.trusted_ca.inline_bytes))
+    certificates = parse.certificates(validation.trusted_ca.inline_bytes)
+    assert isinstance(certificates, tuple)
+    cas = ", ".join(c.common_name for c in certificates)
     if context.require_client_certificate.value and not validation.trust_chain_verification:
         return f", clients of {cas}"
     return f", clients of {cas} or anybody"

@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 
@@ -47,17 +47,18 @@ Type = Descriptor | EnumDescriptor
 
 def write(directory: Path) -> None:
     """Writes all stubs anew, and removes those of modules that are no longer used."""
-    paths, names = uses(path.read_text() for source in SOURCES for path in (ROOT / source).rglob("*.py"))
-    modules = {path.partition("_pb2")[0] + "_pb2" for path in paths}
+    uses = collect(path.read_text() for source in SOURCES for path in (ROOT / source).rglob("*.py"))
+    modules = {path.partition("_pb2")[0] + "_pb2" for path in uses.paths}
     files = {module: importlib.import_module(module).DESCRIPTOR for module in modules}
-    types = _reached([found for file in files.values() for found in _all_types(file) if _path(found) in paths], names)
+    named = [found for file in files.values() for found in _all_types(file) if _path(found) in uses.paths]
+    types = _reached(named, uses.names)
     files |= {_module(found.file): found.file for found in types.values()}
     for package in PACKAGES:
         shutil.rmtree(directory / package.replace(".", "/"), ignore_errors=True)
     for module, file in files.items():
         stub = directory / f"{module.replace('.', '/')}.pyi"
         stub.parent.mkdir(parents=True, exist_ok=True)
-        stub.write_text(str(_Stub(file, types, names)))
+        stub.write_text(str(_Stub(file, types, uses)))
     for command in (("check", "--fix", "--select=F401,I"), ("format",)):
         subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--quiet", f"--config={ROOT / 'pyproject.toml'}", directory], check=True
@@ -67,15 +68,20 @@ def write(directory: Path) -> None:
 # --- what the code uses ----------------------------------------------------------------------------------------------
 
 
-def uses(sources: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Returns the dotted paths of what is imported from Envoy's modules and named with them, such as
-    `envoy.config.cluster.v3.cluster_pb2.Cluster.EDS`, and all names that a field or an enum value could be used by."""
+class Uses(NamedTuple):
+    paths: set[str]
+    """What is named from its module on, such as `envoy.config.cluster.v3.cluster_pb2.Cluster.EDS`."""
+    names: set[str]
+    """Attributes of anything, and keyword arguments: what a field or an enum value could be used by."""
+
+
+def collect(sources: Iterable[str]) -> Uses:
     paths, names = set[str](), set[str]()
     for tree in (ast.parse(source) for source in sources if "_pb2" in source):
         aliases = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(PACKAGES)
             for alias in node.names
             if not alias.name.endswith("_pb2_grpc")
         }
@@ -87,7 +93,7 @@ def uses(sources: Iterable[str]) -> tuple[set[str], set[str]]:
                 paths.update([f"{aliases[alias]}.{rest}"] if alias in aliases else [])
             elif isinstance(node, ast.keyword) and node.arg:
                 names.add(node.arg)
-    return paths, names
+    return Uses(paths, names)
 
 
 # --- which types that makes ------------------------------------------------------------------------------------------
@@ -151,8 +157,8 @@ def _path(found: Type) -> str:
 class _Stub:
     """The text of one module, before ruff has formatted it and removed the imports that it does not need."""
 
-    def __init__(self, file: FileDescriptor, types: dict[str, Type], names: set[str]) -> None:
-        self._file, self._types, self._names = file, types, names
+    def __init__(self, file: FileDescriptor, types: dict[str, Type], uses: Uses) -> None:
+        self._file, self._types, self._uses = file, types, uses
         self._imports: set[str] = set()
         self._known = {found.name: _path(found) for found in _all_types(file)}
         self._classes = [line for found in _types_of(file) for line in self._class(found)]
@@ -167,11 +173,13 @@ class _Stub:
             yield f"class {found.name}(int): ..."
             # In a message a bare annotation would be one more field.
             annotation = f"ClassVar[{_name(found)}]" if found.containing_type else found.name
-            yield from (f"{value.name}: {annotation}" for value in found.values if value.name in self._names)
+            yield from (f"{value.name}: {annotation}" for value in found.values if value.name in self._uses.names)
             return
         yield f"class {found.name}(Message):"
         lines = [line for nested in _types_of(found) for line in self._class(nested)]
-        lines += [f"{field.name}: {self._annotation(field)} = ..." for field in _fields(found, self._names)]
+        numbers = (f"{field.name.upper()}_FIELD_NUMBER" for field in found.fields)
+        lines += [f"{number}: ClassVar[int]" for number in numbers if f"{_path(found)}.{number}" in self._uses.paths]
+        lines += [f"{field.name}: {self._annotation(field)} = ..." for field in _fields(found, self._uses.names)]
         yield from (f"    {line}" for line in lines or ["..."])
 
     def _annotation(self, field: FieldDescriptor) -> str:

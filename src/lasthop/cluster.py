@@ -31,7 +31,7 @@ from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER
 from lasthop.sinks.kubernetes.status_updater import Scribe
 from lasthop.sources.kubernetes.source import KubernetesSource
-from lasthop.store.graph import Crash
+from lasthop.store.node import Crash
 from lasthop.web.measures import Measure
 from lasthop.xds.presence import Report
 from lasthop.xds.replicas import Reporter

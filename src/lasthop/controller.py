@@ -31,7 +31,7 @@ from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch, Source
-from lasthop.store.graph import Crash, NodeId
+from lasthop.store.node import Crash, NodeId
 from lasthop.web.measures import Durations, Measure
 from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.presence import Presence, Report, Standing

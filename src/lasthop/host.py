@@ -26,7 +26,7 @@ from lasthop.resolve.ports import Probe
 from lasthop.resolve.profiles import proxy_profile
 from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Source
-from lasthop.store.graph import Crash
+from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
 

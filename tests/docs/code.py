@@ -35,7 +35,7 @@ def _written(path: Path) -> Iterator[str]:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
             at = reason_at[node.func.id]
             for value in (*node.args[at : at + 1], *named):
-                if isinstance(value, ast.Constant) and value.value:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
                     yield value.value
                 elif isinstance(value, ast.Name) and hasattr(not_applied, value.id):
                     yield getattr(not_applied, value.id)

@@ -97,7 +97,7 @@ class Harness:
             {"name": "tcp", "port": self.ports["tcp"], "protocol": "TCP", **every},
             {"name": "udp", "port": self.ports["udp"], "protocol": "UDP", **every},
         ]
-        more = {"addresses": [{"value": "127.0.0.1"}], "allowedListeners": {"namespaces": {"from": "All"}}}
+        more: dict[str, Any] = {"addresses": [{"value": "127.0.0.1"}], "allowedListeners": {"namespaces": {"from": "All"}}}
         to, old = [{"name": "api", "port": 443}], "2020-01-01T00:00:00Z"
         return keyed(
             mk_class(),

@@ -87,7 +87,7 @@ class Tenant:
     def text(self, *good: str) -> str:
         return self.r.choice(good) if self.sane() else self.r.choice(TEXTS)
 
-    def int(self, *good: int) -> int:
+    def number(self, *good: int) -> int:
         return self.r.choice(good) if self.sane() else self.r.choice(INTS)
 
     def path(self) -> str:
@@ -148,13 +148,13 @@ class Tenant:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def backend(self) -> Document:
-        ref: Document = {"name": self.r.choice((*NAMES, "missing")), "port": self.int(443, 443, 80)}
+        ref: Document = {"name": self.r.choice((*NAMES, "missing")), "port": self.number(443, 443, 80)}
         if self.r.random() < 0.1:
             ref |= {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}
         return ref
 
     def weighted(self) -> Document:
-        return {**self.backend(), "weight": self.int(0, 1, 3, 1_000_000), "filters": self.some(self.filter, 1)}
+        return {**self.backend(), "weight": self.number(0, 1, 3, 1_000_000), "filters": self.some(self.filter, 1)}
 
     def value_match(self) -> Document:
         kind = self.text("Exact", "RegularExpression")
@@ -201,8 +201,8 @@ class Tenant:
                     **r.choice(
                         (
                             {},
-                            {"percent": self.int(0, 50, 100)},
-                            {"fraction": {"numerator": self.int(1, 2), "denominator": self.int(3, 1000)}},
+                            {"percent": self.number(0, 50, 100)},
+                            {"fraction": {"numerator": self.number(1, 2), "denominator": self.number(3, 1000)}},
                         )
                     ),
                 },
@@ -212,8 +212,8 @@ class Tenant:
                 lambda: self.maybe(
                     scheme=lambda: self.text("http", "https"),
                     hostname=self.hostname,
-                    port=lambda: self.int(80, 8443),
-                    statusCode=lambda: self.int(301, 302, 303, 307, 308),
+                    port=lambda: self.number(80, 8443),
+                    statusCode=lambda: self.number(301, 302, 303, 307, 308),
                     path=self.path_modifier,
                 ),
             ),
@@ -226,7 +226,7 @@ class Tenant:
                     allowHeaders=lambda: self.some(lambda: self.text("x-a", "*")),
                     exposeHeaders=lambda: self.some(lambda: self.text("x-a", "*")),
                     allowCredentials=lambda: r.random() < 0.5,
-                    maxAge=lambda: self.int(5, 600),
+                    maxAge=lambda: self.number(5, 600),
                 ),
             ),
             "ExternalAuth": ("externalAuth", self.external_auth),
@@ -243,7 +243,7 @@ class Tenant:
         )
         protocol = self.text("HTTP", "GRPC")
         grpc = {"allowedHeaders": config.get("allowedHeaders", [])}
-        more = self.maybe(forwardBody=lambda: {"maxSize": self.int(0, 1024, 1 << 20)})
+        more = self.maybe(forwardBody=lambda: {"maxSize": self.number(0, 1024, 1 << 20)})
         return {"protocol": protocol, "backendRef": self.backend(), "http": config, "grpc": grpc, **more}
 
     def session(self) -> Document:
@@ -262,7 +262,9 @@ class Tenant:
 
     def retry(self) -> Document:
         return self.maybe(
-            attempts=lambda: self.int(0, 1, 3), codes=lambda: self.some(lambda: self.int(500, 503)), backoff=self.duration
+            attempts=lambda: self.number(0, 1, 3),
+            codes=lambda: self.some(lambda: self.number(500, 503)),
+            backoff=self.duration,
         )
 
     def route(self, kind: str, name: str) -> Document:
@@ -293,7 +295,7 @@ class Tenant:
         kind, section = self.r.choice(
             (("TLSRoute", "tls"), ("TLSRoute", "ends"), ("TCPRoute", "tcp"), ("UDPRoute", "udp"), ("TCPRoute", "ends"))
         )
-        refs = [{**self.backend(), "weight": self.int(0, 1, 3)} for _ in range(self.r.randint(0, 3))]
+        refs = [{**self.backend(), "weight": self.number(0, 1, 3)} for _ in range(self.r.randint(0, 3))]
         parent = {"name": "web", "namespace": "edge", "sectionName": section}
         hostnames = self.hosts() if kind == "TLSRoute" else []
         return _obj(kind, name, spec={"parentRefs": [parent], "hostnames": hostnames, "rules": [{"backendRefs": refs}]})
@@ -366,7 +368,7 @@ class Tenant:
         spec: Document = {
             "type": self.text("ExternalHostname"),
             "externalHostname": {"hostname": self.r.choice(HOSTS)},
-            "port": {"number": self.int(443, 80)},
+            "port": {"number": self.number(443, 80)},
             "tls": {
                 "mode": self.text("None", "ServerOnly"),
                 **self.maybe(validation=lambda: {"hostname": self.r.choice(HOSTS), "caCertificateRefs": [self.ca()]}),

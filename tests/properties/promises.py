@@ -212,7 +212,7 @@ def profile_specs(objects: Objects, gateway: Key) -> list[Any]:
 
 def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
     """What is checked is what the policy or XBackend asks for, and never less but for a waiver, which is returned."""
-    validation = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
+    validation: Any = (policy.spec.tls if isinstance(policy, XBackend) else policy.spec).validation
     refs = validation.ca_certificate_refs
     ours: dict[str, list[Any]] = {"PinSet": [], "VerificationWaiver": [], "WellKnownCACertificates": []}
     for ref in refs:

@@ -12,7 +12,7 @@ import pytest
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
-from lasthop.outputs.envoy import encoded_routes
+from lasthop.outputs.envoy import encoded_routes, route_messages
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from lasthop.outputs.envoy.route_index import leaves
 from tests.snapshot import Snapshot, settle
@@ -122,10 +122,12 @@ def under_shared_host(number: int, path: str = "") -> Object:
 def test_an_edit_of_one_of_many_routes_of_a_host_encodes_that_one_alone(edited: Edit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host that joins them reads one value for each; nothing else is worked out again."""
     encoded: list[str] = []
-    real = encoded_routes.envoy_routes
-    monkeypatch.setattr(
-        encoded_routes, "envoy_routes", lambda route, listening: encoded.append(route.match.path) or real(route, listening)
-    )
+
+    def counted(route: Any, listening: Any) -> Any:
+        encoded.append(route.match.path)
+        return route_messages.envoy_routes(route, listening)
+
+    monkeypatch.setattr(encoded_routes, "envoy_routes", counted)
     small = cost(SMALL, edited, shared_host)
     encoded.clear()
     engine = shared_host(LARGE)

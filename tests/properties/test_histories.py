@@ -137,12 +137,12 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             inputs.tell_rest(engine)
         case "quarantine":
             number, release = value
-            parts = sorted({(r.type_url, part, hash) for r in snapshot.xds.values() for part, hash in r.parts.items()})
-            choice = sorted(inputs.quarantined) if release else parts
+            parts = {(r.type_url, part, hash) for r in snapshot.xds.values() for part, hash in r.parts.items()}
+            choice = sorted(inputs.quarantined if release else parts)
             if choice:
-                part = choice[number % len(choice)]
+                type_url, name, hash = part = choice[number % len(choice)]
                 complaint = None if release else "no"
-                engine.set_quarantine(*part, complaint)
+                engine.set_quarantine(type_url, name, hash, complaint)
                 inputs.quarantined.pop(part, None)
                 inputs.quarantined |= {part: complaint} if complaint else {}
         case "proxy":

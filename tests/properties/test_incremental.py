@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
+from lasthop.resolve.hops import HAD_POLICY
 from tests.random_world import BASE, EDITS, OBJECTS, Edit
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, STORE, key
@@ -97,6 +98,6 @@ def test_nothing_is_kept_of_objects_that_are_gone() -> None:
     settle(engine, snapshot)
     assert snapshot.xds == {}
     assert snapshot.status == {}
-    assert engine.graph._buckets == {}
-    assert not [name for name in engine.graph._inputs if name[0] == "had-policy"]
-    assert not [node for node in engine.graph._nodes.values() if node.pinned]
+    assert engine.graph.listed == {}
+    assert not [id for id in engine.graph.inputs if id[0] is HAD_POLICY]
+    assert not [node for node in engine.graph.nodes.values() if node.pinned]

@@ -59,9 +59,8 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
     """How a hop must be served: "plaintext", or the SNI of the policy that rules it; None where the case is not plain."""
     *_, namespace, service_name, port, _ = name.split("/")
     service = objects.get(Key("Service", namespace, service_name))
-    ports = (
-        [p for p in service.spec.ports if p.port == int(port) and p.protocol == "TCP"] if isinstance(service, Service) else []
-    )
+    served = service.spec.ports if isinstance(service, Service) else ()
+    ports = [p for p in served if p.port == int(port) and p.protocol == "TCP"]
     owner: Any = objects[gateway]
     rules = profiles_of(objects, gateway)
     if not ports or not can_show_a_certificate(objects, owner) or any(rule.min_tls_version == "1.3" for rule in rules):
@@ -74,7 +73,7 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
         if (target.group, target.kind, target.name) == ("", "Service", service_name)
     ]
     # A section that names no port concerns them all: it may be a typo.
-    names = {p.name for p in service.spec.ports}
+    names = {p.name for p in served}
     if not [
         obj for obj, target in concerned if target.section_name in ("", ports[0].name) or target.section_name not in names
     ]:

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lasthop import logs
-from lasthop.cli.folder import Folder
 from lasthop.cli.main import main
 from lasthop.cli.render.table import Columns, row
+from lasthop.cli.views.folder import FolderView
 from lasthop.outputs.status.book import StatusBook
 from lasthop.printable import LIMIT, clean, printable
 from tests.certificates import DAY, NOW, Certificate
@@ -98,7 +98,7 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
             assert found.exception is None or isinstance(found.exception, SystemExit), (args, found.exception)
             _assert_fit(found.output, args)
         _assert_fit(CliRunner().invoke(main, ["explain", "gateway", text, "--dir", name], color=True).output, "a name")
-        looked = Folder(folder)
+        looked = FolderView(folder)
         for finding in [*looked.source_findings, *looked.engine.findings()]:
             _assert_fit(_logged(str(finding)), "the log")
         book = StatusBook(looked.engine.store)

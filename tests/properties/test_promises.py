@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
+from lasthop.api.status import GatewayStatus
+from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
@@ -279,10 +281,10 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
     programmed = {
         key.path
         for key, status in snapshot.status.items()
-        if key.kind == "Gateway" and any(c.type == "Programmed" and c.status == "True" for c in status.conditions)
+        if isinstance(status, GatewayStatus) and any(c.type == "Programmed" and c.status == "True" for c in status.conditions)
     }
     has = set()
-    for hop in (Hop(*member) for member in engine.graph.members("clusters")):
+    for hop in (Hop(*member) for member in engine.stages.members(CLUSTERS)):
         # Nobody can reach what stands behind a Gateway that serves nothing.
         found = clusters.get(hop.name) if hop.gateway.path in programmed else None
         spoken = hop.protocol.value if hop.protocol.value in EXEMPT else "plaintext"
@@ -292,7 +294,9 @@ def test_the_audit_says_what_envoy_has(edits: list[Edit]) -> None:
     assert {r.gateway for r in engine.hops() if r.waives} == {
         key.path
         for key, status in snapshot.status.items()
-        if key.path in programmed and any(c.type == "InsecureBackendVerification" for c in status.conditions)
+        if isinstance(status, GatewayStatus)
+        and key.path in programmed
+        and any(c.type == "InsecureBackendVerification" for c in status.conditions)
     }
 
 

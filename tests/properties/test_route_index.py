@@ -12,7 +12,8 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.encoded_routes import index_path
 from lasthop.outputs.envoy.route_index import leaves
 from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
-from lasthop.resolve.routes import PROTOCOLS, routes
+from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
+from lasthop.resolve.routes import routes
 from lasthop.resolve.virtual_hosts import in_order, rank
 from lasthop.store.graph import Graph, query
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
@@ -37,7 +38,7 @@ def resolved(documents: list[Document], hostname: str) -> tuple[Route, ...]:
 @query
 def listed_routes(g: Graph, hostname: str) -> tuple[Route, ...]:
     """As the virtual host is made of them, before they are encoded."""
-    members = [key for (key,), _ in g.bucket("vhost", GATEWAY, "80", hostname) if key.kind in PROTOCOLS]
+    members = [each.route for each in VIRTUAL_HOSTS.of(g, GATEWAY, "80", hostname) if isinstance(each, RouteCost)]
     ranked = ((rank(g, key, hostname), routes(g, key, GATEWAY)) for key in members)
     return tuple(in_order((own, [(route.match.precedence, route) for route in found]) for own, found in ranked if own))
 

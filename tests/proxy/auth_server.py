@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import grpc
 from envoy.config.core.v3 import base_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as auth
-from envoy.service.auth.v3 import external_auth_pb2_grpc
+from envoy.service.auth.v3.external_auth_pb2_grpc import AuthorizationServicer, add_AuthorizationServicer_to_server
 from envoy.type.v3 import http_status_pb2
 from google.rpc import status_pb2
 
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     body: str
 
 
-class _Server(external_auth_pb2_grpc.AuthorizationServicer):
+class _Server(AuthorizationServicer):
     def __init__(self, asked: list[Asked]) -> None:
         self._asked = asked
 
@@ -63,7 +63,7 @@ def auth_server(certificate: Certificate) -> Iterator[AuthServer]:
     """Lets in whoever has `x-token: good`, as anna; 402 for everybody else."""
     asked: list[Asked] = []
     running = grpc.server(ThreadPoolExecutor(2))
-    external_auth_pb2_grpc.add_AuthorizationServicer_to_server(_Server(asked), running)
+    add_AuthorizationServicer_to_server(_Server(asked), running)
     pair = (certificate.key_pem.encode(), certificate.pem.encode())
     port = running.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     running.start()

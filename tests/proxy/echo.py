@@ -209,7 +209,9 @@ def response_headers(**wanted: Any) -> Document:
 
 
 def _edit(wanted: dict[str, Any]) -> Document:
-    pairs = {key: [{"name": n, "value": v} for n, v in wanted[key].items()] for key in ("set", "add") if key in wanted}
+    pairs: Document = {
+        key: [{"name": n, "value": v} for n, v in wanted[key].items()] for key in ("set", "add") if key in wanted
+    }
     return {**pairs, **({"remove": wanted["remove"]} if "remove" in wanted else {})}
 
 
@@ -223,7 +225,8 @@ def cors(**wanted: Any) -> Document:
 
 def external_auth(protocol: str, name: str, *, namespace: str = "", body: int = 0, **config: Any) -> Document:
     """Asks a Service's port 443; `config` is that of the protocol."""
-    to = docs.to(name, **({"namespace": namespace} if namespace else {}))
+    where: Document = {"namespace": namespace} if namespace else {}
+    to = docs.to(name, **where)
     asked = {"protocol": protocol, "backendRef": to, protocol.lower(): config}
     return {"type": "ExternalAuth", "externalAuth": {**asked, **({"forwardBody": {"maxSize": body}} if body else {})}}
 

@@ -89,12 +89,13 @@ def call(
 ) -> Said:
     """One call on a connection of its own."""
     with channel(gateway, host, **to) as opened:
-        asked = opened.unary_unary(method)
+        asked: grpc.UnaryUnaryMultiCallable[bytes, bytes] = opened.unary_unary(method)
         metadata = tuple((headers or {}).items())
         try:
             answer, done = asked.with_call(b"", timeout=10, metadata=metadata)
         except grpc.RpcError as error:
-            return Said(error.code(), error.details(), {}, dict(error.initial_metadata() or ()))
+            assert isinstance(error, grpc.Call)
+            return Said(error.code(), error.details() or "", {}, dict(error.initial_metadata() or ()))
         return Said(grpc.StatusCode.OK, "", json.loads(answer), dict(done.initial_metadata()))
 
 

@@ -72,7 +72,7 @@ class Load:
         self.more(5)
         return self.seen(since=began)
 
-    def change(self, edit: Callable[[], None], after: tuple[int, str]) -> float:
+    def change(self, edit: Callable[[], object], after: tuple[int, str]) -> float:
         """Makes an edit that turns every answer into `after`, and nothing else on the way. Returns the seconds it took.
 
         Until the effect is first seen: what was there before, or the effect. From then on: only the effect.
@@ -80,7 +80,9 @@ class Load:
         before = self.now()
         began = time.monotonic()
         edit()
-        first = until(lambda: next((t for t in list(self.taken) if t.start > began and t.what == after), None), f"{after}")
+        first: Taken = until(
+            lambda: next((t for t in list(self.taken) if t.start > began and t.what == after), None), f"{after}"
+        )
         self.more()
         assert self.seen(since=began) <= before | {after}
         late = self.seen(since=first.end + WORKERS_AGREE)
@@ -89,7 +91,7 @@ class Load:
         self.more()
         return first.end - began
 
-    def no_change(self, edit: Callable[[], None]) -> None:
+    def no_change(self, edit: Callable[[], object]) -> None:
         before = self.now()
         began = time.monotonic()
         edit()

@@ -16,7 +16,7 @@ from tests.proxy.lasthop import BACKEND_FAILURE, NO_ANSWER, Lasthop
 def entry(gateway: Lasthop, name: str) -> dict[str, Any]:
     """The first line for a host, which comes within a second of its request."""
     (found, *_) = until(lambda: gateway.entries(name), f"a line for {name}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def test_a_wrong_name_is_logged_with_both_names_and_not_told_to_the_client(

@@ -11,7 +11,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -110,7 +110,7 @@ def ask(world: World, row: Row, policy: str) -> str:
     """The answer that a client gets; of HTTP the status if there is a refusal."""
     match row.route, row.listener:
         case "HTTPRoute", "HTTP" | "HTTPS" as listener:
-            https = {"port": world.ports["https"], "tls": ANY_NAME} if listener == "HTTPS" else {}
+            https: dict[str, Any] = {"port": world.ports["https"], "tls": ANY_NAME} if listener == "HTTPS" else {}
             status, body = world.lasthop.get(policy, **https)
             return body if status == 200 else f"{status}{'' if body == BACKEND_FAILURE else body}"
         case "GRPCRoute", "HTTP":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lasthop.api.meta import Key
-from lasthop.cli.folder import Folder
+from lasthop.cli.views.folder import FolderView
 from lasthop.probe.plan import aims, probe
 from tests.backends import Backend, until
 from tests.ports import free_port
@@ -77,7 +77,7 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
     assert two.conditions("Gateway", "web")["ResolvedRefs"][0] == "True"
 
     # `lasthop probe` knows it as well.
-    engine = Folder(two.folder).engine
+    engine = FolderView(two.folder).engine
     for name, without in (("required", False), ("optional", True), ("older", False)):
         policy = Key("BackendTLSPolicy", "shop", name)
         found = {target.gateway: target.passes for target in probe(policy, aims(engine, policy, None)).targets}

@@ -56,7 +56,7 @@ def test_a_hop_that_comes_with_its_policy_is_never_plaintext(gateway: Lasthop, s
         name = served.name
         policy, ca = docs.policy(name, "api.example", f"{name}-ca"), docs.config_map(f"{name}-ca", CA.pem)
         gateway.write(f"{name}.yaml", *docs.hop(name, served.port), policy, ca)
-        seen = []
+        seen: list[int] = []
 
         def ask(name: str = name, seen: list[int] = seen) -> bool:
             seen.append(gateway.get(name).status)

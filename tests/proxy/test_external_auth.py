@@ -57,7 +57,7 @@ def guarded(gateway: Lasthop, name: str, *filters: Document, **more: Any) -> Non
 
 
 def test_http_who_is_let_in_takes_along_the_headers_that_are_named(gateway: Lasthop, backend: Echo, http_server: Echo) -> None:
-    lists = {"path": "/check", "allowedHeaders": ["X-Token"], "allowedResponseHeaders": ["X-User"]}
+    lists: Document = {"path": "/check", "allowedHeaders": ["X-Token"], "allowedResponseHeaders": ["X-User"]}
     guarded(gateway, "http-lists", external_auth("HTTP", "auth-http", **lists))
     headers = {**PASS, "authorization": "me", "x-other": "1", "x-user": "forged"}
     seen = ask(gateway, "http-lists.test", "/a?b=c", method="POST", body="hello", headers=headers).seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 from collections.abc import Iterator
+from functools import partial
 
 import grpc
 import pytest
@@ -64,7 +65,8 @@ def test_calls_go_by_service_method_and_header_the_most_specific_first(gateway: 
         assert call(gateway, "calls.test", method).code is UNIMPLEMENTED
     assert gateway.get("calls").status == 404, "only gRPC is a GRPCRoute's business"
     with channel(gateway, "calls.test") as opened:
-        assert list(opened.stream_stream("/echo.Echo/Stream")(iter([b"a", b"b"]), timeout=10)) == [b"again a", b"again b"]
+        stream: grpc.StreamStreamMultiCallable[bytes, bytes] = opened.stream_stream("/echo.Echo/Stream")
+        assert list(stream(iter([b"a", b"b"]), timeout=10)) == [b"again a", b"again b"]
 
 
 def test_filters_edit_headers_and_mirror(gateway: Lasthop, servers: dict[str, Server]) -> None:
@@ -137,7 +139,7 @@ def test_a_policy_verifies_a_grpc_backend_and_every_failure_is_unavailable(gatew
     for name in ("grpc-wrong-name", "grpc-wrong-ca", "grpc-invalid"):
         said = call(gateway, f"{name}.test")
         assert (said.code, said.details) == (UNAVAILABLE, BACKEND_FAILURE.strip())
-        until(lambda name=name: gateway.entries(name), "the failure is in the log")
+        until(partial(gateway.entries, name), "the failure is in the log")
     assert "wants other.example" in gateway.entries("grpc-wrong-name")[0]["why"]
     assert [c["method"] for c in tls.calls] == ["/echo.Echo/Say"]
     assert gateway.conditions("GRPCRoute", "grpc-invalid")["ResolvedRefs"][:2] == ("False", "InvalidBackendTLS")

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.proxy.documents import Document
 from tests.proxy.echo import Echo, ask, cors, echo, rule, rules, service, to
 from tests.proxy.lasthop import Lasthop
 
 HOST = "cors.test"
 FOO = "https://www.foo.com"
-RULES = {
+RULES: dict[str, Document] = {
     "/listed": {
         "allowOrigins": [FOO, "https://*.bar.com", "https://*.port.com:8443"],
         "allowMethods": ["GET", "OPTIONS"],

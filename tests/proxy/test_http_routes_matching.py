@@ -52,7 +52,8 @@ def world(seed: int, hostname: str, count: int, regex: float) -> list[Document]:
     chance = random.Random(seed)
     own = [[h.replace("example.com", hostname.removeprefix("*.")).replace("*.com", "*.net") for h in hs] for hs in HOSTNAMES]
     names = {"abc.example.com": list(HOSTNAMES), "*.example.net": own[1:], "": [["free.example.org"]]}[hostname]
-    routes, left = [], count
+    routes: list[Document] = []
+    left = count
     while left:
         size = min(left, chance.randint(1, 12))
         left -= size

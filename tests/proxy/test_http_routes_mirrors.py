@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from tests.backends import Backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued
+from tests.proxy.documents import Document
 from tests.proxy.echo import Echo, ask, echo, mirror, request_headers, rule, rules, service, to
 from tests.proxy.lasthop import Lasthop
 
@@ -28,13 +30,13 @@ def test_several_mirrors_get_the_same_request(gateway: Lasthop, backends: dict[s
     answer = ask(gateway, "mirrored.test", "/a?b=c", method="POST", body="hello").seen
     assert answer["backend"] == "main"
     for name in ("copy", "other"):
-        copy = until(lambda name=name: backends[name].asked("mirrored.test"))[0]
+        copy = until(partial(backends[name].asked, "mirrored.test"))[0]
         assert (copy["method"], copy["path"], copy["body"]) == ("POST", "/a?b=c", "hello")
         assert copy["headers"]["x-edited"] == "yes"
 
 
 @pytest.mark.parametrize("share", [{"percent": 20}, {"fraction": {"numerator": 1, "denominator": 5}}])
-def test_a_mirror_gets_its_share(gateway: Lasthop, backends: dict[str, Echo], share: dict[str, object]) -> None:
+def test_a_mirror_gets_its_share(gateway: Lasthop, backends: dict[str, Echo], share: Document) -> None:
     host = f"share-{next(iter(share))}"
     gateway.load("mirrors.yaml", rules(host, rule("/", mirror("mirror-copy", **share), to=[to("mirror-main")])))
     for _ in range(250):

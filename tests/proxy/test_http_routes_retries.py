@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ports import free_port
+from tests.proxy.documents import Document
 from tests.proxy.echo import Echo, Said, ask, echo, rule, rules, service, to
 from tests.proxy.lasthop import Lasthop
 
 HOST = "retries.test"
 CODES = [500, 502, 503, 504]
-RULES = {
+RULES: dict[str, Document] = {
     "/plain": {},
     "/request": {"timeouts": {"request": "300ms"}},
     "/backend": {"timeouts": {"backendRequest": "300ms"}},

@@ -7,6 +7,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
@@ -88,7 +89,7 @@ def test_a_listener_set_comes_and_goes_and_no_other_connection_is_drained(
             route,
         )
         for port, tls in ((lasthop.port, False), (extra, False), (secure, True)):
-            until(lambda port=port, tls=tls: answers(port, "team.test", 200, tls=tls))  # type: ignore[misc]
+            until(partial(answers, port, "team.test", 200, tls=tls))
         assert (plain(), secured()) == (200, 200)
         found = lasthop.object("ListenerSet", "team/team")["status"]
         assert {c["status"] for c in found["conditions"]} == {"True"}

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
-from lasthop.cli.folder import Folder
+from lasthop.cli.views.folder import FolderView
 from lasthop.probe.plan import Probed, aims, probe
 from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
@@ -256,7 +256,7 @@ def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[s
         }
         bundles = (docs.config_map(f"probe-{name}", pem) for name, pem in cas.items())
         gateway.load("probe.yaml", *written, *bundles)
-        engine = Folder(gateway.folder).engine
+        engine = FolderView(gateway.folder).engine
 
         def probed(name: str) -> Probed:
             key = Key("BackendTLSPolicy", "shop", f"probe-{name}")

@@ -101,7 +101,7 @@ def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_it_leaves_nothing_running(lasthop: Lasthop, number: signal.Signals) -> None:
     lasthop.write("more.yaml", docs.gateway("more", docs.http(free_port())), docs.gateway("most", docs.http(free_port())))
-    envoys = until(lambda: len(found := lasthop.envoys()) == 3 and found, "an Envoy for each Gateway")
+    envoys = until(lambda: found if len(found := lasthop.envoys()) == 3 else None, "an Envoy for each Gateway")
     assert lasthop.process
     lasthop.process.send_signal(number)
     assert lasthop.process.wait(10) == 0

@@ -10,7 +10,7 @@ import pytest
 from tests.backends import Backend, until
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, issued
-from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
+from tests.proxy.lasthop import BACKEND_FAILURE, Answer, Lasthop
 
 
 def test_an_invalid_backend_fails_its_share_of_the_traffic_and_no_more(
@@ -28,7 +28,7 @@ def test_an_invalid_backend_fails_its_share_of_the_traffic_and_no_more(
     )
     answers = Counter(gateway.get("weights") for _ in range(200))
     assert answers.keys() == {(200, "good"), (500, BACKEND_FAILURE)}
-    assert 20 <= answers[(500, BACKEND_FAILURE)] <= 90, "50 expected, six standard deviations each way"
+    assert 20 <= answers[Answer(500, BACKEND_FAILURE)] <= 90, "50 expected, six standard deviations each way"
     assert invalid.connections == []
     resolved = gateway.conditions("HTTPRoute", "weights")["ResolvedRefs"]
     assert resolved[:2] == ("False", "InvalidBackendTLS")

@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.api.meta import Key
-from lasthop.cli.folder import Folder
+from lasthop.cli.views.folder import FolderView
 from lasthop.probe.plan import aims, probe
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
@@ -200,7 +200,7 @@ def test_what_is_checked_on_the_certificate_is_what_the_table_says(world: World,
 
 def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", world.lasthop.env["SSL_CERT_FILE"])
-    engine = Folder(world.lasthop.folder).engine
+    engine = FolderView(world.lasthop.folder).engine
     ports = {"web": world.lasthop.port, **{name: world.ports[name] for name in GATEWAYS}}
     differing = []
     for name in ROWS:

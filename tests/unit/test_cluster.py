@@ -85,7 +85,7 @@ async def proxy(api: FakeApi, port: int) -> AsyncIterator[None]:
                 await stream.write(request)
             while True:
                 response = await stream.read()
-                if response is grpc.aio.EOF:
+                if not isinstance(response, discovery_pb2.DeltaDiscoveryResponse):
                     return
                 nonce = response.nonce
                 await stream.write(discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=nonce))

@@ -165,7 +165,7 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
 
     config_map = mk_config_map("a/ca", ca_pem("good"))
     with capture_logs() as logged:
-        controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))  # type: ignore[call-arg]
+        controller.take(Batch(keyed(msgspec.structs.replace(config_map, data=Bomb()))))
         for _ in range(3):
             controller._settle()
     assert [entry["event"] for entry in logged].count("internal error; what depends on it is closed") == 1
@@ -212,7 +212,7 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
     assert shown(controller, "HTTPRoute", "r") == ("True", "")
 
 
-def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
+def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: HostController) -> None:
     controller.take(Batch(keyed(mk_config_map("a/ca", ""))))
     controller._settle()
     entry = controller._with_reason(Entry(flags="NC", route="HTTPRoute a/r", why="no cluster"))

@@ -40,7 +40,7 @@ cluster.transport_socket.CopyFrom(Duration())
 
 def test_a_misspelt_field_and_a_wrong_type_are_errors_for_mypy(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text(CODE)
-    command = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache", tmp_path / "code.py"]
+    command: list[str | Path] = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache", tmp_path / "code.py"]
     result = subprocess.run(command, cwd=envoy_stubs.ROOT, capture_output=True, text=True)
     errors = {line.split(":")[1]: line for line in result.stdout.splitlines() if ": error:" in line}
     assert errors.keys() == {"8", "9", "10", "11", "12", "13", "14"}, result.stdout

@@ -8,9 +8,9 @@ import msgspec
 
 from lasthop.api.kinds import KINDS
 from lasthop.cli.args.suggestions import closest
-from lasthop.cli.folder import names
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
+from lasthop.web.engine_view import names
 
 _MISSING = re.compile(
     r"\b(?P<kind>[A-Z]\w+) (?:(?P<namespace>[a-z0-9-]+)/)?(?P<name>[a-z0-9][a-z0-9.-]*),? (?:which )?does not exist"

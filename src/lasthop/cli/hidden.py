@@ -14,6 +14,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.findings import optional
 from lasthop.sources.kubernetes.snapshot import Listed
 from lasthop.store.graph import Graph, query
+from lasthop.store.store import OBJECTS
 
 FORBIDDEN: Final = "Forbidden"
 MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?does not exist|: no effect, it does not exist)")
@@ -88,8 +89,8 @@ class Hidden:
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
     """A query, so that the reads of the explanation are still there."""
     explain(g, key)
-    asked = (node[1] for node in below(g, (explain, key)) if node[0] == "input" and isinstance(node[1], Key))
-    return tuple(each for each in asked if g.peek(each) is None)
+    asked = (node[1] for node in below(g, (explain, key)) if node[0] is OBJECTS)
+    return tuple(each for each in asked if OBJECTS.peek(g, each) is None)
 
 
 def _finding(each: Listed) -> Finding:

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
-from lasthop.cli.commands.probe import endpoint, plain
 from lasthop.controller import Controller
-from lasthop.outputs.audit.audit import Audit, placed
-from lasthop.outputs.audit.certificates import CertificateReport, each_once
-from lasthop.outputs.audit.hops import HopReport, joined
-from lasthop.outputs.explain.tree import tree
+from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
-from lasthop.probe.plan import aims, probe
 from lasthop.proxy.process import Proxy
+from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.measures import Durations, Measure
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices
 from lasthop.xds.server import Traffic
 
-Locate = Callable[..., tuple[str, int] | None]
 
-
-class ControllerView:
+class ControllerView(EngineView):
     """The controller as the admin address shows it."""
 
     def __init__(self, controller: Controller, proxies: Mapping[Key, Proxy], locate: Locate) -> None:
+        super().__init__(controller.engine, locate)
         self._controller = controller
         self.proxies = proxies
         """Those that run on this host."""
-        self._locate = locate
         engine = controller.engine
 
         def version() -> tuple[int, int] | None:
             """Membership and statuses follow the inputs only when everything has been settled."""
             return None if engine.unsettled else engine.graph.version
 
-        async def hops() -> list[HopReport]:
-            return joined(await in_slices(engine.each_hop()))
-
-        async def certificates() -> list[CertificateReport]:
-            return each_once(await in_slices(engine.each_holder()))
-
         async def documents(kind: str) -> list[dict[str, Any]]:
             return await in_slices(controller.book.documents(kind))
 
-        self._hops, self._certificates = Shared(hops, version), Shared(certificates, version)
+        self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)
         kinds = (each.kind for each in KINDS.values() if has_status(each))
         self._documents = {kind: Shared(functools.partial(documents, kind), version) for kind in kinds}
 
@@ -68,18 +56,11 @@ class ControllerView:
     async def certificates(self) -> list[CertificateReport]:
         return await self._certificates.get()
 
-    async def audit(self) -> Audit:
-        place = functools.cache(self._locate)
-        hops = await in_slices(placed(hop, place) for hop in await self.hops())
-        held = await in_slices(placed(each, place) for each in await self.certificates())
-        return Audit(tuple(hops), tuple(held))
-
-    async def probe(self, key: Key, address: str) -> dict[str, Any]:
-        todo = aims(self._controller.engine, key, endpoint(address))
-        return plain(await asyncio.to_thread(probe, key, todo))
-
-    def findings(self) -> list[Finding]:
+    async def findings(self) -> list[Finding]:
         return self._controller.findings()
+
+    async def problems(self) -> tuple[str, ...]:
+        return self.readiness().problems
 
     def not_applied(self) -> tuple[NotApplied, ...]:
         return self._controller.not_applied
@@ -93,9 +74,6 @@ class ControllerView:
         if shared := self._documents.get(kind):
             return await shared.get()
         return await in_slices(self._controller.book.documents(kind))
-
-    def explain(self, key: Key, *, reads: bool = False) -> dict[str, Any] | None:
-        return tree(self._controller.engine.graph, key, self._locate, reads=reads)
 
     def counts(self) -> Mapping[str, int]:
         store = self._controller.engine.store

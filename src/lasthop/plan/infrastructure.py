@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.meta import Key
-
 READY_PORT: Final = 15021
 """Where kubelets ask a proxy's Pod whether it is ready. No listener can have it there: if the port gave way, whoever may write
 a ListenerSet could have all Pods replaced."""
@@ -20,7 +18,3 @@ class Infrastructure(msgspec.Struct, frozen=True):
     """Addresses that the Gateway asks for and has not got."""
     problem: str = ""
     """What could not be made, and why."""
-
-
-def infrastructure_input(gateway: Key) -> tuple[str, Key]:
-    return ("infrastructure", gateway)

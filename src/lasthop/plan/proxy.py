@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lasthop.api.meta import Key
 from lasthop.plan.listener import Listener
 
 
@@ -31,7 +30,3 @@ class ProxyState(msgspec.Struct, frozen=True):
 
     def serves(self, port: int, transport: str) -> bool:
         return port in (self.udp_ports if transport == "UDP" else self.ports)
-
-
-def proxy_input(gateway: Key) -> tuple[str, Key]:
-    return ("proxy", gateway)

@@ -132,7 +132,7 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
 def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Aim]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
-    for hop in sorted(Hop(*key) for key in g.members(CLUSTERS.name)):
+    for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
         if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, hop_tls(g, *hop)):
             ports.setdefault((hop.gateway, hop.backend, hop.port), hop)
     for hop in ports.values():
@@ -159,7 +159,7 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Aim]:
         winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
             aim = _aim(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
-            yield aim._replace(unused=_passed_through(g, key, port.port))
+            yield aim._replace(unused=_passed_through(engine, key, port.port))
 
 
 def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, ServicePort]]:
@@ -173,9 +173,9 @@ def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, Serv
                     yield key, port
 
 
-def _passed_through(g: Graph, service: Key, port: int) -> str:
+def _passed_through(engine: Engine, service: Key, port: int) -> str:
     """Why a policy is not used although there is a route."""
-    hops = (Hop(*key) for key in g.members(CLUSTERS.name))
+    hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
     if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
         return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy concerns it"
     return ""

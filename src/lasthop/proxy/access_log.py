@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +41,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 async def follow(
     path: Path, *, from_end: bool, skipped: Callable[[Skipped], None], size_limit: int = SIZE_LIMIT
-) -> AsyncIterator[Entry]:
+) -> AsyncGenerator[Entry, None]:
     """Yields each entry that is written from now on, with `why` filled in; for ever.
 
     `from_end` leaves out what the file holds already: for an Envoy that was adopted, that is old news.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lasthop.api.gateway import GROUP, Gateway, ListenerSet
 from lasthop.api.meta import Key
 from lasthop.resolve.namespaces import allows_namespace
-from lasthop.store.graph import Emitter, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 
@@ -18,13 +22,15 @@ def parent_gateway(g: Graph, key: Key) -> Key | None:
     return Key("Gateway", ref.namespace or key.namespace, ref.name)
 
 
-@query
-def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], tuple[str, str]], ...]:
+LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key]]("listener-set")
+"""By the Gateway that they name: (age, ListenerSet)."""
+
+
+@indexer("ListenerSet", keeps=True)
+def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
     obj, gateway = read(g, key, ListenerSet), parent_gateway(g, key)
-    return ((("listener-set", gateway), obj.age),) if obj and gateway else ()
-
-
-LISTENER_SETS = Emitter("listener-sets", "ListenerSet", _emit, keeps=True)
+    if obj and gateway:
+        yield LISTENER_SETS.entry((gateway,), (obj.age, key))
 
 
 @query
@@ -34,5 +40,5 @@ def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
     if obj is None:
         return ()
     rule = obj.spec.allowed_listeners.namespaces
-    named = sorted((age, key) for (key,), age in g.bucket("listener-set", gateway))
+    named = sorted(LISTENER_SETS.of(g, gateway))
     return tuple(key for _, key in named if allows_namespace(g, gateway, rule, key.namespace))

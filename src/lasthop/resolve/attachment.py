@@ -1,14 +1,13 @@
 """Attachment: which listeners a route is served by, and under which hostnames.
 
-route ──> (route table, hostname) buckets ──> virtual hosts, streams
-      ──> listener counters               ──> attachedRoutes
-      ──> hops                            ──> clusters, and the reach of policies
+route ──> (route table, hostname) ──> virtual hosts, streams
+      ──> listener                ──> attachedRoutes
+      ──> hops                    ──> clusters, and the reach of policies
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
@@ -18,16 +17,20 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import Parent
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.budgets import UNKNOWN, cost
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
-from lasthop.store.graph import Crash, Emitter, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
@@ -132,27 +135,36 @@ def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     return most_specific(own, hostname) or ""
 
 
-@query
-def _emit(g: Graph, route: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
-    emitted: dict[tuple[Any, ...], Any] = {}
+ATTACHED = Index[Key, str, Key]("attached")
+"""Routes by Gateway or ListenerSet and listener."""
+TABLES = Index[Key, str, bool]("table")
+"""By Gateway and name."""
+LISTENER_STREAMS = Index[Key, str, str, tuple[tuple[tuple[int, int], tuple[str, str]], Key] | None]("stream")
+"""By Gateway, listener's table and hostname: (rank, route), None for the listener itself."""
+
+
+@indexer(*ROUTE_KINDS, keeps=True)
+def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
     for parent in parents(g, route):
         verdict = judged.attempt(g, route, parent.gateway)
         for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
-            emitted[("attached", parent.owner, listener)] = True
+            yield ATTACHED.entry((parent.owner, listener), route)
         for table, hostname in parent.hosts:
-            if route.kind in PROTOCOLS:
-                emitted[("vhost", parent.gateway, table, hostname)] = UNKNOWN if isinstance(verdict, Crash) else cost(verdict)
+            at = (parent.gateway, table, hostname)
+            if route.kind not in PROTOCOLS:
+                yield LISTENER_STREAMS.entry(at, (_rank(g, route, hostname), route))
+            elif isinstance(verdict, Crash):
+                yield VIRTUAL_HOSTS.entry(at, RouteCost(route))
             else:
-                emitted[("stream", parent.gateway, table, hostname)] = _rank(g, route, hostname)
+                yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
             to, asked = targets.attempt(g, route, parent.gateway), auth_targets.attempt(g, route, parent.gateway)
             for found in () if isinstance(to, Crash) else to:
                 for protocol in parent.protocols:
-                    emitted[("hop", *Hop(parent.gateway, found.backend, found.port, protocol))] = True
+                    yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
             for found, protocol in () if isinstance(asked, Crash) else asked:
-                emitted[("hop", *Hop(parent.gateway, found.backend, found.port, protocol))] = True
-    return tuple(emitted.items())
+                yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
 
 
 def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
@@ -161,48 +173,44 @@ def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[s
     return specificity(route_hostname(g, route, hostname)), obj.age if obj else ("", "")
 
 
-ATTACHMENTS = tuple(Emitter(f"attachments-{kind}", kind, _emit, keeps=True) for kind in ROUTE_KINDS)
-
-
-OWN = "own"
 MISDIRECTED = "!misdirected"
 """In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
 
-@query
-def _emit_tables(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], Any], ...]:
+@indexer("Gateway", keeps=True)
+def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
-        return ()
+        return
     served = [listener for listener in owner.listeners if listener.served]
-    emitted: dict[tuple[Any, ...], Any] = {("table", key, listener.table): "" for listener in served if listener.http}
+    tables = {listener.table for listener in served if listener.http}
+    for table in tables:
+        yield TABLES.entry((key, table), True)
     for listener in served:
         # A listener's hostname is a virtual host even without routes: what it does not serve must not fall to a wider one.
         # The same goes for connections, which are closed then.
+        at = (key, listener.table, listener.hostname)
         if not listener.http:
-            emitted[("stream", key, listener.table, listener.hostname)] = OWN
-            continue
-        if listener.hostname:
-            emitted[("vhost", key, listener.table, listener.hostname)] = OWN
+            yield LISTENER_STREAMS.entry(at, None)
+        elif listener.hostname:
+            yield VIRTUAL_HOSTS.entry(at, None)
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
-            emitted[("vhost", key, listener.table, MISDIRECTED)] = served_hostnames(g, key, listener.port, "TCP")
+            names = served_hostnames(g, key, listener.port, "TCP")
+            yield VIRTUAL_HOSTS.entry((key, listener.table, MISDIRECTED), names)
     open_ports = {(listener.port, listener.transport) for listener in served}
     for listener in owner.listeners:
         if listener.shut and listener.hostname and (listener.port, listener.transport) in open_ports:
             # What is closed keeps its name: requests for it get 404, connections are closed. HTTPS has a closed chain.
+            at = (key, listener.table, listener.hostname)
             if listener.protocol == "TLS":
-                emitted[("stream", key, listener.table, listener.hostname)] = OWN
-            elif ("table", key, listener.table) in emitted:
-                emitted[("vhost", key, listener.table, listener.hostname)] = OWN
-    return tuple(emitted.items())
+                yield LISTENER_STREAMS.entry(at, None)
+            elif listener.table in tables:
+                yield VIRTUAL_HOSTS.entry(at, None)
 
 
 def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
     """The names that belong to other listeners of the port."""
     listener = table_listener(g, gateway, table)
-    names = g.bucket("vhost", gateway, table, MISDIRECTED)
-    return frozenset(names[0][1]) - {listener.hostname} if names and listener else frozenset()
-
-
-TABLES = Emitter("tables", "Gateway", _emit_tables, keeps=True)
+    names = next((each for each in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(each, frozenset)), None)
+    return names - {listener.hostname} if names and listener else frozenset()

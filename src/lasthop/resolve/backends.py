@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -17,14 +16,18 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
 from lasthop.resolve.app_protocols import H2C
 from lasthop.resolve.grants import permitted
-from lasthop.store.graph import Emitter, Graph, query, tuple_query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 SERVICE_NAME = "kubernetes.io/service-name"
+SLICES = Index[str, str, Key]("slice")
+"""EndpointSlices by the namespace and name of their Service."""
 
 
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
@@ -93,7 +96,7 @@ def _endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endp
     if service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
         return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
-    slices = [read(g, key, EndpointSlice) for (key,), _ in g.bucket("slice", backend.namespace, backend.name)]
+    slices = [read(g, key, EndpointSlice) for key in SLICES.of(g, backend.namespace, backend.name)]
     return _from_slices([s for s in slices if s], port.name, transport)
 
 
@@ -115,20 +118,8 @@ def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) ->
     return Endpoints(kind, tuple(sorted(found[kind])))
 
 
-@tuple_query
-def _emit_slices(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], bool]]:
+@indexer("EndpointSlice")
+def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
     found = read(g, key, EndpointSlice)
-    name = found.metadata.labels.get(SERVICE_NAME) if found else ""
-    if name:
-        yield ("slice", key.namespace, name), True
-
-
-SLICES = Emitter("slices", "EndpointSlice", _emit_slices)
-
-
-@query
-def _emit_reach(g: Graph, *hop: Any) -> tuple[tuple[tuple[str, Key], bool], ...]:
-    return ((("reach", Hop(*hop).backend), True),)
-
-
-REACH = Emitter("reach", "hop", _emit_reach)
+    if name := found.metadata.labels.get(SERVICE_NAME) if found else "":
+        yield SLICES.entry((key.namespace, name), key)

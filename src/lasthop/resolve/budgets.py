@@ -14,37 +14,36 @@ from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import unsupported_value
 from lasthop.plan.routing import Parent
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.refusals import JudgedRoute
 from lasthop.resolve.routes import RouteVerdict, read_route, verdict
 from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Index
 
 
-class Cost(NamedTuple):
-    """What a route takes under each of its hostnames; the value of its entry there."""
+class RouteCost(NamedTuple):
+    """What a route takes under each of its hostnames."""
 
-    matches: int
-    regex_size: int
-
-
-UNKNOWN = Cost(0, 0)
-"""Of a route that cannot be judged: it answers 500, whatever it asks for."""
+    route: Key
+    matches: int = 0
+    """Also of a route that cannot be judged: it answers 500, whatever it asks for."""
+    regex_size: int = 0
 
 
-def cost(judged: JudgedRoute) -> Cost:
-    return Cost(judged.matches, judged.regex_size)
+VIRTUAL_HOSTS = Index[Key, str, str, RouteCost | frozenset[str] | None]("vhost")
+"""By Gateway, route table and hostname: its routes, None for a listener's own hostname, and in place of a hostname the names
+that are misdirected."""
 
 
 @query
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
     """(route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
     allowed = limits(g, gateway)
-    taken: dict[str, dict[Key, Cost]] = {}
-    for (member,), value in g.bucket("vhost", gateway, table, hostname):
-        if isinstance(value, Cost):
-            taken.setdefault(member.namespace, {})[member] = value
+    taken: dict[str, list[RouteCost]] = {}
+    for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname):
+        if isinstance(cost, RouteCost):
+            taken.setdefault(cost.route.namespace, []).append(cost)
     found: set[tuple[Key, str]] = set()
     for costs in taken.values():
-        if _over(allowed, *map(sum, zip(*costs.values(), strict=True))):
+        if _over(allowed, sum(cost.matches for cost in costs), sum(cost.regex_size for cost in costs)):
             found |= _youngest(g, costs, allowed)
     return frozenset(found)
 
@@ -55,13 +54,12 @@ def _over(allowed: Limits, matches: int, regex_size: int) -> str:
     return "regex_size_per_hostname" if regex_size > allowed.regex_size_per_hostname else ""
 
 
-def _youngest(g: Graph, costs: dict[Key, Cost], allowed: Limits) -> set[tuple[Key, str]]:
-    ages = {route: obj.age for route in costs if (obj := read_route(g, route))}
+def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Key, str]]:
+    aged = sorted((obj.age, cost) for cost in costs if (obj := read_route(g, cost.route)))
     found, matches, size = set(), 0, 0
-    for route in sorted(ages, key=lambda route: ages[route]):
-        more = costs[route]
+    for _, more in aged:
         if field := _over(allowed, matches + more.matches, size + more.regex_size):
-            found.add((route, field))
+            found.add((more.route, field))
         else:
             matches, size = matches + more.matches, size + more.regex_size
     return found

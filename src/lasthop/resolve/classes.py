@@ -27,7 +27,7 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
 
 def supported_version(g: Graph) -> Condition:
     """Whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
-    versions: StringMap = g.input(CRD_VERSIONS) or StringMap()
+    versions = CRD_VERSIONS.of(g) or StringMap()
     strange = [f"{crd} is of {version or 'an unknown release'}" for crd, version in versions if not known(version)]
     if not strange:
         return true(reasons.SUPPORTED_VERSION)

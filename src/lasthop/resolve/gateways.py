@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
@@ -18,7 +19,9 @@ from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import own_profile
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
@@ -107,30 +110,26 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
     return problem.with_reason(reasons.INVALID_CLIENT_CERTIFICATE_REF) if problem else secret
 
 
-@query
-def _emit_sockets(g: Graph, key: Key) -> tuple[tuple[tuple[str, int, str], tuple[tuple[str, str], tuple[str, ...]]], ...]:
+SOCKETS = Index[int, str, tuple[tuple[str, str], Key, tuple[str, ...]]]("socket")
+"""By port and transport, where Gateways share a host: (age, Gateway, addresses)."""
+
+
+@indexer("Gateway", keeps=True)
+def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
     found = gateway(g, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
-        return ()
-    ports = {(listener.port, listener.transport) for listener in found.listeners if listener.served}
-    return tuple((("socket", *port), (age(g, key), found.addresses)) for port in sorted(ports))
-
-
-SOCKETS = Emitter("sockets", "Gateway", _emit_sockets, keeps=True)
+        return
+    for port in {(listener.port, listener.transport) for listener in found.listeners if listener.served}:
+        yield SOCKETS.entry(port, (age(g, key), key, found.addresses))
 
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """An older Gateway that has this Gateway's address and port already, on a host that they share."""
-    mine: tuple[str, ...] = ()
-    rivals = []
-    for (other,), (other_age, addresses) in g.bucket("socket", port, transport):
-        if other == key:
-            mine = addresses
-        else:
-            rivals.append((other_age, other, addresses))
-    older = [r for r in sorted(rivals) if r[0] < age(g, key)]
-    return next((other for _, other, addresses in older if _overlap(mine, addresses)), None)
+    sockets = sorted(SOCKETS.of(g, port, transport))
+    mine = next((addresses for _, owner, addresses in sockets if owner == key), ())
+    older = [(owner, addresses) for since, owner, addresses in sockets if since < age(g, key)]
+    return next((owner for owner, addresses in older if _overlap(mine, addresses)), None)
 
 
 def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

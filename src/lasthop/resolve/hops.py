@@ -42,7 +42,9 @@ from lasthop.resolve.policies.targets import missing_port, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN, settings
-from lasthop.store.graph import Crash, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Input
 from lasthop.store.store import read
 
 
@@ -161,14 +163,10 @@ def _plaintext(g: Graph, hop: Hop) -> HopTLS:
     return Refused(problem) if problem else Plaintext()
 
 
-def served_plaintext(service: Key, port: int) -> tuple[str, Key, int]:
-    """The input that is set for a port which was served in plaintext while the policies were still all known."""
-    return ("served-plaintext", service, port)
-
-
-def had_policy(service: Key, port: int) -> tuple[str, Key, int]:
-    """The input that holds the policy which applied to a port last."""
-    return ("had-policy", service, port)
+SERVED_PLAINTEXT = Input[Key, int, bool]("served-plaintext")
+"""Set for a Service port that was served in plaintext while the policies were still all known."""
+HAD_POLICY = Input[Key, int, Key]("had-policy")
+"""The policy that applied to a Service port last."""
 
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
@@ -179,11 +177,11 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
         return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
     # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
     # before stays so, and nothing becomes it.
-    if g.input(POLICIES_UNKNOWN) and not g.input(served_plaintext(hop.backend, hop.port)):
+    if POLICIES_UNKNOWN.of(g) and not SERVED_PLAINTEXT.of(g, hop.backend, hop.port):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read"
         unnamed = Key("BackendTLSPolicy", hop.backend.namespace, "")
         return Refused(invalid(message, remedy="correct it", missing=(unnamed,)))
-    last = g.input(had_policy(hop.backend, hop.port)) if g.input(POLICIES_DOUBTFUL) else None
+    last = HAD_POLICY.of(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
     if last and not says_plaintext(port.app_protocol):
         message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read"
         return Refused(invalid(message, last, remedy="correct that"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed, true
@@ -10,7 +12,10 @@ from lasthop.plan.problem import Problem, internal_error, listeners_not_valid
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners
-from lasthop.store.graph import Crash, Emitter, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 
 
 @query
@@ -48,11 +53,12 @@ def holder(g: Graph, key: Key) -> Holder | None:
     return Holder(key, found.gateway, found.listeners, found.accepted.problem if refused else None)
 
 
-@query
-def _emit_accepted(g: Graph, key: Key) -> tuple[tuple[tuple[str, Key], bool], ...]:
+ACCEPTED_SETS = Index[Key, Key]("accepted-set")
+"""By Gateway, counted for its status."""
+
+
+@indexer("ListenerSet")
+def index_accepted_sets(g: Graph, key: Key) -> Iterator[Entry]:
     found = listener_set(g, key)
-    return ((("accepted-set", found.gateway), True),) if found and found.accepted.status else ()
-
-
-ACCEPTED_SETS = Emitter("accepted-sets", "ListenerSet", _emit_accepted)
-"""Counted for the Gateway's status."""
+    if found and found.accepted.status:
+        yield ACCEPTED_SETS.entry((found.gateway,), key)

@@ -32,7 +32,9 @@ from lasthop.resolve.policies import options
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
-from lasthop.store.graph import Crash, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.store import OBJECTS
 
 ROUTE_KINDS = {
     "HTTP": ("HTTPRoute", "GRPCRoute"),
@@ -60,7 +62,7 @@ def _socket(listener: Listener) -> Socket:
 
 def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
     """As they are written, in a Gateway or a ListenerSet."""
-    obj = g.input(owner)
+    obj = OBJECTS.of(g, owner)
     return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
 
 

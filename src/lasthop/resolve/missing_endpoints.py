@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from lasthop.api.core import EndpointSlice, Service
 from lasthop.api.meta import Key
-from lasthop.resolve.backends import SERVICE_NAME, endpoints
+from lasthop.resolve.backends import SERVICE_NAME, SLICES, endpoints
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph, query, tuple_query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 
@@ -37,7 +39,7 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
 
 
 def _slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for (key,), _ in g.bucket("slice", service.namespace, service.name))
+    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service.namespace, service.name))
     return [slice for slice in found if slice]
 
 
@@ -45,18 +47,18 @@ def _unlabelled(g: Graph, service: Key) -> str:
     said = f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"
     if settings(g).pods:
         return said  # there nobody writes them by hand
-    strays = {label: slice for (slice,), label in g.bucket("stray-slice", service.namespace)}
+    strays = dict(STRAY_SLICES.of(g, service.namespace))
     guess = meant(service.name, strays)
     return f"{said}; that of {strays[guess]} is {guess}, of which there is no Service" if guess else said
 
 
-@tuple_query
-def _emit_strays(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str], str]]:
+STRAY_SLICES = Index[str, tuple[str, Key]]("stray-slice")
+"""EndpointSlices of Services that do not exist, where people write them by hand, by namespace: (the Service's name, slice)."""
+
+
+@indexer("EndpointSlice")
+def index_stray_slices(g: Graph, key: Key) -> Iterator[Entry]:
     found = read(g, key, EndpointSlice)
     name = found.metadata.labels.get(SERVICE_NAME) if found else ""
     if name and not settings(g).pods and read(g, Key("Service", key.namespace, name), Service) is None:
-        yield ("stray-slice", key.namespace), name
-
-
-STRAYS = Emitter("stray-slices", "EndpointSlice", _emit_strays)
-"""EndpointSlices of Services that do not exist, where people write them by hand."""
+        yield STRAY_SLICES.entry((key.namespace,), (name, key))

@@ -10,6 +10,7 @@ from lasthop.plan.problem import Problem, pending
 from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Input
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -18,9 +19,8 @@ class Probe(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def probe_input(key: Key, address: str, port: int, transport: str) -> tuple[str, Key, str, int, str]:
-    """The input that holds the probe's result; while it is unset the port has not been tried yet and is not served."""
-    return ("probe", key, address, port, transport)
+PROBES = Input[Key, str, int, str, Probe]("probe")
+"""By Gateway, address, port and transport."""
 
 
 @query
@@ -34,7 +34,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         message = f"port {port} belongs to {holder}, which is older"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
-        probe: Probe | None = g.input(probe_input(key, address, port, transport))
+        probe = PROBES.of(g, key, address, port, transport)
         if probe is None:
             return pending(f"{address}:{port} has not been tried yet")
         if probe.problem:

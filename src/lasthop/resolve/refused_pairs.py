@@ -8,6 +8,7 @@ from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.plan.problem import Problem, invalid_certificate_ref
 from lasthop.store.graph import Graph
+from lasthop.store.sources import Input
 from lasthop.store.store import read
 
 
@@ -24,14 +25,14 @@ def pair_digest(secret: Secret) -> str:
     return hashed.hexdigest()
 
 
-def refused_pair_input(part: str, digest: str) -> tuple[str, str, str]:
-    return ("refused-pair", part, digest)
+REFUSED_PAIRS = Input[str, str, str]("refused-pair")
+"""What Envoy said, by part and digest."""
 
 
 def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
     """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
     obj = read(g, secret, Secret)
-    said = g.input(refused_pair_input(pair_part(gateway, secret), pair_digest(obj))) if obj else None
+    said = REFUSED_PAIRS.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
     if said is None:
         return None
     return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)

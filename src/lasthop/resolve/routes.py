@@ -61,6 +61,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
 from lasthop.store.graph import Graph, query
+from lasthop.store.store import OBJECTS
 
 SESSION_NAME = "lasthop-session-{:08x}"
 """Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
@@ -71,7 +72,7 @@ PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRout
 
 
 def read_route(g: Graph, key: Key) -> AnyRoute | None:
-    return cast("AnyRoute | None", g.input(key))
+    return cast("AnyRoute | None", OBJECTS.of(g, key))
 
 
 def request_rules(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
+from lasthop.api.meta import Key, StringMap
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.proxy import ProxyState
+from lasthop.plan.tls import SystemStore
 from lasthop.store.graph import Graph
-
-SETTINGS: Final = "settings"
-POLICIES_UNKNOWN: Final = "policies-unknown"
-POLICIES_DOUBTFUL: Final = "policies-doubtful"
-SYSTEM_STORE: Final = "system-store"
-CRD_VERSIONS: Final = "crd-versions"
+from lasthop.store.sources import Input
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -29,7 +28,15 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
+SETTINGS = Input[Settings]("settings")
+POLICIES_UNKNOWN = Input[bool]("policies-unknown")
+POLICIES_DOUBTFUL = Input[bool]("policies-doubtful")
+SYSTEM_STORE = Input[SystemStore]("system-store")
+CRD_VERSIONS = Input[StringMap]("crd-versions")
+PROXIES = Input[Key, ProxyState]("proxy")
+INFRASTRUCTURE = Input[Key, Infrastructure]("infrastructure")
+"""Both by Gateway."""
 
 
 def settings(g: Graph) -> Settings:
-    return cast(Settings, g.input(SETTINGS) or Settings())
+    return SETTINGS.of(g) or Settings()

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lasthop.api.meta import Key
 from lasthop.api.routes import StreamRoute
+from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.attachment import OWN, stream_protocol
+from lasthop.resolve.attachment import LISTENER_STREAMS, stream_protocol
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import judged
 from lasthop.store.graph import Graph, query
-from lasthop.store.store import read
+from lasthop.store.store import OBJECTS, read
 
 
 @query
 def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
     """Several routes may be attached to a listener, but a connection has one: that of the route whose own hostname is the
     most specific, then of the older one, then by {namespace}/{name}."""
-    ranked: list[tuple[Any, Key]] = []
-    for (member,), rank in g.bucket("stream", gateway, table, hostname):
-        if rank != OWN:
-            ranked.append((rank, member))
+    ranked = [found for found in LISTENER_STREAMS.of(g, gateway, table, hostname) if found]
     return min(ranked)[1] if ranked else None
 
 
 @query
 def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
     route, listener = owner(g, gateway, table, hostname), table_listener(g, gateway, table)
-    if route is None or listener is None or g.input(route) is None:
+    if route is None or listener is None or OBJECTS.of(g, route) is None:
         return Stream(hostname)
     return Stream(hostname, str(route), stream_backends(g, route, gateway, stream_protocol(listener)))
 
@@ -44,5 +40,5 @@ def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> t
     return tuple(Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight)
 
 
-def _hop(g: Graph, gateway: Key, to: Any, protocol: Protocol) -> Hop | None:
+def _hop(g: Graph, gateway: Key, to: Target | Problem, protocol: Protocol) -> Hop | None:
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None

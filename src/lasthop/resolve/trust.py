@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -36,7 +36,7 @@ class RefState(msgspec.Struct, frozen=True):
 
 
 def system_store(g: Graph) -> SystemStore | None:
-    return cast("SystemStore | None", g.input(SYSTEM_STORE))
+    return SYSTEM_STORE.of(g)
 
 
 @query

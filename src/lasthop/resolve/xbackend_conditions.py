@@ -14,6 +14,7 @@ from lasthop.resolve.gateways import age
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import degraded
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.xbackends import client_certificate, spec_problem
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -23,7 +24,7 @@ MAX_ANCESTORS = 32
 
 def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
     """Returns every hop to an XBackend, from all Gateways."""
-    return tuple(sorted(Hop(*member) for member, _ in g.bucket("reach", key)))
+    return tuple(sorted(REACH.of(g, key)))
 
 
 @query

@@ -32,7 +32,9 @@ from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Emitter, Graph, query, tuple_query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 PLAINTEXT: Final = "None"
@@ -170,21 +172,22 @@ def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
     XBackend's."""
     labels = obj.spec.endpoint_selector.match_labels
     first = next(iter(labels), None)
-    for (slice_key,), _ in g.bucket("labelled", key.namespace, *first) if first else ():
+    for slice_key in LABELLED.of(g, key.namespace, *first) if first else ():
         found = read(g, slice_key, EndpointSlice)
         if found and found.address_type != "FQDN" and set(labels) <= set(found.metadata.labels):
             yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
 
 
-@tuple_query
-def _emit_labels(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
+LABELLED = Index[str, str, str, Key]("labelled")
+"""EndpointSlices by namespace, label and value, where there are no Pods."""
+
+
+@indexer("EndpointSlice")
+def index_labels(g: Graph, key: Key) -> Iterator[Entry]:
     found = read(g, key, EndpointSlice)
     for name, value in found.metadata.labels if found else ():
         if not settings(g).pods:
-            yield ("labelled", key.namespace, name, value), True
-
-
-LABELLED = Emitter("labelled", "EndpointSlice", _emit_labels)
+            yield LABELLED.entry((key.namespace, name, value), key)
 
 
 @query

@@ -1,73 +1,27 @@
 """The incremental query graph: every answer remembers what it read, and is worked out again only if that changed.
 
-    inputs ──read by──> queries ──read by──> stages
-    (objects, buckets,   (pure functions      (one node for each member of a domain: an index entry, a status,
-     deadlines)           f(g, *key) that      an xDS resource)
-                          are marked @query)
+    sources ──read by──> queries ──read by──> stages
+    (inputs, indexes,     (pure functions      (one query for each member of a domain: an index entry, a status,
+     deadlines)            f(g, *key) that      an xDS resource; see `stages.py`)
+                           are marked @query)
 
-A changed input marks its readers, transitively, as perhaps out of date; `settle()` then walks the stages in order. A query is
-recomputed only if something it read really changed, and a recomputed value that equals the old one stops the wave.
-An input that is missing is an input with the value None, so "the ConfigMap appears later" needs no special case.
-
-A stage is either an `Emitter`, which sorts its members into buckets (the indexes, and whatever is derived like one), or an
-`Output`, whose changed values `settle()` returns. A bucket is itself an input for later stages, and the keys of all non-empty
-buckets with one tag can be the domain of a later stage.
+A changed source marks its readers, transitively, as perhaps out of date. A query is recomputed only if something it read
+really changed, and a recomputed value that equals the old one stops the wave. An input that is missing is an input with the
+value None, so "the ConfigMap appears later" needs no special case.
 """
 
 from __future__ import annotations
 
-import functools
 import heapq
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, cast
 
-import msgspec
-
-from lasthop.api.meta import Key
+from lasthop.store.node import CLEAN, DIRTY, MAYBE, Crash, Node, NodeId, owner_of
+from lasthop.store.turns import Member, Turns
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
-
-NodeId = tuple[Any, ...]
-BucketKey = tuple[Any, ...]
-"""(tag, *key)."""
-
-
-class Gone:
-    """The value of an output whose key has left the domain."""
-
-    def __repr__(self) -> str:
-        return "GONE"
-
-
-GONE: Final = Gone()
-
-
-class Crash(msgspec.Struct, frozen=True):
-    """A query that raised. Readers that call it raise the same; those that `attempt` it get this instead and put a stand-in in
-    its place. A stage without a stand-in emits nothing for the member, or what it emitted before, and an output's value is
-    None."""
-
-    error: Exception
-    where: str = ""
-    """`file:line` of what raised it first."""
-
-    @classmethod
-    def of(cls, error: Exception) -> Crash:
-        """Without the frames, which would be kept for as long as the crash is, and grow with each reader."""
-        place = error.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
-        return cls(error.with_traceback(None), where)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Crash) and repr(self.error) == repr(other.error)
-
-    def __hash__(self) -> int:
-        return hash(repr(self.error))
 
 
 class Query(Generic[*Ts, T_co]):
@@ -81,14 +35,14 @@ class Query(Generic[*Ts, T_co]):
 
     def __call__(self, g: Graph, /, *args: *Ts) -> T_co:
         """Returns the value for this key. Raises what the function raises."""
-        value: T_co = g.read((self, *args)).value
+        value: T_co = g.read((self, *args))
         if value.__class__ is Crash:
             raise cast(Crash, value).error
         return value
 
     def attempt(self, g: Graph, /, *args: *Ts) -> T_co | Crash:
         """The same for readers that a crash must not reach: they put something closed in its place."""
-        value: T_co | Crash = g.read((self, *args)).value
+        value: T_co | Crash = g.read((self, *args))
         return value
 
     def __repr__(self) -> str:
@@ -101,131 +55,53 @@ def query(fn: Callable[[Graph, *Ts], T]) -> Query[*Ts, T]:
     return Query(fn)
 
 
-def tuple_query(fn: Callable[[Graph, *Ts], Iterable[T]]) -> Query[*Ts, tuple[T, ...]]:
-    """Marks a generator as a query whose value is the tuple of what it yields."""
-    return Query(functools.wraps(fn)(lambda g, *args: tuple(fn(g, *args))))
+class _Before:
+    """Whether a deadline is still to come."""
 
-
-class Emitter(msgspec.Struct, frozen=True):
-    """Sorts members of a domain into buckets. `emit(g, *key)` yields (bucket key, value) pairs."""
-
-    name: str
-    domain: str
-    emit: Query[*tuple[Any, ...], Iterable[tuple[BucketKey, Hashable]]]
-    keeps: bool = False
-    """A member that crashes keeps what it emitted before: where absence would open something, as that of a policy's claim or
-    of a hostname's owner."""
-
-
-class Output(msgspec.Struct, frozen=True):
-    """One value for each member of a domain, reported by `settle()` when it changes."""
-
-    name: str
-    domain: str
-    value: Query[*tuple[Any, ...], Any]
-    named: bool = False
-    """Outputs that set `names` refer to this one's members."""
-    names: bool = False
-    """In a limited `settle()` it is held back for those by whose changes a named output has members that nobody has been told
-    of yet."""
-
-
-Stage = Emitter | Output
-
-Hold = Mapping[str, Collection[Any]]
-"""By output: members whose key begins with one of these."""
-NOTHING: Final[Hold] = MappingProxyType({})
-
-
-CLEAN: Final = 0
-MAYBE: Final = 1
-"""Something that it read, directly or not, may have changed."""
-DIRTY: Final = 2
-
-
-class Node:
-    __slots__ = ("changed", "deps", "id", "marked", "pinned", "readers", "state", "value", "verified")
-
-    def __init__(self, id: NodeId) -> None:
-        self.id = id
-        self.value: Any = None
-        self.deps: tuple[Node, ...] = ()
-        self.readers: set[Node] = set()
-        self.state: int = DIRTY
-        self.changed = 0
-        self.verified = 0
-        self.marked: str | None = None
-        """Whose change was the last to reach it, while it is not clean."""
-        self.pinned: tuple[int, Any] | None = None
-        """(stage number, member key) where this node is a stage's own."""
+    def current(self, g: Graph, id: NodeId, /) -> bool:
+        return g.expects(id[1])
 
     def __repr__(self) -> str:
-        return f"<{self.id} {('clean', 'maybe', 'dirty')[self.state]}>"
+        return "before"
 
 
-_INPUT: Final = "input"
-_BUCKET: Final = "bucket"
-_SIZE: Final = "size"
-_BEFORE: Final = "before"
-
-
-def _owner(key: Any) -> str:
-    """The namespace of an object, or of the last object in a member's key; empty for what is nobody's."""
-    if isinstance(key, Key):
-        return key.namespace
-    parts = reversed(key) if isinstance(key, tuple) else ()
-    return next((part.namespace for part in parts if isinstance(part, Key)), "")
-
-
-def input_node(key: Hashable) -> NodeId:
-    """Where recorded reads show an input."""
-    return (_INPUT, key)
+BEFORE: Final = _Before()
 
 
 class Graph:
-    def __init__(self, stages: Iterable[Stage] = (), now: float = 0.0) -> None:
-        self.stages = tuple(stages)
+    def __init__(self, now: float = 0.0) -> None:
         self.now = now
         self.reads = 0
-        """Values read by queries, a bucket counting once for each entry: with `recomputed`, what an edit costs."""
+        """Values read by queries, an index counting once for each entry: with `recomputed`, what an edit costs."""
         self.recomputed = 0
         self.crashes: dict[NodeId, Crash] = {}
         """Queries that raise by themselves, not because something that they read does."""
+        self.inputs: dict[NodeId, object] = {}
+        self.listed: dict[NodeId, dict[Member, object]] = {}
+        """By index and key: the values of members."""
+        self.nodes: dict[NodeId, Node] = {}
         self._revision = 1
         self._sets = 0
         """How often an input has changed."""
-        self._inputs: dict[Any, Any] = {}
-        self._buckets: dict[BucketKey, dict[Any, Hashable]] = {}
-        self._nodes: dict[NodeId, Node] = {}
         self._stack: list[dict[Node, None]] = []
         self._running: list[NodeId] = []
         self._deadlines: list[float] = []
-        self._domains: dict[str, list[int]] = {}
-        for number, stage in enumerate(self.stages):
-            self._domains.setdefault(stage.domain, []).append(number)
-        self._dirty: list[dict[Any, None]] = [{} for _ in self.stages]
-        self._queues: list[dict[str, dict[Any, None]]] = [{} for _ in self.stages]
-        """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
-        self._emitted: list[dict[Any, dict[BucketKey, Hashable]]] = [{} for _ in self.stages]
-        self._members: list[set[Any]] = [set() for _ in self.stages]
-        self._told: list[dict[Any, int]] = [{} for _ in self.stages]
-        """The revision of each member's value that was last emitted or reported."""
 
     # --- what queries call -------------------------------------------------------------------------------------------
 
-    def read(self, id: NodeId) -> Node:
-        """Returns a node that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
-        node = self._nodes.get(id)
+    def read(self, id: NodeId) -> Any:
+        """Returns a value that is up to date, as one that the running query has read. Outside of a query nothing is kept."""
+        node = self.nodes.get(id)
         if node is None:
-            node = self._nodes[id] = Node(id)
+            node = self.nodes[id] = Node(id)
         if node.state != CLEAN:
-            self._refresh(node)
+            self.refresh(node)
         self.reads += 1
         if self._stack:
             self._stack[-1][node] = None
         else:
-            self._drop_if_unread(node)
-        return node
+            self.drop_if_unread(node)
+        return node.value
 
     def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
         """Calls a plain function as a part of the query that is being worked out: one of many parts, where that one's crash
@@ -238,103 +114,38 @@ class Graph:
                 self._note(self._running[-1], crash, self._stack[-1])
             return crash
 
-    def input(self, key: Hashable) -> Any:
-        """An input's value, None where nobody has set it."""
-        return self.read((_INPUT, key)).value
-
-    def bucket(self, tag: str, *key: Any) -> tuple[tuple[Any, Any], ...]:
-        """(member, value) pairs of one bucket, sorted by member."""
-        value: tuple[tuple[Any, Any], ...] = self.read((_BUCKET, tag, *key)).value
-        self.reads += len(value)
-        return value
-
-    def size(self, tag: str, *key: Any) -> int:
-        """How many members a bucket has, without reading them."""
-        size: int = self.read((_SIZE, tag, *key)).value
-        return size
-
     def before(self, deadline: float) -> bool:
         """Whether that moment is still to come. Time never enters in any other way."""
-        value: bool = self.read((_BEFORE, deadline)).value
+        value: bool = self.read((BEFORE, deadline))
         return value
 
-    # --- what the edges call -----------------------------------------------------------------------------------------
+    # --- what changes ------------------------------------------------------------------------------------------------
 
-    def set(self, key: Hashable, value: Any) -> bool:
-        """Sets an input (None: it is not there); says whether that changed anything."""
-        if self._inputs.get(key) == value:
+    def set(self, id: NodeId, value: object) -> bool:
+        """Sets the value of an input (see `Input.set`)."""
+        if self.inputs.get(id) == value:
             return False
         self._sets += 1
         if value is None:
-            del self._inputs[key]
+            del self.inputs[id]
         else:
-            self._inputs[key] = value
-        self._touch((_INPUT, key), _owner(key))
+            self.inputs[id] = value
+        self.touch(id, owner_of(id))
         return True
-
-    def peek(self, key: Hashable) -> Any:
-        return self._inputs.get(key)
-
-    def enter(self, domain: str, key: Any, owner: str | None = None) -> None:
-        """A member joins a domain."""
-        for number in self._domains.get(domain, ()):
-            self._members[number].add(key)
-            self._mark(number, key, _owner(key) if owner is None else owner)
-
-    def leave(self, domain: str, key: Any, owner: str | None = None) -> None:
-        for number in self._domains.get(domain, ()):
-            self._members[number].discard(key)
-            self._mark(number, key, _owner(key) if owner is None else owner)
-
-    def _mark(self, number: int, key: Any, owner: str) -> None:
-        """To be looked at. Where there is a limit, the owners of what changed take turns; of each the latest goes first."""
-        self._dirty[number][key] = None
-        queue = self._queues[number].setdefault(owner, {})
-        queue.pop(key, None)
-        queue[key] = None
 
     def advance(self, now: float) -> None:
         """Lets time pass: every deadline up to `now` is over."""
         self.now = max(now, self.now)
         while self._deadlines and self._deadlines[0] <= self.now:
-            self._touch((_BEFORE, heapq.heappop(self._deadlines)), "")
+            self.touch((BEFORE, heapq.heappop(self._deadlines)), "")
+
+    def expects(self, deadline: float) -> bool:
+        if deadline > self.now:
+            heapq.heappush(self._deadlines, deadline)
+        return deadline > self.now
 
     def next_deadline(self) -> float | None:
         return self._deadlines[0] if self._deadlines else None
-
-    def settle(
-        self,
-        limit: int | None = None,
-        only: Collection[str] | None = None,
-        enough: Callable[[], bool] = lambda: False,
-        hold: Hold = NOTHING,
-    ) -> dict[str, dict[Any, Any]]:
-        """Brings everything up to date; returns changed outputs as {output name: {member key: value or GONE}}.
-
-        With a limit, at most that many members of each output, and once there is `enough`, one of each: call again while
-        `unsettled`. Those whose changes they follow take turns, so what concerns thousands, or is made again and again, does
-        not hold up what others do. `only`: these outputs and no other. `hold`: these members not yet.
-        """
-        changes: dict[str, dict[Any, Any]] = {}
-        for _ in range(len(self.stages) + 1):
-            if not any(self._dirty):
-                return changes
-            introducing: frozenset[str] = frozenset()
-            for number, stage in enumerate(self.stages):
-                if isinstance(stage, Output) and only is not None and stage.name not in only:
-                    continue
-                bound = limit if isinstance(stage, Output) else None
-                waiting = introducing if isinstance(stage, Output) and stage.names else ()
-                for key in self._take_dirty(number, bound, enough, hold.get(stage.name, ()), waiting):
-                    self._settle_member(number, stage, key, changes)
-                if isinstance(stage, Output) and stage.named:
-                    introducing |= self._introducing(number)
-            limited = limit is not None or only is not None
-            if limited and not any(
-                dirty for dirty, stage in zip(self._dirty, self.stages, strict=True) if isinstance(stage, Emitter)
-            ):
-                return changes
-        raise RuntimeError("stages feed each other in a circle")
 
     @property
     def version(self) -> tuple[int, int]:
@@ -342,187 +153,10 @@ class Graph:
         is the same and everything is settled, every value and every member is the same."""
         return self._sets, self._revision
 
-    @property
-    def unsettled(self) -> bool:
-        return any(self._dirty)
-
-    def unsettled_but(self, hold: Hold) -> bool:
-        """Whether there is anything to do besides what is held."""
-        named = zip(self.stages, self._dirty, strict=True)
-        return any(key[0] not in hold.get(stage.name, ()) for stage, dirty in named for key in dirty)
-
-    def waiting(self, *outputs: str) -> bool:
-        """Whether members of these outputs are still to be looked at."""
-        named = zip(self.stages, self._dirty, strict=True)
-        return any(dirty for stage, dirty in named if stage.name in outputs)
-
-    def _introducing(self, number: int) -> frozenset[str]:
-        """Those by whose changes an output has members that nobody has been told of yet."""
-        told, dirty = self._told[number], self._dirty[number]
-        queues = self._queues[number].items()
-        return frozenset(owner for owner, queue in queues if any(key in dirty and key not in told for key in queue))
-
-    def _take_dirty(
-        self, number: int, limit: int | None, enough: Callable[[], bool], held: Container[Any], waiting: Collection[str]
-    ) -> Iterator[Any]:
-        """`held`: members that wait, by the first of their key; `waiting`: those whose changes wait."""
-        dirty, queues = self._dirty[number], self._queues[number]
-        if limit is None:
-            self._dirty[number], self._queues[number] = {}, {}
-            yield from dirty
-            return
-        aside = {owner: queues.pop(owner) for owner in waiting if owner in queues}
-        taken, passed = 0, []
-        while queues and taken < limit and not (taken and enough()):
-            owner = next(iter(queues))
-            queue = queues.pop(owner)
-            key = queue.popitem()[0]
-            if queue:
-                queues[owner] = queue
-            if key in dirty and key[0] in held:
-                passed.append((owner, key))
-            elif key in dirty:
-                del dirty[key]
-                taken += 1
-                yield key
-        queues.update(aside)
-        for owner, key in reversed(passed):
-            self._mark(number, key, owner)
-
-    # --- settling ----------------------------------------------------------------------------------------------------
-
-    def _settle_member(self, number: int, stage: Stage, key: Any, changes: dict[str, dict[Any, Any]]) -> None:
-        fn = stage.emit if isinstance(stage, Emitter) else stage.value
-        id = (fn, *key)
-        if key not in self._members[number]:
-            node = self._nodes.get(id)
-            if node is not None:
-                node.pinned = None
-                self._drop_if_unread(node)
-            if self._told[number].pop(key, None) is None:
-                return
-            if isinstance(stage, Emitter):
-                self._emit(number, key, {})
-            else:
-                changes.setdefault(stage.name, {})[key] = GONE
-            return
-        node = self._node(id)
-        node.pinned = (number, key)
-        self._refresh(node)
-        if self._told[number].get(key) == node.changed:
-            return
-        self._told[number][key] = node.changed
-        value = node.value
-        if isinstance(value, Crash):
-            if isinstance(stage, Emitter) and stage.keeps:
-                return
-            value = () if isinstance(stage, Emitter) else None
-        if isinstance(stage, Emitter):
-            self._emit(number, key, dict(value))
-        else:
-            changes.setdefault(stage.name, {})[key] = value
-
-    def _emit(self, number: int, key: Any, new: dict[BucketKey, Hashable]) -> None:
-        """Moves a member from the buckets it was in to those it is in now."""
-        old, owner = self._emitted[number].pop(key, {}), _owner(key)
-        if new:
-            self._emitted[number][key] = new
-        for bucket_key in old.keys() - new.keys():
-            bucket = self._buckets[bucket_key]
-            del bucket[key]
-            self._touch((_BUCKET, *bucket_key), owner)
-            self._touch((_SIZE, *bucket_key), owner)
-            if not bucket:
-                del self._buckets[bucket_key]
-                self.leave(bucket_key[0], bucket_key[1:], owner)
-        for bucket_key, value in new.items():
-            bucket = self._buckets.setdefault(bucket_key, {})
-            known = key in bucket
-            if known and bucket[key] == value:
-                continue
-            bucket[key] = value
-            self._touch((_BUCKET, *bucket_key), owner)
-            if not known:
-                self._touch((_SIZE, *bucket_key), owner)
-                if len(bucket) == 1:
-                    self.enter(bucket_key[0], bucket_key[1:], owner)
-
-    # --- nodes -------------------------------------------------------------------------------------------------------
-
-    def _node(self, id: NodeId) -> Node:
-        node = self._nodes.get(id)
-        if node is None:
-            node = self._nodes[id] = Node(id)
-        return node
-
-    def _refresh(self, node: Node) -> None:
-        if node.state == MAYBE:
-            for dep in node.deps:
-                self._refresh(dep)
-                if dep.changed > node.verified:
-                    break
-            else:
-                node.state = CLEAN
-                node.verified = self._revision
-                return
-        elif node.state == CLEAN:
-            return
-        self._recompute(node)
-
-    def _recompute(self, node: Node) -> None:
-        tag = node.id[0]
-        if isinstance(tag, str):
-            value = self._input_value(tag, node.id)
-        else:
-            reads: dict[Node, None] = {}
-            self.crashes.pop(node.id, None)
-            self._stack.append(reads)
-            self._running.append(node.id)
-            try:
-                value = tag.fn(self, *node.id[1:])
-            except Exception as error:
-                value = Crash.of(error)
-                self._note(node.id, value, reads)
-            finally:
-                self._stack.pop()
-                self._running.pop()
-            self.recomputed += 1
-            old, node.deps = node.deps, tuple(reads)
-            for dep in node.deps:
-                dep.readers.add(node)
-            for dep in old:
-                if dep not in reads:
-                    dep.readers.discard(node)
-                    self._drop_if_unread(dep)
-        if node.changed == 0 or value != node.value:
-            node.value = value
-            node.changed = self._revision
-        node.state = CLEAN
-        node.verified = self._revision
-
-    def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
-        """Unless it is the crash of something that was read, which is noted there."""
-        if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
-            self.crashes[id] = crash
-
-    def _input_value(self, tag: str, id: NodeId) -> Any:
-        match tag:
-            case "input":
-                return self._inputs.get(id[1])
-            case "bucket":
-                return tuple(sorted(self._buckets.get(id[1:], {}).items()))
-            case "size":
-                return len(self._buckets.get(id[1:], ()))
-            case _:
-                deadline: float = id[1]
-                if deadline > self.now:
-                    heapq.heappush(self._deadlines, deadline)
-                return deadline > self.now
-
-    def _touch(self, id: NodeId, owner: str) -> None:
-        """An input of that owner has changed: its readers, and theirs, may be out of date. Those that are so already, by
-        somebody else's change, are marked once more: they need not wait until it is that one's turn."""
-        node = self._nodes.get(id)
+    def touch(self, id: NodeId, owner: str) -> None:
+        """A source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that are so already,
+        by somebody else's change, are marked once more: they need not wait until it is that one's turn."""
+        node = self.nodes.get(id)
         if node is None:
             return
         self._revision += 1
@@ -536,41 +170,94 @@ class Graph:
                 continue
             reader.marked = owner
             if reader.pinned is not None:
-                number, key = reader.pinned
-                self._mark(number, key, owner)
+                turns, member = reader.pinned
+                turns.mark(member, owner)
             todo.extend(reader.readers)
 
-    def _drop_if_unread(self, node: Node) -> None:
-        if node.readers or node.pinned is not None or self._nodes.get(node.id) is not node:
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def pin(self, id: NodeId, turns: Turns, member: Member) -> Node:
+        """Returns a node that is up to date and stays so: `turns` hears when it may have changed."""
+        node = self.nodes.get(id)
+        if node is None:
+            node = self.nodes[id] = Node(id)
+        node.pinned = (turns, member)
+        self.refresh(node)
+        return node
+
+    def unpin(self, id: NodeId) -> None:
+        node = self.nodes.get(id)
+        if node is not None:
+            node.pinned = None
+            self.drop_if_unread(node)
+
+    def refresh(self, node: Node) -> None:
+        if node.state == MAYBE:
+            for dep in node.deps:
+                self.refresh(dep)
+                if dep.changed > node.verified:
+                    break
+            else:
+                node.state = CLEAN
+                node.verified = self._revision
+                return
+        elif node.state == CLEAN:
             return
-        del self._nodes[node.id]
+        self._recompute(node)
+
+    def _recompute(self, node: Node) -> None:
+        source = node.id[0]
+        if not isinstance(source, Query):
+            value = source.current(self, node.id)
+        else:
+            reads: dict[Node, None] = {}
+            self.crashes.pop(node.id, None)
+            self._stack.append(reads)
+            self._running.append(node.id)
+            try:
+                value = source.fn(self, *node.id[1:])
+            except Exception as error:
+                value = Crash.of(error)
+                self._note(node.id, value, reads)
+            finally:
+                self._stack.pop()
+                self._running.pop()
+            self.recomputed += 1
+            old, node.deps = node.deps, tuple(reads)
+            for dep in node.deps:
+                dep.readers.add(node)
+            for dep in old:
+                if dep not in reads:
+                    dep.readers.discard(node)
+                    self.drop_if_unread(dep)
+        if node.changed == 0 or value != node.value:
+            node.value = value
+            node.changed = self._revision
+        node.state = CLEAN
+        node.verified = self._revision
+
+    def _note(self, id: NodeId, crash: Crash, reads: Iterable[Node]) -> None:
+        """Unless it is the crash of something that was read, which is noted there."""
+        if not any(dep.value.__class__ is Crash and dep.value.error is crash.error for dep in reads):
+            self.crashes[id] = crash
+
+    def drop_if_unread(self, node: Node) -> None:
+        if node.readers or node.pinned is not None or self.nodes.get(node.id) is not node:
+            return
+        del self.nodes[node.id]
         self.crashes.pop(node.id, None)
         for dep in node.deps:
             dep.readers.discard(node)
-            self._drop_if_unread(dep)
+            self.drop_if_unread(dep)
 
     # --- what recorded reads are good for ----------------------------------------------------------------------------
 
     def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """What a query read when it was last computed; empty if it has not been. Inputs read nothing."""
-        node = self._nodes.get(id)
+        """What a query read when it was last computed; empty if it has not been. Sources read nothing."""
+        node = self.nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
 
     def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
         """The way back: which queries read it when they were last computed, in no particular order."""
-        node = self._nodes.get(id)
+        node = self.nodes.get(id)
         return tuple(reader.id for reader in node.readers) if node else ()
-
-    def is_member(self, stage: str, key: Any) -> bool:
-        return key in self._members[self._number(stage)]
-
-    def _number(self, stage: str) -> int:
-        return next(n for n, s in enumerate(self.stages) if s.name == stage)
-
-    def members(self, stage: str) -> Mapping[Any, Any]:
-        """All current values of an output."""
-        number = self._number(stage)
-        output = self.stages[number]
-        assert isinstance(output, Output), f"{stage} is no output"
-        fn = output.value
-        return {key: self._nodes[(fn, *key)].value for key in self._members[number] if (fn, *key) in self._nodes}

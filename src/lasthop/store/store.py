@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from lasthop.api.meta import Key, Object
 from lasthop.store.graph import Graph
+from lasthop.store.sources import Input
+from lasthop.store.stages import Stages
 
 T = TypeVar("T", bound=Object)
 
+OBJECTS = Input[Key, Object]("object")
+
 
 def read(g: Graph, key: Key, struct: type[T]) -> T | None:
-    """An object as a tracked input, None where it does not exist."""
-    return cast("T | None", g.input(key))
+    """Returns an object, None where it does not exist. Raises TypeError if it is of another type."""
+    obj = OBJECTS.of(g, key)
+    if obj is None or isinstance(obj, struct):
+        return obj
+    raise TypeError(f"{key} is a {type(obj).__name__} and not a {struct.__name__}")
 
 
 class Store:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
         self._keys: dict[str, set[Key]] = {}
 
     def apply(self, changes: Mapping[Key, Object | None]) -> bool:
         return any([self.put(key, obj) for key, obj in changes.items()])
 
     def put(self, key: Key, obj: Object | None) -> bool:
-        known = self.graph.peek(key) is not None
-        if not self.graph.set(key, obj):
+        known = self.get(key) is not None
+        if not OBJECTS.set(self._stages.graph, obj, key):
             return False
         if obj is None:
             self._keys[key.kind].discard(key)
-            self.graph.leave(key.kind, (key,))
+            self._stages.leave(key.kind, (key,))
         elif not known:
             self._keys.setdefault(key.kind, set()).add(key)
-            self.graph.enter(key.kind, (key,))
+            self._stages.enter(key.kind, (key,))
         return True
 
     def get(self, key: Key) -> Object | None:
-        return cast("Object | None", self.graph.peek(key))
+        return OBJECTS.peek(self._stages.graph, key)
 
     def keys(self, kind: str) -> list[Key]:
         return sorted(self._keys.get(kind, ()))

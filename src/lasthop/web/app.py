@@ -14,13 +14,14 @@ from aiohttp import web
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
+from lasthop.probe.document import document
 from lasthop.web.contents import without_contents
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
-from lasthop.web.view import View
+from lasthop.web.view import AdminView
 
-VIEW: Final = web.AppKey("view", View)
+VIEW: Final = web.AppKey("view", AdminView)
 POLICY: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -114,7 +115,7 @@ async def _objects(request: web.Request) -> web.Response:
 
 
 async def _findings(request: web.Request) -> web.Response:
-    found = request.app[VIEW].findings()
+    found = await request.app[VIEW].findings()
     return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
 
 
@@ -126,7 +127,7 @@ async def _not_applied(request: web.Request) -> web.Response:
 async def _explain(request: web.Request) -> web.Response:
     query = request.query
     key = Key(query.get("kind", ""), query.get("namespace", ""), query.get("name", ""))
-    found = request.app[VIEW].explain(key, reads=bool(query.get("reads")))
+    found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
     if found is None:
         raise web.HTTPNotFound(text=f"there is no {key}\n")
     return _json(found)
@@ -142,7 +143,7 @@ async def _probe(request: web.Request) -> web.Response:
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
     kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
     key = Key(kind or "BackendTLSPolicy", namespace, name)
-    return _json(await request.app[VIEW].probe(key, request.query.get("address", "")))
+    return _json(document(await request.app[VIEW].probe(key, request.query.get("address", ""))))
 
 
 def _by_socket(request: web.Request) -> bool:
@@ -169,7 +170,7 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 
-def application(view: View) -> web.Application:
+def application(view: AdminView) -> web.Application:
     app = web.Application(middlewares=[_local_only])
     app[VIEW] = view
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
@@ -194,7 +195,7 @@ def application(view: View) -> web.Application:
 
 
 @contextlib.asynccontextmanager
-async def serving(view: View, address: str, socket: Path) -> AsyncIterator[None]:
+async def serving(view: AdminView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
     host, _, port = address.rpartition(":")
     runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1)

@@ -11,10 +11,11 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from lasthop.outputs.audit.hops import HopReport
+from lasthop.plan.finding import Finding
 from lasthop.proxy.admin import AdminUnavailable
 from lasthop.web.measures import BUCKETS, Durations, Measure
 from lasthop.web.slices import in_slices
-from lasthop.web.view import View
+from lasthop.web.view import AdminView
 
 
 class _Families(list[Metric]):
@@ -24,7 +25,7 @@ class _Families(list[Metric]):
         return iter(self)
 
 
-def _own(view: View) -> Iterator[Metric]:
+def _own(view: AdminView, found: list[Finding]) -> Iterator[Metric]:
     """What this process knows but for the hops."""
     ready = not view.readiness().unready
     yield GaugeMetricFamily("lasthop_ready", "Whether /readyz is 200.", ready)
@@ -33,7 +34,7 @@ def _own(view: View) -> Iterator[Metric]:
         objects.add_metric([kind], count)
     yield objects
     findings = GaugeMetricFamily("lasthop_findings", "Problems found in the objects.", labels=["severity", "reason"])
-    for (severity, reason), count in Counter((f.severity, f.reason) for f in view.findings()).items():
+    for (severity, reason), count in Counter((f.severity, f.reason) for f in found).items():
         findings.add_metric([severity, reason], count)
     yield findings
     names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
@@ -82,10 +83,10 @@ def _verification(hops: Iterable[HopReport]) -> Iterator[Metric]:
     yield until
 
 
-async def metrics(view: View) -> bytes:
+async def metrics(view: AdminView) -> bytes:
     """Hops in slices, and the text, of which there may be megabytes, beside the event loop."""
     hops = await view.hops()
-    own = await in_slices(_own(view))
+    own = await in_slices(_own(view, await view.findings()))
     return await asyncio.to_thread(_text, own, hops) + await _proxies(view)
 
 
@@ -95,7 +96,7 @@ def _text(own: list[Metric], hops: list[HopReport]) -> bytes:
     return text
 
 
-async def _proxies(view: View) -> bytes:
+async def _proxies(view: AdminView) -> bytes:
     """How often each hop's TLS failed and why, from Envoy's own statistics."""
     lines = [
         "# HELP lasthop_backend_tls_events_total TLS handshakes and failures on a hop, as Envoy counts them.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import msgspec
@@ -32,8 +32,8 @@ Heard = Callable[[str, Report], bool]
 _decoder: Final = msgspec.json.Decoder(Report)
 
 
-def handler(heard: Heard) -> Any:
-    async def report(content: bytes, context: Any) -> bytes:
+def handler(heard: Heard) -> grpc.GenericRpcHandler:
+    async def report(content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
@@ -80,7 +80,7 @@ class Reporter:
         options = (("grpc.ssl_target_name_override", self._server_name),)
         try:
             async with grpc.aio.secure_channel(address, credentials, options) as channel:
-                call = channel.unary_unary(f"/{SERVICE}/{METHOD}")
+                call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
                     await call(msgspec.json.encode(self._report()), timeout=ANSWER_WITHIN)

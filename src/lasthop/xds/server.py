@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import grpc
 import msgspec
@@ -51,7 +51,8 @@ REMOTE_OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
 )
 
-Identify = Callable[[DeltaDiscoveryRequest, Any], str | None]
+Context = grpc.aio.ServicerContext[DeltaDiscoveryRequest, bytes]
+Identify = Callable[[DeltaDiscoveryRequest, Context], str | None]
 """Which Gateway a client serves, told from its first request and gRPC's context; None if it is none of ours."""
 
 
@@ -116,7 +117,7 @@ class Server:
         self._gateways: dict[str, _Gateway] = {}
         self._opened = asyncio.Event()
         self._closed = False
-        self._grpc: list[Any] = []
+        self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
 
     async def start(self, socket: Path) -> None:
@@ -140,18 +141,18 @@ class Server:
         address cannot be had."""
         server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
         server.add_generic_rpc_handlers((replicas.handler(heard),))
-        port: int = server.add_secure_port(address, server_credentials(credentials))
+        port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port
 
-    def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> Any:
+    def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
         """Each way in has a gRPC server of its own, so that no client of one is ever identified by the rules of another."""
 
-        async def serve(requests: AsyncIterator[DeltaDiscoveryRequest], context: Any) -> None:
+        async def serve(requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
             await self._serve(identify, requests, context)
 
         server = grpc.aio.server(options=options)
-        handler = grpc.stream_stream_rpc_method_handler(
+        handler: grpc.RpcMethodHandler[DeltaDiscoveryRequest, bytes] = grpc.stream_stream_rpc_method_handler(
             serve, request_deserializer=DeltaDiscoveryRequest.FromString, response_serializer=None
         )
         service, method = "envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources"
@@ -210,7 +211,7 @@ class Server:
         synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
         return State(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
 
-    async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Any) -> None:
+    async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
         first = await anext(aiter(requests), None)
         if first is None:
             return
@@ -259,7 +260,7 @@ class Server:
                     self._observer.nacked(gateway, event)
         stream.wake.set()
 
-    async def _write(self, stream: _Stream, context: Any) -> None:
+    async def _write(self, stream: _Stream, context: Context) -> None:
         while not stream.closed:
             stream.wake.clear()
             while response := stream.session.poll(self._clock()):

@@ -6,6 +6,7 @@ import base64
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ def test_without_the_client_library_the_error_says_how_to_install_it(tmp_path: P
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     for name in [name for name in sys.modules if name.startswith("kubernetes.")]:
         monkeypatch.delitem(sys.modules, name)
-    for ask in (lambda: from_kubeconfig(path), lambda: in_cluster(tmp_path)):
+    asked: list[Callable[[], object]] = [lambda: from_kubeconfig(path), lambda: in_cluster(tmp_path)]
+    for ask in asked:
         with pytest.raises(ConfigError, match=r"pip install 'lasthop\[kubernetes\]'"):
             ask()

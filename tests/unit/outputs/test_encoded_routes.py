@@ -19,7 +19,10 @@ from lasthop.outputs.envoy import encoded_routes, route_messages, routes
 from lasthop.outputs.envoy.encode import field, packed
 from lasthop.outputs.envoy.resource import ROUTES, Resource
 from lasthop.outputs.envoy.route_index import ANY_VALUE
+from lasthop.plan.routing import Backend, Forward, Match, PathType, Retry, Route
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import routes as resolved
+from lasthop.resolve.virtual_hosts import in_order
 from tests.snapshot import Snapshot, settle
 from tests.summary_routes import host_lines
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_route, mk_service
@@ -112,11 +115,11 @@ def test_a_route_of_which_nothing_can_be_encoded_is_not_accepted(monkeypatch: py
 
 def test_a_number_that_envoy_has_no_room_for_ends_in_its_own_500() -> None:
     """Security finding 2, below whatever limits there are above it."""
-    match = resolved.Match("/zzz", resolved.PathType.PREFIX)
-    backend = resolved.Backend(1, resolved.Hop(GATEWAY, Key("Service", "evil", "s"), 443, resolved.Protocol.AUTO))
-    action = resolved.Forward((backend,), retry=resolved.Retry(5_000_000_000))
-    plan = resolved.Route(match, action, str(EVIL))
-    entry, wrong = encoded_routes._entry(plan, encoded_routes.Listening("http", 80), encoded_routes.Level.AS_WRITTEN)
+    match = Match("/zzz", PathType.PREFIX)
+    backend = Backend(1, Hop(GATEWAY, Key("Service", "evil", "s"), 443, Protocol.AUTO))
+    action = Forward((backend,), retry=Retry(5_000_000_000))
+    plan = Route(match, action, str(EVIL))
+    entry, wrong = encoded_routes._entry(plan, route_messages.Listening("http", 80), encoded_routes.Level.AS_WRITTEN)
     assert isinstance(wrong, ValueError) and entry is not None
     assert rc.Route.FromString(entry.other[0]).direct_response.status == 500
 
@@ -155,13 +158,11 @@ def test_where_not_even_the_match_can_be_encoded_its_literal_path_refuses(monkey
 
 
 def test_a_host_that_cannot_be_joined_answers_500_and_is_never_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = routes.in_order
-
     def fails(ranked: Any) -> Any:
         found = list(ranked)
         if len(found) == 2:
             raise FAULT
-        return real(found)
+        return in_order(found)
 
     monkeypatch.setattr(routes, "in_order", fails)
     world = World(evil())

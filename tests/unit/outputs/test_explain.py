@@ -241,10 +241,10 @@ def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
 
 def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     engine = _engine(*WORLD)
-    before = set(engine.graph._nodes)
+    before = set(engine.graph.nodes)
     for obj in keyed(*WORLD):
         explain(engine.graph, obj)
-    assert set(engine.graph._nodes) == before
+    assert set(engine.graph.nodes) == before
 
 
 def test_what_does_not_exist_is_not_explained() -> None:

@@ -69,7 +69,8 @@ def certificate(
 
 
 def key_pem(key: Any, form: PrivateFormat = PrivateFormat.PKCS8, encryption: Any = None) -> str:
-    return key.private_bytes(Encoding.PEM, form, encryption or NoEncryption()).decode()
+    written: bytes = key.private_bytes(Encoding.PEM, form, encryption or NoEncryption())
+    return written.decode()
 
 
 def pair(key: Any, *extensions: x509.ExtensionType, **more: Any) -> Pair:

@@ -23,7 +23,7 @@ def made(folder: Path) -> dict[str, Any]:
 def complaints(folder: Path, config: dict[str, Any]) -> str:
     path = folder / "bootstrap.json"
     path.write_text(json.dumps(config))
-    command = [find_envoy().path, "--mode", "validate", "-c", path, "--log-level", "warning"]
+    command: list[str | Path] = [find_envoy().path, "--mode", "validate", "-c", path, "--log-level", "warning"]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return checked.stderr if checked.returncode or checked.stderr else ""
 

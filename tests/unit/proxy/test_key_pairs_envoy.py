@@ -20,6 +20,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
+from lasthop.plan.problem import Problem
 from lasthop.proxy.find import find_envoy
 from lasthop.resolve.certificates import BadCertificate, KeyPair, key_pair, normal_pair, parse_bundle
 from lasthop.resolve.gateways import client_certificate
@@ -81,7 +82,14 @@ def taken(module_folder: Path) -> Iterator[Taken]:
         },
     }
     (module_folder / "envoy.json").write_text(json.dumps(config))
-    command = [find_envoy().path, "-c", module_folder / "envoy.json", "--concurrency", "1", "--disable-hot-restart"]
+    command: list[str | Path] = [
+        find_envoy().path,
+        "-c",
+        module_folder / "envoy.json",
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+    ]
     with (module_folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, "-l", "warning"], stdout=log, stderr=log)
     try:
@@ -155,7 +163,7 @@ def _trusting(name: str, anchor: bytes) -> dict[str, Any]:
     return {"name": name, "connect_timeout": "1s", "transport_socket": {"name": "tls", "typed_config": tls}}
 
 
-def judged(chain: str, key: str) -> KeyPair | str:
+def judged(chain: str, key: str) -> KeyPair | Problem:
     engine = Engine(now=NOW.timestamp())
     engine.apply(keyed(mk_secret("shop/web", chain, key)))
     return key_pair(engine.graph, Key("Secret", "shop", "web"))

@@ -82,7 +82,7 @@ class Supervised:
 
 
 def supervisor(run_dir: Path, port: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.unit.proxy.supervisor", run_dir, str(port)]
+    command: list[str | Path] = [sys.executable, "-m", "tests.unit.proxy.supervisor", run_dir, str(port)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 

@@ -31,7 +31,7 @@ GATEWAY = Key("Gateway", "a", "g")
 def engine(of_class: dict[str, Any] | None, own: dict[str, Any] | None) -> Engine:
     """A Gateway with a class's profile and one of its own, where there is one."""
     found = Engine()
-    more = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
+    more: dict[str, Any] = {"infrastructure": {"parametersRef": profile_ref("own")}} if own is not None else {}
     gateway_class = mk(
         "GatewayClass", "lasthop", spec={"controllerName": "x", "parametersRef": profile_ref("of-class", "ops")}
     )

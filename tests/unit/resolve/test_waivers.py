@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def engine() -> Engine:
 
 def types(snapshot: Snapshot, key: Key) -> set[str]:
     status = snapshot.status[key]
-    entries = getattr(status, "ancestors", (status,))
+    entries: Any = getattr(status, "ancestors", (status,))
     return {condition.type for entry in entries for condition in entry.conditions}
 
 

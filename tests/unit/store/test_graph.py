@@ -1,4 +1,4 @@
-"""The query graph: tracked reads, early cut-off, missing inputs, buckets, deadlines."""
+"""The query graph: tracked reads, early cut-off, missing inputs, indexes, deadlines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.store.graph import GONE, Crash, Emitter, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.sources import Entry, Index, Input
+from lasthop.store.stages import GONE, Changes, Output, Stage, Stages, indexer
 
+WORDS = Input[object, Any]("word")
 calls: list[tuple[str, Any]] = []
 
 
 @query
 def length(g: Graph, key: str) -> int:
     calls.append(("length", key))
-    return len(g.input(key) or "")
+    return len(WORDS.of(g, key) or "")
 
 
 @query
@@ -30,32 +34,35 @@ def parity(g: Graph, key: str) -> str:
 @query
 def both(g: Graph, key: str) -> str:
     calls.append(("both", key))
-    return f"{parity(g, key)} {g.input('suffix') or '-'}"
+    return f"{parity(g, key)} {WORDS.of(g, 'suffix') or '-'}"
 
 
-def graph() -> Graph:
+THINGS = Output("out", "things", both)
+
+
+def graph() -> Stages:
     calls.clear()
-    return Graph([Output("out", "things", both)])
+    return Stages(Graph(), [THINGS])
 
 
 def test_an_output_is_computed_once_and_then_only_when_something_it_read_changes() -> None:
     g = graph()
-    g.set("a", "xx")
+    WORDS.set(g.graph, "xx", "a")
     g.enter("things", ("a",))
     assert g.settle() == {"out": {("a",): "even -"}}
     calls.clear()
-    g.set("other", "y")
+    WORDS.set(g.graph, "y", "other")
     assert g.settle() == {}
     assert calls == []
 
 
 def test_an_equal_result_stops_the_wave() -> None:
     g = graph()
-    g.set("a", "xx")
+    WORDS.set(g.graph, "xx", "a")
     g.enter("things", ("a",))
     g.settle()
     calls.clear()
-    g.set("a", "xxxx")
+    WORDS.set(g.graph, "xxxx", "a")
     assert g.settle() == {}
     assert calls == [("length", "a"), ("parity", "a")]
 
@@ -64,20 +71,20 @@ def test_a_missing_input_that_appears_later_is_noticed() -> None:
     g = graph()
     g.enter("things", ("a",))
     assert g.settle() == {"out": {("a",): "even -"}}
-    g.set("suffix", "!")
+    WORDS.set(g.graph, "!", "suffix")
     assert g.settle() == {"out": {("a",): "even !"}}
-    g.set("suffix", None)
+    WORDS.set(g.graph, None, "suffix")
     assert g.settle() == {"out": {("a",): "even -"}}
 
 
 def test_a_change_that_is_taken_back_before_anyone_looks_is_no_change() -> None:
     g = graph()
-    g.set("a", "x")
+    WORDS.set(g.graph, "x", "a")
     g.enter("things", ("a",))
     g.settle()
     calls.clear()
-    g.set("a", "yy")
-    g.set("a", "x")
+    WORDS.set(g.graph, "yy", "a")
+    WORDS.set(g.graph, "x", "a")
     assert g.settle() == {}
     assert calls == []
 
@@ -88,8 +95,8 @@ def test_a_member_that_leaves_is_gone_and_forgotten() -> None:
     g.settle()
     g.leave("things", ("a",))
     assert g.settle() == {"out": {("a",): GONE}}
-    assert g.reads_at((both, "a")) == ()
-    assert g._nodes == {}
+    assert g.graph.reads_at((both, "a")) == ()
+    assert g.graph.nodes == {}
 
 
 def test_a_member_that_comes_and_goes_between_two_looks_was_never_there() -> None:
@@ -101,47 +108,51 @@ def test_a_member_that_comes_and_goes_between_two_looks_was_never_there() -> Non
 
 def test_reads_are_recorded_for_explain() -> None:
     g = graph()
-    g.set("a", "x")
+    WORDS.set(g.graph, "x", "a")
     g.enter("things", ("a",))
     g.settle()
-    assert g.reads_at((both, "a")) == ((parity, "a"), ("input", "suffix"))
+    assert g.graph.reads_at((both, "a")) == ((parity, "a"), (WORDS, "suffix"))
 
 
-@query
-def by_letter(g: Graph, key: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    word = g.input(key) or ""
-    return tuple((("letter", letter), word.count(letter)) for letter in sorted(set(word)))
+LETTERS = Index[str, tuple[str, int]]("letter")
+
+
+@indexer("word")
+def by_letter(g: Graph, key: Key) -> Iterator[Entry]:
+    word = WORDS.of(g, key) or ""
+    for letter in set(word):
+        yield LETTERS.entry((letter,), (str(key), word.count(letter)))
 
 
 @query
 def words_with(g: Graph, letter: str) -> tuple[str, ...]:
-    return tuple(f"{member}:{count}" for (member,), count in g.bucket("letter", letter))
+    return tuple(f"{member}:{count}" for member, count in LETTERS.of(g, letter))
 
 
 @query
 def how_many(g: Graph, letter: str) -> int:
-    return g.size("letter", letter)
+    return LETTERS.size(g, letter)
 
 
-def letters() -> Graph:
-    stages = [
-        Emitter("by-letter", "word", by_letter),
-        Output("words", "letter", words_with),
-        Output("size", "letter", how_many),
+def letters() -> Stages:
+    stages: list[Stage] = [
+        by_letter,
+        Output("words", LETTERS, words_with),
+        Output("size", LETTERS, how_many),
     ]
-    return Graph(stages)
+    return Stages(Graph(), stages)
 
 
-def put(g: Graph, key: str, word: str | None) -> None:
-    known = g.peek(key) is not None
-    g.set(key, word)
+def put(g: Stages, key: str, word: str | None) -> None:
+    known = WORDS.peek(g.graph, key) is not None
+    WORDS.set(g.graph, word, key)
     if word is None:
         g.leave("word", (key,))
     elif not known:
         g.enter("word", (key,))
 
 
-def test_buckets_follow_their_members_and_are_the_domain_of_a_later_stage() -> None:
+def test_indexes_follow_their_members_and_are_the_domain_of_a_later_stage() -> None:
     g = letters()
     put(g, "one", "ab")
     put(g, "two", "b")
@@ -157,8 +168,8 @@ def test_a_counter_is_read_without_reading_the_members() -> None:
     for number in range(50):
         put(g, f"w{number}", "a")
     g.settle()
-    g.reads = 0
-    how_many(g, "a")
+    g.graph.reads = 0
+    how_many(g.graph, "a")
     put(g, "another", "a")
     changed = g.settle()
     assert changed["size"] == {("a",): 51}
@@ -166,38 +177,38 @@ def test_a_counter_is_read_without_reading_the_members() -> None:
 
 @query
 def expired(g: Graph, key: str) -> str:
-    return "valid" if g.before(g.input(key)) else "expired"
+    return "valid" if g.before(WORDS.of(g, key) or 0.0) else "expired"
 
 
 def test_a_deadline_is_an_input_that_changes_by_itself() -> None:
-    g = Graph([Output("certificates", "certificate", expired)], now=100.0)
-    g.set("cert", 150.0)
+    g = Stages(Graph(100.0), [Output("certificates", "certificate", expired)])
+    WORDS.set(g.graph, 150.0, "cert")
     g.enter("certificate", ("cert",))
     assert g.settle() == {"certificates": {("cert",): "valid"}}
-    assert g.next_deadline() == 150.0
-    g.advance(149.9)
+    assert g.graph.next_deadline() == 150.0
+    g.graph.advance(149.9)
     assert g.settle() == {}
-    g.advance(150.0)
+    g.graph.advance(150.0)
     assert g.settle() == {"certificates": {("cert",): "expired"}}
 
 
 @query
 def brittle(g: Graph, key: str) -> str:
-    word = g.input(key)
+    word = WORDS.of(g, key)
     if word == "bad":
         raise ValueError("no")
     return str(word)
 
 
 def test_a_query_that_raises_withholds_its_own_output_and_recovers() -> None:
-    g = Graph([Output("out", "word", brittle)])
+    g = Stages(Graph(), [Output("out", "word", brittle)])
     put(g, "a", "bad")
     put(g, "b", "fine")
     assert g.settle() == {"out": {("a",): None, ("b",): "fine"}}
-    assert list(g.crashes) == [(brittle, "a")]
+    assert list(g.graph.crashes) == [(brittle, "a")]
     put(g, "a", "good")
     assert g.settle() == {"out": {("a",): "good"}}
-    assert g.crashes == {}
+    assert g.graph.crashes == {}
 
 
 @query
@@ -212,46 +223,48 @@ def steady(g: Graph, key: str) -> str:
 
 
 def test_a_crash_goes_as_far_as_those_who_call_and_not_past_those_who_attempt() -> None:
-    g = Graph([Output("leaning", "word", leaning), Output("steady", "word", steady)])
+    g = Stages(Graph(), [Output("leaning", "word", leaning), Output("steady", "word", steady)])
     put(g, "a", "bad")
     assert g.settle() == {"leaning": {("a",): None}, "steady": {("a",): "stand-in"}}
-    assert list(g.crashes) == [(brittle, "a")]  # the one at fault, not all who read it
-    assert "test_graph.py" in g.crashes[brittle, "a"].where
+    assert list(g.graph.crashes) == [(brittle, "a")]  # the one at fault, not all who read it
+    assert "test_graph.py" in g.graph.crashes[brittle, "a"].where
     with pytest.raises(ValueError, match="no"):
-        leaning(g, "a")
-    assert isinstance(leaning.attempt(g, "a"), Crash)
+        leaning(g.graph, "a")
+    assert isinstance(leaning.attempt(g.graph, "a"), Crash)
     put(g, "a", None)
     g.settle()
-    assert g.crashes == {}
+    assert g.graph.crashes == {}
 
 
-@query
-def claim(g: Graph, key: str) -> tuple[tuple[tuple[str, str], bool], ...]:
-    return ((("claim", brittle(g, key)), True),)
+CLAIMS = Index[str, bool]("claim")
+
+
+def claim(g: Graph, key: Key) -> Iterator[Entry]:
+    yield CLAIMS.entry((brittle(g, str(key)),), True)
 
 
 @query
 def claimed(g: Graph, word: str) -> int:
-    return g.size("claim", word)
+    return CLAIMS.size(g, word)
 
 
 @pytest.mark.parametrize(("keeps", "left"), [(True, 1), (False, GONE)])
-def test_an_emitter_that_crashes_keeps_what_it_emitted_only_where_it_is_told_to(keeps: bool, left: object) -> None:
-    g = Graph([Emitter("claims", "word", claim, keeps), Output("claimed", "claim", claimed)])
+def test_an_indexer_that_crashes_keeps_what_it_listed_only_where_it_is_told_to(keeps: bool, left: object) -> None:
+    g = Stages(Graph(), [indexer("word", keeps=keeps)(claim), Output("claimed", CLAIMS, claimed)])
     put(g, "a", "x")
     assert g.settle() == {"claimed": {("x",): 1}}
     put(g, "a", "bad")
     assert g.settle().get("claimed", {("x",): 1}) == {("x",): left}
     put(g, "a", None)
     g.settle()
-    assert g.size("claim", "x") == 0
+    assert CLAIMS.size(g.graph, "x") == 0
 
 
 def test_a_key_is_positional_and_an_argument_that_would_be_dropped_is_refused() -> None:
-    g = Graph()
+    g = Stages(Graph(), ())
     for call in (brittle, brittle.attempt):
         with pytest.raises(TypeError):
-            call(g, key="a")  # type: ignore[call-arg]
+            call(g.graph, key="a")  # type: ignore[call-arg]
 
 
 words = st.text("abc", max_size=4)
@@ -276,7 +289,7 @@ def test_after_any_edits_the_outputs_are_what_a_fresh_graph_gives(edits: list[tu
     assert outputs == expected
 
 
-def _merge(into: dict[str, dict[Any, Any]], changes: dict[str, dict[Any, Any]]) -> None:
+def _merge(into: dict[str, dict[Any, Any]], changes: Changes) -> None:
     for name, key, value in _flat(changes):
         if value is GONE:
             into[name].pop(key, None)
@@ -284,7 +297,7 @@ def _merge(into: dict[str, dict[Any, Any]], changes: dict[str, dict[Any, Any]]) 
             into[name][key] = value
 
 
-def _flat(changes: dict[str, dict[Any, Any]]) -> Iterator[tuple[str, Any, Any]]:
+def _flat(changes: Changes) -> Iterator[tuple[str, Any, Any]]:
     for name, values in changes.items():
         for key, value in values.items():
             yield name, key, value
@@ -298,17 +311,17 @@ def test_a_limited_settle_looks_at_the_latest_change_first_and_comes_to_the_same
     while g.unsettled:
         seen += [key for (key,) in g.settle(limit=3)["out"]]
         if len(seen) == 3:
-            g.set("suffix", "!")
+            WORDS.set(g.graph, "!", "suffix")
             g.enter("things", ("urgent",))
     assert seen[:3] == ["t9", "t8", "t7"]
     assert seen[3] == "urgent"
-    assert {key for (key,) in g.members("out")} == {*(f"t{number}" for number in range(10)), "urgent"}
-    assert set(g.members("out").values()) == {"even !"}
+    assert {key for (key,) in g.members(THINGS)} == {*(f"t{number}" for number in range(10)), "urgent"}
+    assert set(g.members(THINGS).values()) == {"even !"}
 
 
 def test_what_names_others_waits_for_those_that_nobody_has_been_told_of() -> None:
     stages = [Output("clusters", "thing", length, named=True), Output("routes", "thing", both, names=True)]
-    g = Graph(stages)
+    g = Stages(Graph(), stages)
     for number in range(3):
         g.enter("thing", (f"t{number}",))
     assert set(g.settle(limit=2)) == {"clusters"}
@@ -316,7 +329,7 @@ def test_what_names_others_waits_for_those_that_nobody_has_been_told_of() -> Non
     while g.unsettled:
         g.settle(limit=2)
     for number in range(3):
-        g.set(f"t{number}", "x")
+        WORDS.set(g.graph, "x", f"t{number}")
     assert set(g.settle(limit=2)) == {"clusters", "routes"}
 
 
@@ -329,87 +342,96 @@ def thing(namespace: str, number: int) -> Key:
 
 @query
 def shown(g: Graph, key: Key) -> tuple[Any, Any]:
-    return g.input(key), g.input(Key("Shared", "infra", "ca"))
+    return WORDS.of(g, key), WORDS.of(g, Key("Shared", "infra", "ca"))
 
 
-def tenants(*namespaces: str, each: int = 20) -> Graph:
-    g = Graph([Output("urgent", "things", query(lambda g, key: g.input(key))), Output("out", "things", shown)])
+@query
+def own(g: Graph, key: Key) -> Any:
+    return WORDS.of(g, key)
+
+
+SHOWN = Output("out", "things", shown)
+
+
+def tenants(*namespaces: str, each: int = 20) -> Stages:
+    g = Stages(Graph(), [Output("urgent", "things", own), SHOWN])
     for namespace in namespaces:
         for number in range(each):
-            g.set(thing(namespace, number), 0)
+            WORDS.set(g.graph, 0, thing(namespace, number))
             g.enter("things", (thing(namespace, number),))
     g.settle()
     return g
 
 
-def settled(g: Graph, **how: Any) -> list[Key]:
+def settled(g: Stages, **how: Any) -> list[Key]:
     return [key for (key,) in g.settle(limit=4, **how).get("out", {})]
 
 
 def test_owners_take_turns_however_much_one_of_them_has_changed() -> None:
     g = tenants("noisy", "other")
-    g.set(thing("other", 7), 1)
+    WORDS.set(g.graph, 1, thing("other", 7))
     for number in range(20):
-        g.set(thing("noisy", number), 1)
+        WORDS.set(g.graph, 1, thing("noisy", number))
     assert settled(g) == [thing("other", 7), thing("noisy", 19), thing("noisy", 18), thing("noisy", 17)]
     for _ in range(50):  # however often
-        g.set(thing("noisy", 0), object())
-        g.set(thing("other", 3), object())
+        WORDS.set(g.graph, object(), thing("noisy", 0))
+        WORDS.set(g.graph, object(), thing("other", 3))
         assert thing("other", 3) in settled(g)
 
 
 def test_what_one_owner_introduces_holds_back_nobody_elses_names() -> None:
-    g = Graph([Output("clusters", "things", shown, named=True), Output("routes", "things", shown, names=True)])
+    routes = Output("routes", "things", shown, names=True)
+    g = Stages(Graph(), [Output("clusters", "things", shown, named=True), routes])
     mine = thing("shop", 0)
-    g.set(mine, 0)
+    WORDS.set(g.graph, 0, mine)
     g.enter("things", (mine,))
     g.settle()
     for number in range(50):
-        g.set(thing("evil", number), 0)
+        WORDS.set(g.graph, 0, thing("evil", number))
         g.enter("things", (thing("evil", number),))
-    g.set(mine, 1)
+    WORDS.set(g.graph, 1, mine)
     first = g.settle(limit=3)
     assert list(first["routes"]) == [(mine,)], "its own is told, and none of those whose clusters are not"
     assert len(first["clusters"]) == 3
     while g.unsettled:
         g.settle(limit=3)
-    assert len(g.members("routes")) == 51
+    assert len(g.members(routes)) == 51
 
 
 def test_what_waits_in_somebody_elses_backlog_is_promoted_by_its_owners_edit() -> None:
     g = tenants("a", "b")
-    g.set(Key("Shared", "infra", "ca"), "rotated")  # concerns all
+    WORDS.set(g.graph, "rotated", Key("Shared", "infra", "ca"))  # concerns all
     assert len(settled(g)) == 4
-    g.set(thing("a", 2), "tightened")
+    WORDS.set(g.graph, "tightened", thing("a", 2))
     assert thing("a", 2) in settled(g)
     while g.unsettled:
         settled(g)
-    assert g.members("out")[(thing("b", 1),)] == (0, "rotated")
+    assert g.members(SHOWN)[(thing("b", 1),)] == (0, "rotated")
 
 
 def test_once_there_is_enough_each_output_still_gets_on_by_one_member() -> None:
     g = tenants("a")
     for number in range(20):
-        g.set(thing("a", number), 1)
+        WORDS.set(g.graph, 1, thing("a", number))
     changes = g.settle(limit=4, enough=lambda: True)
     assert {name: len(found) for name, found in changes.items()} == {"urgent": 1, "out": 1}
 
 
 def test_only_some_outputs_and_the_others_later() -> None:
     g = tenants("a")
-    g.set(thing("a", 1), 1)
+    WORDS.set(g.graph, 1, thing("a", 1))
     assert g.settle(limit=4, only=("urgent",)) == {"urgent": {(thing("a", 1),): 1}}
     assert g.unsettled and settled(g) == [thing("a", 1)]
 
 
 def test_what_is_held_waits_and_holds_up_nobody_else() -> None:
     g = tenants("a", "b")
-    g.set(thing("a", 1), 1)
-    g.set(thing("b", 1), 1)
+    WORDS.set(g.graph, 1, thing("a", 1))
+    WORDS.set(g.graph, 1, thing("b", 1))
     hold = {"out": {thing("a", 1)}}
     assert settled(g, hold=hold) == [thing("b", 1)]
     assert g.unsettled and not g.unsettled_but(hold)
-    g.set(thing("b", 2), 1)
+    WORDS.set(g.graph, 1, thing("b", 2))
     assert g.unsettled_but(hold) and settled(g, hold=hold) == [thing("b", 2)]
     assert settled(g) == [thing("a", 1)] and not g.unsettled
 
@@ -419,10 +441,10 @@ def test_turns_come_to_the_same_end_as_one_settle(edits: list[tuple[str, int]], 
     g, at_once = tenants("a", "b", "c", each=6), tenants("a", "b", "c", each=6)
     for count, (namespace, number) in enumerate(edits):
         for each in (g, at_once):
-            each.set(thing(namespace, number), count)
+            WORDS.set(each.graph, count, thing(namespace, number))
         if count % 3 == 0:
             g.settle(limit=limit, enough=lambda: enough, hold={"out": {thing("a", 1)}})
     at_once.settle()
     while g.unsettled:
         g.settle(limit=limit, enough=lambda: enough)
-    assert g.members("out") == at_once.members("out")
+    assert g.members(SHOWN) == at_once.members(SHOWN)

@@ -21,7 +21,7 @@ def test_changes_since_a_generation_come_oldest_first_and_each_name_once() -> No
     cache.apply(clusters("a=1", "b=1", "c=1"))
     start = cache.generation
     cache.apply(clusters("b=2"))
-    cache.apply(clusters("a=2") | endpoints("a@2=1"))
+    cache.apply({**clusters("a=2"), **endpoints("a@2=1")})
     cache.apply(clusters("b=3"))
     assert cache.changed_since(CLUSTER, start) == ["a", "b"]
     assert cache.changed_since(ENDPOINTS, start) == ["a@2"]
@@ -42,7 +42,7 @@ def test_an_urgent_withdrawal_stays_urgent_until_the_resource_comes_back() -> No
 
 def test_what_expires_becomes_an_urgent_withdrawal() -> None:
     cache = Cache()
-    cache.apply(clusters("a=1", expires=100.0) | endpoints("a@1=1"))
+    cache.apply({**clusters("a=1", expires=100.0), **endpoints("a@1=1")})
     cache.apply(clusters("b=1", expires=200.0))
     assert cache.next_expiry == 100.0
     generation = cache.generation

@@ -8,8 +8,8 @@ from lasthop.xds.presence import EXPIRES, LINGER, Presence, Standing
 GATEWAY = "shop/web"
 
 
-def standing(version: str = "1", **more: str) -> Standing:
-    return Standing(True, {LISTENER: {"web/80": version}}, **more)
+def standing(version: str = "1", problem: str = "") -> Standing:
+    return Standing(True, {LISTENER: {"web/80": version}}, problem)
 
 
 def test_what_is_confirmed_here_counts_while_a_proxy_is_connected() -> None:

@@ -26,7 +26,8 @@ def named(*resources: Resource) -> dict[str, Resource]:
 
 
 def vhost(text: str, type_url: str = ROUTES) -> Part:
-    return Part(type_url, *text.split("="))
+    part, _, hash = text.partition("=")
+    return Part(type_url, part, hash)
 
 
 def test_the_one_part_that_changed_since_the_last_ack_is_convicted() -> None:

@@ -14,6 +14,7 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.pki import authority as ca
+from lasthop.pki.certificates import KeyPair
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.presence import Report, Standing
 from lasthop.xds.replicas import METHOD, SERVICE, Reporter
@@ -68,8 +69,9 @@ async def reporting(reporter: Reporter) -> AsyncIterator[None]:
 async def call(leader: Leader, shown: tuple[bytes, bytes], content: bytes) -> str:
     credentials = grpc.ssl_channel_credentials(leader.authority.bundle, *shown)
     async with grpc.aio.secure_channel(leader.address, credentials, (("grpc.ssl_target_name_override", NAME),)) as channel:
+        report: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
         try:
-            await channel.unary_unary(f"/{SERVICE}/{METHOD}")(content, timeout=5)
+            await report(content, timeout=5)
             return "OK"
         except grpc.aio.AioRpcError as error:
             return str(error.code().name)
@@ -106,7 +108,7 @@ async def test_nonsense_is_refused(leader: Leader) -> None:
 async def test_who_answers_must_be_a_controller(leader: Leader) -> None:
     """An address in the Lease is only where to look: a proxy that listens there is told nothing."""
     impostor = ca.client_secret(leader.authority, "uid-of-web", leader.now)
-    leader.credentials = Credentials(ca.KeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
+    leader.credentials = Credentials(KeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
     problems: list[str] = []
     client = leader.client()
     async with reporting(Reporter(lambda: leader.address, lambda: client, NAME, lambda: REPORT, problem=problems.append)):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Withdrawal
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Withdrawal
 from lasthop.xds.quarantine import Part, Quarantine
 from lasthop.xds.server import Server
 from tests.ports import free_port
@@ -82,8 +82,8 @@ async def test_a_cluster_edit_is_effective_in_milliseconds_and_touches_nothing_e
     sent = {url: world.server.traffic[url].responses for url in (LISTENER, ROUTES)}
     async with backend("two") as two:
         edited, endpoints = cluster("a", two, timeout=6)
-        gone = {ENDPOINTS: {world.endpoints.name: Withdrawal(urgent=False), endpoints.name: endpoints}}
-        world.server.update(NODE, {CLUSTER: {"a": edited}} | gone)
+        new: dict[str, Change] = {world.endpoints.name: Withdrawal(urgent=False), endpoints.name: endpoints}
+        world.server.update(NODE, {CLUSTER: {"a": edited}, ENDPOINTS: new})
         # 9 ms on a quiet machine (docs/measurements.md#stable-names); a cluster that waits for its endpoints takes 1 s.
         assert await becomes((200, "two"), lambda: get(world.port)) < 0.5
         await until(world.synced)
@@ -119,8 +119,10 @@ async def test_a_new_cluster_and_its_route_come_without_a_single_error(world: Wo
         new, endpoints = cluster("b", two)
         world.server.update(
             NODE,
-            changes(new, endpoints, route_table("http", virtual_host("*", {"/": "b"})))
-            | {CLUSTER: {"b": new, "a": Withdrawal(urgent=False)}},
+            {
+                **changes(endpoints, route_table("http", virtual_host("*", {"/": "b"}))),
+                CLUSTER: {"b": new, "a": Withdrawal(urgent=False)},
+            },
         )
         seen = set()
         start = time.monotonic()
@@ -171,8 +173,8 @@ async def test_a_bad_regex_is_refused_and_the_old_table_goes_on(world: World) ->
 
 async def test_one_bad_cluster_is_named_quarantined_and_removed_and_its_companions_are_confirmed(world: World) -> None:
     quarantine = Quarantine()
-    for event in world.heard.acks:
-        quarantine.acked(event.type_url, event.resources)
+    for acked in world.heard.acks:
+        quarantine.acked(acked.type_url, acked.resources)
     bad, bad_endpoints = cluster("a", world.one, bad=True)
     waived, waived_endpoints = cluster("waived", world.one, expires=time.time() + 3)
     world.server.update(

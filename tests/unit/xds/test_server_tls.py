@@ -58,7 +58,7 @@ class World:
             except grpc.aio.AioRpcError as error:
                 assert "shop" not in (error.details() or "").replace(node, "")
                 return [error.code().name]
-            if answer is grpc.aio.EOF:
+            if not isinstance(answer, discovery_pb2.DeltaDiscoveryResponse):
                 return [(await stream.code()).name]
             stream.cancel()
             return [resource.name for resource in answer.resources]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args.suggestions import closest
+
+if TYPE_CHECKING:
+    from lasthop.api.meta import Key
+    from lasthop.cli.views.command_view import CommandView
 
 SHORT: Final = {
     "svc": "Service",
@@ -68,6 +72,27 @@ def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
     raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
 
 
+async def one(view: CommandView, want: Wanted) -> Key:
+    """Returns the object that is meant. Raises what to type instead."""
+    from lasthop.api.kinds import KINDS
+    from lasthop.api.meta import Key
+
+    scope = _scope(view, want) if KINDS[want.kind].namespaced else ""
+    return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
+
+
+async def every(view: CommandView, want: Wanted) -> list[Key]:
+    """Returns all objects of the kind and namespace that are meant."""
+    from lasthop.api.meta import Key
+
+    return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
+
+
+def _scope(view: CommandView, want: Wanted) -> str:
+    """What is typed before the name goes before the namespace of the context."""
+    return want.namespace or view.namespace
+
+
 def _hint(known: list[tuple[str, str]], want: Wanted) -> str:
     elsewhere = [namespace for namespace, name in known if name == want.name]
     if elsewhere:
@@ -116,9 +141,9 @@ def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[Comple
 
 
 def _running(folder: Any, kind: str) -> list[dict[str, Any]]:
-    from lasthop.cli import admin
     from lasthop.cli.args import paths
+    from lasthop.cli.views.admin_socket import AdminSocketView
+    from lasthop.cli.views.command_view import without_loop
 
     sockets = [paths.running(Path(folder))] if folder else paths.all_running()
-    found: list[dict[str, Any]] = admin.ask(sockets[0], "/api/objects", kind=kind) if len(sockets) == 1 else []
-    return found
+    return without_loop(AdminSocketView(sockets[0]).objects(kind)) if len(sockets) == 1 else []

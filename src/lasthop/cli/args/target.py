@@ -1,6 +1,6 @@
-"""Which of the three is looked at: a folder, the gateway that runs on this machine, or a cluster.
+"""Which target a command looks at: a folder, the gateway that runs on this machine, or a cluster.
 
-1. What is named wins: a folder, or a cluster by --context, --kubeconfig or -A.
+1. An explicit target wins: a folder, or a cluster by --context, --kubeconfig or -A.
 2. Otherwise the gateway that runs on this machine.
 3. Otherwise the cluster of the current kubeconfig context.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,32 +21,29 @@ from lasthop.cli.render.terminal import note
 
 _ALLOWED = "lasthop.allow_files"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-
 CLUSTER = "the cluster"
 
 
-class Reach(NamedTuple):
-    """What was said about a cluster, and about namespaces."""
-
+class ClusterOptions(NamedTuple):
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
-    everywhere: bool = False
+    all_namespaces: bool = False
 
     @property
-    def cluster(self) -> bool:
-        """It can only mean a cluster: of a folder and of a gateway on this machine all namespaces are shown anyway."""
-        return bool(self.kubeconfig or self.context or self.everywhere)
+    def named(self) -> bool:
+        """Whether only a cluster can be meant: of a folder or a gateway on this machine all namespaces are shown anyway."""
+        return bool(self.kubeconfig or self.context or self.all_namespaces)
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that can look at a cluster, as kubectl has them; they arrive as one `Reach`."""
+    """Adds the options of a command that can look at a cluster, as kubectl has them; they arrive as `cluster`."""
 
     @functools.wraps(command)
     def called(
         kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
     ) -> Any:
-        return command(reach=Reach(kubeconfig, context, namespace, all_namespaces), **others)
+        return command(cluster=ClusterOptions(kubeconfig, context, namespace, all_namespaces), **others)
 
     for option in (
         click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of a cluster."),
@@ -63,7 +60,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option of a command that reads a folder; `allowed_files` has what was given."""
+    """Adds the option of a command that reads a folder; `allowed_files` returns what was given."""
 
     def keep(context: click.Context, _: click.Parameter, value: tuple[Path, ...]) -> None:
         context.meta[_ALLOWED] = value
@@ -85,9 +82,9 @@ def allowed_files() -> tuple[Path, ...]:
     return context.meta.get(_ALLOWED, ()) if context else ()
 
 
-def choose(folder: Path | None, reach: Reach) -> Path | None:
-    """The admin socket of the gateway to ask; None: the cluster."""
-    if reach.cluster:
+def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Path | None:
+    """Returns the admin socket of the gateway to ask; None: the cluster."""
+    if cluster.named:
         if folder is not None:
             raise click.UsageError("a folder and a cluster are named; leave out one of them")
         return None
@@ -109,10 +106,10 @@ def choose(folder: Path | None, reach: Reach) -> Path | None:
     return None
 
 
-def demand_namespace(namespace: str | None, known: Iterable[str], where: str) -> None:
-    """Raises if a namespace was asked for that is not there: to find nothing wrong in it would be no answer."""
+def require_namespace(namespace: str, known: Collection[str], where: str) -> None:
+    """Raises if a namespace does not exist, unless the user may not list those of the cluster."""
     names = sorted(set(known) - {""})
-    if not namespace or namespace in names:
+    if namespace in names or (not names and where == CLUSTER):
         return
     close = closest(namespace, names)
     there = (
@@ -123,5 +120,5 @@ def demand_namespace(namespace: str | None, known: Iterable[str], where: str) ->
 
 
 def configured() -> bool:
-    """Whether there is anything to tell where a cluster is. Looks, and imports nothing: that takes longer than to start."""
+    """Whether a cluster is configured. Looks, and imports nothing: loading the configuration takes longer than to start."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

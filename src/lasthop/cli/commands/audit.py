@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
 from lasthop.cli.args.suggestions import closest
-from lasthop.cli.render.terminal import note
+from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.views.command_view import CommandView, ask
 from lasthop.printable import clean
-
-if TYPE_CHECKING:
-    from lasthop.cli.hidden import Hidden
-    from lasthop.cli.render.audit_report import Audited
-    from lasthop.outputs.audit.hops import HopReport
 
 CAUSES: Final = (
     "waived",
@@ -89,7 +85,12 @@ class Causes(click.ParamType[tuple[str, ...]]):
 @target.allow_files
 @target.options
 def command(
-    folder: Path | None, output: str, sort: str, expiring: int, causes: tuple[tuple[str, ...], ...], reach: target.Reach
+    folder: Path | None,
+    output: str,
+    sort: str,
+    expiring: int,
+    causes: tuple[tuple[str, ...], ...],
+    cluster: target.ClusterOptions,
 ) -> None:
     """Show how every Gateway is to verify every backend that a route leads to, and which certificates will expire.
 
@@ -112,14 +113,13 @@ def command(
     """
     from lasthop.cli.render import audit_report, sarif
 
-    if folder and not reach.cluster:
-        found = _of_folder(folder, expiring, reach.namespace)
-    elif socket := target.choose(folder, reach):
-        found = _of_gateway(socket, expiring, reach.namespace)
-    else:
-        found = _of_cluster(reach, expiring)
-    if reach.namespace:
-        found = found.of_namespace(reach.namespace)
+    async def look(view: CommandView) -> audit_report.Audited:
+        found = audit_report.Audited(await view.audit(), view.where, time.time(), expiring, await view.problems())
+        return found.of_namespace(view.namespace)
+
+    found = ask(folder, cluster, look)
+    for line in found.incomplete:
+        note_once(line)
     render = {
         "text": audit_report.text,
         "json": audit_report.as_json,
@@ -136,60 +136,3 @@ def command(
         raise click.ClickException(
             f"not everything could be looked at, so there may be more than is shown: {found.incomplete[0]}"
         )
-
-
-def _of_folder(path: Path, expiring: int, namespace: str | None) -> Audited:
-    from lasthop.cli.folder import Folder
-    from lasthop.cli.render.audit_report import Audited
-    from lasthop.outputs.audit.audit import audit
-    from lasthop.plan.finding import Severity
-
-    folder = Folder(path)
-    target.demand_namespace(namespace, folder.namespaces, str(path))
-    found = audit(folder.engine.hops(), folder.engine.certificates(), folder.locate)
-    broken = any(finding.severity is Severity.ERROR for finding in folder.source_findings)
-    incomplete: tuple[str, ...] = (f"some of {path} is not applied; see: lasthop check {path}",) if broken else ()
-    incomplete += () if found.hops else (f"no route of {path} leads to a backend; see: lasthop check {path}",)
-    for line in incomplete:
-        note(line)
-    return Audited(found, str(path), time.time(), expiring, incomplete)
-
-
-def _of_gateway(socket: Path, expiring: int, namespace: str | None) -> Audited:
-    import msgspec
-
-    from lasthop.cli.admin import ask, namespaces
-    from lasthop.cli.render.audit_report import Audited
-    from lasthop.outputs.audit.audit import Audit
-
-    target.demand_namespace(namespace, namespaces(socket), "the running gateway")
-    found = msgspec.convert(ask(socket, "/api/audit"), Audit)
-    incomplete = tuple(ask(socket, "/api/readiness")["problems"])
-    for line in incomplete:
-        note(line)
-    return Audited(found, "the running gateway", time.time(), expiring, incomplete)
-
-
-def _of_cluster(reach: target.Reach, expiring: int) -> Audited:
-    from lasthop.cli import cluster
-    from lasthop.cli.render.audit_report import Audited
-    from lasthop.outputs.audit.audit import audit
-
-    found, namespace = cluster.objects(reach)
-    hops = (_veiled(hop, found.hidden) for hop in found.engine.hops())
-    looked = audit(hops, found.engine.certificates(), lambda _: None)
-    where = f"namespace {namespace}" if namespace else "the cluster"
-    return Audited(looked, where, time.time(), expiring, tuple(found.hidden.said())).of_namespace(namespace)
-
-
-def _veiled(hop: HopReport, hidden: Hidden) -> HopReport:
-    """What is missing may only be unseen."""
-    import msgspec
-
-    from lasthop.outputs.audit.hops import Manner
-    from lasthop.plan.finding import Finding
-
-    reason = "PlaintextBackend" if hop.manner is Manner.PLAINTEXT else ""
-    if hop.manner not in (Manner.PLAINTEXT, Manner.FAILING) or not hidden.cause(Finding(None, reason, hop.detail)):
-        return hop
-    return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")

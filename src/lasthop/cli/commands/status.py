@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.table import Columns, Row, class_owners, row
+from lasthop.cli.views.command_view import StatusView, ask_status
 from lasthop.printable import printable
-
-POLL = 0.5
-"""Seconds between two looks of --watch."""
-
-Document = dict[str, Any]
+from lasthop.web.view import Document
 
 
 @click.command("status")
@@ -37,7 +33,7 @@ def command(
     output: str,
     exit_code: bool,
     folder: Path | None,
-    reach: target.Reach,
+    cluster: target.ClusterOptions,
 ) -> None:
     """Show how objects stand: all of them, those of a KIND, or one by NAME.
 
@@ -56,45 +52,27 @@ def command(
       lasthop status -w                          follows until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
-    want = wanted(kind, name, reach.namespace)
-    socket = target.choose(folder, reach)
+    want = wanted(kind, name, cluster.namespace)
     shown = _Shown(want, output)
+
+    async def look(view: StatusView) -> None:
+        if want.namespace and not want.name:
+            require_namespace(want.namespace, await view.namespaces(), view.where)
+        shown.tell(await view.problems(), await view.not_applied())
+        shown.first(await view.objects(want.kind))
+
+        async def again() -> None:
+            shown.tell(await view.problems(), await view.not_applied())
+            shown.again(await view.objects(want.kind))
+
+        if watch:
+            await view.follow(again)
+
     with contextlib.suppress(KeyboardInterrupt):
-        if socket:
-            _of_gateway(socket, shown, watch)
-        else:
-            _of_cluster(reach, shown, watch)
+        # A namespace that is typed before a name goes before the context's.
+        ask_status(folder, cluster._replace(namespace=want.namespace or None), look)
     if exit_code and not shown.fine:
         raise click.exceptions.Exit(1)
-
-
-def _of_gateway(socket: Path, shown: _Shown, watch: bool) -> None:
-    from lasthop.cli.admin import ask, namespaces
-
-    kind = {"kind": shown.want.kind} if shown.want.kind else {}
-    if shown.want.namespace and not shown.want.name:
-        target.demand_namespace(shown.want.namespace, namespaces(socket), "the running gateway")
-    shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
-    shown.first(ask(socket, "/api/objects", **kind))
-    while watch:
-        time.sleep(POLL)
-        shown.tell(ask(socket, "/api/readiness")["problems"], ask(socket, "/api/not-applied"))
-        shown.again(ask(socket, "/api/objects", **kind))
-
-
-def _of_cluster(reach: target.Reach, shown: _Shown, watch: bool) -> None:
-    from lasthop.cli import cluster, missing_targets
-    from lasthop.kubernetes.client import Client
-
-    async def work(client: Client, namespace: str) -> None:
-        now = cluster.Documents(await cluster.documents(client, shown.want.kind, namespace))
-        now.services = await missing_targets.services(client, now.all(), namespace)
-        shown.first(now.all())
-        if watch:
-            await now.follow(client, lambda: shown.again(now.all()))
-
-    # A namespace that is typed before a name goes before the context's.
-    cluster.ask(reach._replace(namespace=shown.want.namespace or None), work)
 
 
 class _Shown:
@@ -105,7 +83,7 @@ class _Shown:
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Document] = {}
         self._columns = Columns.of(())
-        self._problems: list[str] = []
+        self._problems: tuple[str, ...] = ()
         self._older: dict[str, str] = {}
         """Objects that are in force as an older text has them, and where the text stands that is not."""
 
@@ -114,7 +92,7 @@ class _Shown:
         """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
-    def tell(self, problems: list[str], refused: list[Document]) -> None:
+    def tell(self, problems: tuple[str, ...], refused: list[Document]) -> None:
         """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
         for line in problems:
             if line not in self._problems:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -14,12 +13,13 @@ import click
 import msgspec
 
 from lasthop.cli.render.report import count
-from lasthop.cli.render.terminal import width
+from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.audit.audit import STREAMS, Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
 
 DAY: Final = 86400.0
+INDENT: Final = " " * 6
 MEANING: Final = {
     Manner.FAILING: "nothing gets through until it is mended",
     Manner.WAIVED: "encrypted, and a check is given up",
@@ -149,7 +149,7 @@ def text(audited: Audited) -> str:
     blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
     if audited.certificates:
         blocks.append("\n".join(_expiring(audited)))
-    blocks += ["\n".join(_wrapped(f"Note: {note}", "")) for note in audited.notes]
+    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in audited.notes]
     bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
     return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
 
@@ -166,9 +166,9 @@ def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]
     for hop in hops:
         how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
         yield f"  {hop.gateway} -> {hop.address}  {how}"
-        yield from _wrapped(said(hop, audited.now))
+        yield from wrapped(said(hop, audited.now), INDENT, INDENT)
         by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
-        yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, by))))
+        yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
 
 
 def _expiring(audited: Audited) -> Iterator[str]:
@@ -179,23 +179,13 @@ def _expiring(audited: Audited) -> Iterator[str]:
         valid = each.not_before <= audited.now < each.not_after
         left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
-        yield from _wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}")
-        yield from (click.style(line, dim=True) for line in _wrapped("; ".join(filter(None, (*each.users, _place(each))))))
+        yield from wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}", INDENT, INDENT)
+        by = "; ".join(filter(None, (*each.users, _place(each))))
+        yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 
 def _place(report: HopReport | CertificateReport) -> str:
     return f"{report.file}:{report.line}" if report.file else ""
-
-
-def _wrapped(message: str, indent: str = "      ") -> list[str]:
-    return textwrap.wrap(
-        message,
-        width(),
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 # --- for programs ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,10 +15,11 @@ from lasthop.api.meta import Key
 from lasthop.cli.causes import Mistake
 from lasthop.cli.hidden import FORBIDDEN
 from lasthop.cli.remedies import remedy
-from lasthop.cli.render.terminal import width
+from lasthop.cli.render.terminal import wrapped
 from lasthop.plan.finding import Finding, Severity, with_remedy
 
 SHOWN_FOLLOWS = 5
+INDENT = " " * 4
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -89,29 +89,17 @@ def _lines(mistake: Mistake) -> Iterator[str]:
     what = ", ".join(part for part in (str(finding.object) if finding.object else "", finding.field) if part)
     place = _place(finding) or what or "cluster"
     lead = f"{place}: {finding.severity}:"
-    first, *more = _wrapped(f"{lead} {finding.message}", indent="")
+    first, *more = wrapped(f"{lead} {finding.message}", rest=INDENT)
     yield f"{click.style(place, bold=True)}: {word}:{first.removeprefix(lead)}" if first.startswith(lead) else first
     yield from more
     if what and what != place:
         yield click.style(f"    {what}", fg="cyan")
     if advice := remedy(finding):
-        yield from (click.style(line, fg="green") for line in _wrapped(advice))
+        yield from (click.style(line, fg="green") for line in wrapped(advice, INDENT, INDENT))
     for each in mistake.follows[:SHOWN_FOLLOWS]:
-        yield from (click.style(line, dim=True) for line in _wrapped(_follow(each, finding), "so "))
+        yield from (click.style(line, dim=True) for line in wrapped(_follow(each, finding), f"{INDENT}so ", f"{INDENT}   "))
     if len(mistake.follows) > SHOWN_FOLLOWS:
         yield click.style(f"    and {len(mistake.follows) - SHOWN_FOLLOWS} more like these", dim=True)
-
-
-def _wrapped(message: str, bullet: str = "", indent: str = "    ") -> list[str]:
-    """Commands and paths are never broken: they are there to be copied."""
-    return textwrap.wrap(
-        message,
-        width(),
-        initial_indent=f"{indent}{bullet}",
-        subsequent_indent=" " * (4 + len(bullet)),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _place(finding: Finding) -> str:

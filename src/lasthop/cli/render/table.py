@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import click
 
-from lasthop.cli.render.terminal import width
+from lasthop.cli.render.terminal import width, wrapped
 from lasthop.outputs.status.summary import UNREACHED, summary
 from lasthop.printable import clean
 
@@ -71,7 +70,7 @@ class Columns(NamedTuple):
         row = clean(row)
         indent = self.name + self.ready + 4
         room = max(NARROWEST, width() - indent)
-        why = textwrap.wrap(row.why, room, break_long_words=False, break_on_hyphens=False) or [""]
+        why = wrapped(row.why, columns=room) or [""]
         ready = click.style(row.ready, fg=COLOURS.get(row.ready))
         gap = " " * (self.ready - len(row.ready) + 2)
         first = f"{row.name:{self.name}}  {ready}{gap if row.why else ''}{why[0]}"

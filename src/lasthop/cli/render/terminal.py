@@ -14,8 +14,32 @@ PIPED = 100_000
 
 
 def note(line: str) -> None:
-    """Says something beside the output, on standard error."""
+    """Writes a line to standard error, beside the output."""
     click.echo(printable(line), err=True)
+
+
+def note_once(line: str) -> None:
+    """Writes a line to standard error unless this command has written it already."""
+    context = click.get_current_context(silent=True)
+    noted: set[str] = context.meta.setdefault("lasthop.noted", set()) if context else set()
+    if line not in noted:
+        noted.add(line)
+        note(line)
+
+
+def wrapped(text: str, first: str = "", rest: str = "", columns: int = 0) -> list[str]:
+    """Wraps a text, to the terminal's width unless `columns` are given; `first` and `rest` begin its lines. Commands and paths
+    are never broken: they are there to be copied."""
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        columns or width(),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def width() -> int:

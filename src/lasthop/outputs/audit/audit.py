@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -25,17 +24,11 @@ class Audit(msgspec.Struct, frozen=True):
     certificates: tuple[CertificateReport, ...]
 
 
-def audit(hops: Iterable[HopReport], certificates: Iterable[CertificateReport], locate: Locate) -> Audit:
-    """With the places of the objects that decide, where these come from files."""
-    place = functools.cache(locate)
-    return Audit(tuple(placed(hop, place) for hop in hops), tuple(placed(each, place) for each in certificates))
-
-
 R = TypeVar("R", HopReport, CertificateReport)
 
 
 def placed(report: R, locate: Locate) -> R:
-    """With the place of the object that decides, if it comes from a file."""
+    """Adds the place of the object that decides, if it comes from a file."""
     return msgspec.structs.replace(report, **_first(locate, _objects(report)))
 
 

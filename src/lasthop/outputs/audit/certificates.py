@@ -20,7 +20,8 @@ from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.references import PIN_SET
 from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, bundle
-from lasthop.store.graph import Crash, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 
 DAY: Final = 86400.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -17,8 +16,10 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Crash, Graph, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 
 
 class Manner(StrEnum):
@@ -110,16 +111,14 @@ def _key(kind: str, path: str) -> Key:
 
 
 @query
-def _report(g: Graph, *member: Any) -> Reported:
-    hop = Hop(*member)
-    return msgspec.structs.replace(_judged(g, hop), kind=hop.backend.kind), tuple(
-        str(route) for (route,), _ in g.bucket("hop", *hop)
-    )
+def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Reported:
+    hop = Hop(gateway, backend, port, protocol)
+    return msgspec.structs.replace(_judged(g, hop), kind=hop.backend.kind), tuple(map(str, HOPS.of(g, *hop)))
 
 
 def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
-    routes = tuple(str(route) for (route,), _ in g.bucket("hop", *hop))
+    routes = tuple(map(str, HOPS.of(g, *hop)))
     where = (hop.gateway.path, hop.backend.path, hop.port)
     return HopReport(*where, Manner.FAILING, CRASHED, kind=hop.backend.kind), routes
 

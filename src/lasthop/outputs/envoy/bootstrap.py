@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,7 +32,7 @@ def bootstrap(
     max_heap: int = MAX_HEAP,
 ) -> bytes:
     """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
         "admin": {
             # The admin API can stop Envoy and rewrite its log levels: only the user that runs it may come near.
@@ -82,7 +82,7 @@ def bootstrap(
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
 
 
-def _overload_manager(max_connections: int, max_heap: int) -> dict[str, Any]:
+def _overload_manager(max_connections: int, max_heap: int) -> dict[str, object]:
     """What Envoy does before it runs out of something, in the order of what it costs clients."""
     return {
         "refresh_interval": "0.25s",
@@ -124,10 +124,10 @@ def _overload_manager(max_connections: int, max_heap: int) -> dict[str, Any]:
 _MONITORS: Final = "type.googleapis.com/envoy.extensions.resource_monitors"
 
 
-def _from(share: float) -> dict[str, Any]:
+def _from(share: float) -> dict[str, object]:
     return {"name": _HEAP, "threshold": {"value": share}}
 
 
-def _between(share: float, all_of_it: float) -> dict[str, Any]:
+def _between(share: float, all_of_it: float) -> dict[str, object]:
     """Begins at the first and is in full force at the second."""
     return {"name": _HEAP, "scaled": {"scaling_threshold": share, "saturation_threshold": all_of_it}}

@@ -25,7 +25,9 @@ from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, Sy
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
-from lasthop.store.graph import Graph, Output, query
+from lasthop.resolve.reach import HOPS
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 
 CONNECT_TIMEOUT: Final = 5.0
 """Covers TCP and the TLS handshake."""
@@ -171,5 +173,5 @@ def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: P
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 
-CLUSTERS = Output("clusters", "hop", cluster, named=True)
-LOAD_ASSIGNMENTS = Output("endpoints", "hop", load_assignment, named=True)
+CLUSTERS = Output("clusters", HOPS, cluster, named=True)
+LOAD_ASSIGNMENTS = Output("endpoints", HOPS, load_assignment, named=True)

@@ -38,22 +38,22 @@ def socket_address(address: str, port: int, transport: str = "TCP") -> address_p
 
 def field(number: int, body: bytes) -> bytes:
     """A length-delimited field (a message, a string, bytes), for messages that are joined from encoded parts."""
-    return _tag(number) + varint(len(body)) + body
+    return _tag(number) + _varint(len(body)) + body
 
 
 def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
     """The same as chunks that are still to be joined: large messages are copied once, not once for each level of nesting."""
-    return [_tag(number) + varint(sum(map(len, chunks))), *chunks]
+    return [_tag(number) + _varint(sum(map(len, chunks))), *chunks]
 
 
 @functools.cache
 def _tag(number: int) -> bytes:
-    return varint(number << 3 | 2)
+    return _varint(number << 3 | 2)
 
 
 @functools.lru_cache(maxsize=4096)
-def varint(value: int) -> bytes:
-    """A number as protobuf writes it, for messages that are joined from encoded parts."""
+def _varint(value: int) -> bytes:
+    """Returns a number as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

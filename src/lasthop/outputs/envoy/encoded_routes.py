@@ -35,8 +35,6 @@ from lasthop.store.graph import Graph, query
 
 SHOWN: Final = 200
 """Characters of a path or an error that a message shows."""
-_ROUTES: Final = 3
-"""VirtualHost.routes."""
 _ASKS_FOR_UPGRADE: Final = encode(rc.Route(match=rc.RouteMatch(headers=[rc.HeaderMatcher(name=UPGRADE, present_match=True)])))
 """Encoded messages merge by concatenation: after a Route's bytes this adds one more header to its match."""
 
@@ -63,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True):
     def listed(self) -> bytes:
         """For a list that is tried from the top: the fields of a VirtualHost."""
         upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
-        return b"".join(field(_ROUTES, each) for each in (*upgrading, *self.other))
+        return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
 
 
 class EncodedRoute(msgspec.Struct, frozen=True):

@@ -35,7 +35,9 @@ from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.trust import bundle
-from lasthop.store.graph import Crash, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.stages import Output
 
 HCM: Final = "envoy.filters.network.http_connection_manager"
 BACKEND_FAILURE: Final = "The gateway could not make a verified connection to the backend."

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from lasthop.outputs.envoy.resource import Resource
 from lasthop.store.graph import Graph
+from lasthop.store.sources import Input
 
-
-def quarantine_input(type_url: str, part: str, digest: str) -> tuple[str, str, str, str]:
-    """The input that holds Envoy's complaint about one part of a resource at one content."""
-    return ("quarantine", type_url, part, digest)
+QUARANTINE = Input[str, str, str, str]("quarantine")
+"""Envoy's complaint about one part of a resource at one content, by type, part and digest."""
 
 
 def quarantined(g: Graph, resource: Resource) -> bool:
@@ -25,5 +24,4 @@ def part_quarantined(g: Graph, type_url: str, part: str, digest: str) -> bool:
 
 def complaint(g: Graph, type_url: str, part: str, digest: str) -> str | None:
     """What Envoy said of a part that is withheld; empty while the part is only one of several suspects."""
-    said: str | None = g.input(quarantine_input(type_url, part, digest))
-    return said
+    return QUARANTINE.of(g, type_url, part, digest)

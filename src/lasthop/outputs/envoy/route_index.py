@@ -21,8 +21,10 @@ from typing import Final, Protocol
 
 from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.type.matcher.v3 import http_inputs_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
 from xds.core.v3 import extension_pb2
-from xds.type.matcher.v3 import matcher_pb2, regex_pb2
+from xds.type.matcher.v3 import regex_pb2
+from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 from lasthop.outputs.envoy.encode import enclosed, encode, field, packed
 from lasthop.outputs.envoy.route_messages import UPGRADE
@@ -34,14 +36,8 @@ MOST: Final = 8
 
 ANY_VALUE: Final = regex_pb2.RegexMatcher(regex=".*", google_re2=regex_pb2.RegexMatcher.GoogleRE2())
 
-# xds/type/matcher/v3/matcher.proto, xds/core/v3/extension.proto, google/protobuf/any.proto. Map entries go in the order of
-# their keys, so that equal trees have equal bytes.
-_LIST, _TREE, _ON_NO_MATCH = 1, 2, 3
-_LISTED, _LISTED_PREDICATE, _LISTED_ON_MATCH = 1, 1, 2
-_PREFIX_MAP, _MAP_ENTRIES, _ENTRY_KEY, _ENTRY_VALUE = 3, 1, 1, 2
-_ON_MATCH_MATCHER, _ON_MATCH_ACTION = 1, 2
-_EXTENSION_CONFIG, _ANY_VALUE = 2, 2
-_LIST_ROUTES = 1
+_ON_NO_MATCH: Final = Matcher.ON_NO_MATCH_FIELD_NUMBER
+_ON_MATCH_MATCHER: Final = Matcher.OnMatch.MATCHER_FIELD_NUMBER
 
 
 class Indexed(Protocol):
@@ -69,18 +65,22 @@ def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
 
 def _upgrades(matcher: list[bytes]) -> list[bytes]:
     """Matcher.matcher_list: one that asks for the header, and leads to the tree."""
-    predicate = matcher_pb2.Matcher.MatcherList.Predicate()
+    predicate = Matcher.MatcherList.Predicate()
     predicate.single_predicate.input.CopyFrom(_header(UPGRADE))
     predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
-    on_match = enclosed(_LISTED_ON_MATCH, enclosed(_ON_MATCH_MATCHER, matcher))
-    return enclosed(_LIST, enclosed(_LISTED, [field(_LISTED_PREDICATE, encode(predicate)), *on_match]))
+    listed = Matcher.MatcherList.FieldMatcher(predicate=predicate)
+    on_match = enclosed(Matcher.MatcherList.FieldMatcher.ON_MATCH_FIELD_NUMBER, enclosed(_ON_MATCH_MATCHER, matcher))
+    matchers = enclosed(Matcher.MatcherList.MATCHERS_FIELD_NUMBER, [encode(listed), *on_match])
+    return enclosed(Matcher.MATCHER_LIST_FIELD_NUMBER, matchers)
 
 
 def _matcher(tree: dict[str, list[int]], routes: Sequence[Sequence[bytes]]) -> list[bytes]:
+    # In the order of their keys, so that equal trees have equal bytes.
     keys = sorted((path.encode(), path) for path in tree if path)
     entries = [_map_entry(key, _listed(routes, tree[path])) for key, path in keys]
-    by = encode(matcher_pb2.Matcher.MatcherTree(input=_header(":path")))
-    found = enclosed(_TREE, [by, *enclosed(_PREFIX_MAP, entries)])
+    by = encode(Matcher.MatcherTree(input=_header(":path")))
+    prefixes = enclosed(Matcher.MatcherTree.PREFIX_MATCH_MAP_FIELD_NUMBER, entries)
+    found = enclosed(Matcher.MATCHER_TREE_FIELD_NUMBER, [by, *prefixes])
     return [*found, field(_ON_NO_MATCH, _leaf(_listed(routes, tree[""])))] if tree[""] else found
 
 
@@ -91,7 +91,9 @@ def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[byte
 @functools.lru_cache(maxsize=16_384)
 def _map_entry(key: bytes, listed: tuple[bytes, ...]) -> bytes:
     """Remembered, because an edit leaves all leaves but a few as they are."""
-    return field(_MAP_ENTRIES, field(_ENTRY_KEY, key) + field(_ENTRY_VALUE, _leaf(listed)))
+    value = field(Matcher.MatcherTree.MatchMap.MapEntry.VALUE_FIELD_NUMBER, _leaf(listed))
+    entry = field(Matcher.MatcherTree.MatchMap.MapEntry.KEY_FIELD_NUMBER, key) + value
+    return field(Matcher.MatcherTree.MatchMap.MAP_FIELD_NUMBER, entry)
 
 
 def _header(name: str) -> extension_pb2.TypedExtensionConfig:
@@ -135,8 +137,10 @@ def _leaf(listed: tuple[bytes, ...]) -> bytes:
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:
-        packed_type, body = _ROUTE_LIST, b"".join(field(_LIST_ROUTES, each) for each in listed)
-    return field(_ON_MATCH_ACTION, _NAME + field(_EXTENSION_CONFIG, packed_type + field(_ANY_VALUE, body)))
+        packed_type, body = _ROUTE_LIST, b"".join(field(rc.RouteList.ROUTES_FIELD_NUMBER, each) for each in listed)
+    config = packed_type + field(AnyMessage.VALUE_FIELD_NUMBER, body)
+    action = _NAME + field(extension_pb2.TypedExtensionConfig.TYPED_CONFIG_FIELD_NUMBER, config)
+    return field(Matcher.OnMatch.ACTION_FIELD_NUMBER, action)
 
 
 _NAME: Final = encode(extension_pb2.TypedExtensionConfig(name="routes"))

@@ -17,18 +17,15 @@ from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import refusal
-from lasthop.resolve.attachment import MISDIRECTED, misdirected
-from lasthop.resolve.budgets import left_out
-from lasthop.resolve.routes import PROTOCOLS
+from lasthop.resolve.attachment import MISDIRECTED, TABLES, misdirected
+from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
 from lasthop.resolve.virtual_hosts import in_order
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
-_VIRTUAL_HOSTS: Final = 2
-"""RouteConfiguration.virtual_hosts."""
-_MATCHER: Final = 21
-"""VirtualHost.matcher."""
+_VIRTUAL_HOSTS: Final = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 
 
 class EncodedHost(msgspec.Struct, frozen=True):
@@ -54,8 +51,8 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     if hostname == MISDIRECTED:
         return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}
-    there = (route for (route,), _ in g.bucket("vhost", gateway, table, hostname) if route.kind in PROTOCOLS)
-    members = (route for route in there if route not in cut)
+    there = VIRTUAL_HOSTS.of(g, gateway, table, hostname)
+    members = (each.route for each in there if isinstance(each, RouteCost) and each.route not in cut)
     served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
     body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname), *_routes(in_order(ranked))]))
@@ -79,7 +76,9 @@ def _head(hostname: str) -> bytes:
 def _routes(entries: list[Entry]) -> list[bytes]:
     """The fields of a VirtualHost."""
     tree = indexed(entries)
-    return enclosed(_MATCHER, tree) if tree is not None else [entry.listed() for entry in entries]
+    if tree is None:
+        return [entry.listed() for entry in entries]
+    return enclosed(route_components_pb2.VirtualHost.MATCHER_FIELD_NUMBER, tree)
 
 
 def _misdirected(names: Collection[str]) -> bytes:
@@ -95,8 +94,8 @@ def named_table(g: Graph, gateway: Key, table: str) -> str:
     return table_name(gateway, table)
 
 
-HOSTS = Output("hosts", "vhost", encoded_host, names=True)
-TABLE_NAMES = Output("tables", "table", named_table, names=True)
+HOSTS = Output("hosts", VIRTUAL_HOSTS, encoded_host, names=True)
+TABLE_NAMES = Output("tables", TABLES, named_table, names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
@@ -13,35 +13,41 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
-from lasthop.store.graph import Emitter, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import Output, indexer
 from lasthop.store.store import read
 
+SECRETS_IN_USE = Index[Key, Key, bool]("secret")
+"""By Gateway and Secret."""
 
-@query
-def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+
+@indexer("Gateway", keeps=True)
+def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
     """The Secrets that one Gateway's proxy may hold."""
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
-        return ()
+        return
     secrets = {secret for listener in owner.listeners if listener.served for secret in listener.certificates}
     own = client_certificate(g, key)
     if isinstance(own, Key):
         secrets.add(own)
-    return tuple((("secret", key, secret), True) for secret in sorted(secrets))
+    for secret in secrets:
+        yield SECRETS_IN_USE.entry((key, secret), True)
 
 
-@query
-def _emit_of_hop(g: Graph, *member: Any) -> tuple[tuple[tuple[Any, ...], bool], ...]:
+@indexer(HOPS)
+def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
     """The client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
-    hop = Hop(*member)
-    tls = hop_tls(g, *hop) if hop.backend.kind == XBACKEND else None
-    shown = tls.client_certificate if isinstance(tls, BackendTLS) else None
-    return ((("secret", hop.gateway, shown), True),) if shown else ()
+    tls = hop_tls(g, gateway, backend, port, protocol) if backend.kind == XBACKEND else None
+    if isinstance(tls, BackendTLS) and tls.client_certificate:
+        yield SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)
 
 
 @query
@@ -62,6 +68,4 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
     return Resource(SECRET, secret.path, body, content_hash(body), {part: pair_digest(obj)}, owners={part: secret})
 
 
-GATEWAY_SECRETS = Emitter("gateway-secrets", "Gateway", _emit, keeps=True)
-HOP_SECRETS = Emitter("hop-secrets", "hop", _emit_of_hop)
-SECRETS = Output("secrets", "secret", secret_resource, named=True)
+SECRETS = Output("secrets", SECRETS_IN_USE, secret_resource, named=True)

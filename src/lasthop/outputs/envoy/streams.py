@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from envoy.config.listener.v3 import listener_components_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.common_inputs.network.v3 import network_inputs_pb2
@@ -21,7 +21,7 @@ from xds.type.matcher.v3 import matcher_pb2
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.access_log import stream_log
-from lasthop.outputs.envoy.encode import encode, packed, seconds, varint
+from lasthop.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
@@ -30,11 +30,14 @@ from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
+from lasthop.resolve.attachment import LISTENER_STREAMS
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
-from lasthop.store.graph import Crash, Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.stages import Output
 
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
@@ -43,11 +46,6 @@ WAIVED_CONNECTION: Final = 86400.0
 """Seconds that a connection to a backend under a waiver that ends may last. When it ends and no controller runs, Envoy takes
 the cluster away by itself, but not the connections that are open; it knows no moment at which to end them, only an age. An age
 that shrinks with the time that is left would be a new chain, and all connections anew, at every step."""
-
-_FILTER_CHAINS_FIELD: Final = b"\x1a"
-"""Tag of Listener.filter_chains: field 3, length-delimited."""
-_LISTENER_FILTERS_FIELD: Final = b"\x4a"
-"""Tag of Listener.listener_filters: field 9, length-delimited."""
 
 
 class EncodedStream(msgspec.Struct, frozen=True):
@@ -91,13 +89,8 @@ def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> Encod
 
 def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
     if listener.transport == "UDP":
-        return _field(_LISTENER_FILTERS_FIELD, _datagrams(found)) if found.backends else b""
-    return _field(_FILTER_CHAINS_FIELD, _chain(g, gateway, listener, found))
-
-
-def _field(tag: bytes, message: Message) -> bytes:
-    body = encode(message)
-    return tag + varint(len(body)) + body
+        return field(listener_pb2.Listener.LISTENER_FILTERS_FIELD_NUMBER, encode(_datagrams(found))) if found.backends else b""
+    return field(listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, encode(_chain(g, gateway, listener, found)))
 
 
 def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listener_components_pb2.FilterChain:
@@ -168,7 +161,7 @@ def _extension(name: str, message: Message) -> extension_pb2.TypedExtensionConfi
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 
-STREAMS = Output("streams", "stream", stream_or_closed, named=True, names=True)
+STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, names=True)
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -33,8 +33,8 @@ class RemoteXds(msgspec.Struct, frozen=True):
     """A folder with the files that `sds_files` makes."""
 
 
-def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, Any]:
-    address: dict[str, Any]
+def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, object]:
+    address: dict[str, object]
     match xds:
         case LocalXds():
             kind, address, transport = "STATIC", {"pipe": {"path": str(xds.socket)}}, None
@@ -92,10 +92,10 @@ def sds_files(xds: RemoteXds) -> dict[str, bytes]:
     }
 
 
-def _tls(xds: RemoteXds) -> dict[str, Any]:
+def _tls(xds: RemoteXds) -> dict[str, object]:
     ip = is_ip(xds.server_name)
     name = {"san_type": "IP_ADDRESS" if ip else "DNS", "matcher": {"exact": xds.server_name}}
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
         "common_tls_context": {
             "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
@@ -113,7 +113,7 @@ def _tls(xds: RemoteXds) -> dict[str, Any]:
     return {"name": "envoy.transport_sockets.tls", "typed_config": context}
 
 
-def _sds(xds: RemoteXds, name: str) -> dict[str, Any]:
+def _sds(xds: RemoteXds, name: str) -> dict[str, object]:
     source = {"path_config_source": {"path": str(xds.secrets / _file(name))}, "resource_api_version": "V3"}
     return {"name": name, "sds_config": source}
 

@@ -23,9 +23,10 @@ from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.trust import bundle, day, pair_dates
-from lasthop.store.graph import Graph, input_node
-from lasthop.store.store import read
+from lasthop.store.graph import Graph
+from lasthop.store.store import OBJECTS, read
 
 CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
 GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver": "weakens {}"}
@@ -34,7 +35,7 @@ GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver"
 
 def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, Service)
-    hops = _distinct(Hop(*member) for member, _ in g.bucket("reach", key))
+    hops = _distinct(REACH.of(g, key))
     facts: list[Fact] = []
     for port in obj.spec.ports if obj else ():
         reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
@@ -84,7 +85,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
     facts: list[Fact] = []
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}
-    for node in above(g, input_node(key)):
+    for node in above(g, (OBJECTS, key)):
         query, *args = node
         if query is bundle:
             bundles[args[1]] = args[0]
@@ -109,7 +110,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
 
 
 def _pair(g: Graph, key: Key) -> Iterator[Fact]:
-    if any(query is key_pair for query, *_ in above(g, input_node(key))):
+    if any(query is key_pair for query, *_ in above(g, (OBJECTS, key))):
         pair = key_pair(g, key)
         if isinstance(pair, KeyPair):
             yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")
@@ -122,7 +123,7 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
 def _matters(g: Graph, key: Key) -> list[Fact]:
     """Objects whose status would be looked at again if this one changed."""
     queries = {query: kind for kind, query in STATUS_OF.items()}
-    found = sorted(args[0] for query, *args in above(g, input_node(key)) if query in queries)
+    found = sorted(args[0] for query, *args in above(g, (OBJECTS, key)) if query in queries)
     if not found:
         return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
     return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]

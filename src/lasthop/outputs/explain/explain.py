@@ -17,6 +17,7 @@ from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.store.graph import Graph, query
+from lasthop.store.store import OBJECTS
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "GatewayClass": explain_class,
@@ -34,7 +35,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
 @query
 def explain(g: Graph, key: Key) -> Fact | None:
     """None if there is no such object."""
-    obj = g.input(key)
+    obj = OBJECTS.of(g, key)
     if obj is None:
         return None
     if isinstance(obj, Unserved):

@@ -14,7 +14,8 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.attachment import parents
+from lasthop.resolve.allowed_listeners import LISTENER_SETS
+from lasthop.resolve.attachment import ATTACHED, parents
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
@@ -23,8 +24,8 @@ from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import auth_targets, targets
 from lasthop.resolve.trust import day, pair_dates
-from lasthop.store.graph import Graph, input_node
-from lasthop.store.store import read
+from lasthop.store.graph import Graph
+from lasthop.store.store import OBJECTS, read
 
 SHOWN = 50
 """How many routes and hops are listed: a Gateway may have thousands."""
@@ -47,7 +48,7 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
 
 def _sets(g: Graph, key: Key) -> Iterator[Fact]:
     """ListenerSets that name the Gateway, those too that it does not let in."""
-    named = [each for (each,), _ in g.bucket("listener-set", key)]
+    named = [each for _, each in LISTENER_SETS.of(g, key)]
     yield from (explain_listener_set(g, each) for each in named[:SHOWN])
     yield from _more(len(named), "ListenerSets")
 
@@ -63,9 +64,9 @@ def explain_listener_set(g: Graph, key: Key) -> Fact:
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def attached(g: Graph, listener: Listener) -> list[Key]:
+def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
     """The routes on a listener."""
-    return [route for (route, *_), _ in g.bucket("attached", listener.owner, listener.name)]
+    return ATTACHED.of(g, listener.owner, listener.name)
 
 
 def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
@@ -144,6 +145,6 @@ def explain_class(g: Graph, key: Key) -> Fact:
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
-    nodes = (node for node in above(g, input_node(key)) if node[0] is gateway)
+    nodes = (node for node in above(g, (OBJECTS, key)) if node[0] is gateway)
     users = sorted(node[1] for node in nodes)
     return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

@@ -24,7 +24,8 @@ from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, por
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import bundle, day, pair_dates, ref_state, system_store
 from lasthop.resolve.waivers import said
-from lasthop.store.graph import Graph, NodeId, input_node
+from lasthop.store.graph import Graph
+from lasthop.store.node import NodeId
 from lasthop.store.store import read
 
 SHOWN_ENDPOINTS = 5
@@ -102,7 +103,7 @@ def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator
     for node in below(g, root):
         if node[0] is bundle:
             yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
-        elif node == input_node(SYSTEM_STORE):
+        elif node == (SYSTEM_STORE,):
             store = system_store(g)
             yield (
                 plain(said.format(f"the system store ({store.path})"))

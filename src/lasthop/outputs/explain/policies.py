@@ -11,13 +11,14 @@ from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import REFERS, checks, trust
 from lasthop.plan.problem import invalid
 from lasthop.plan.tls import BackendTLS, Refused
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.resolve.ports import serves_nothing
+from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.waivers import LOST, said
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -81,7 +82,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
         return warning(f"{named}: never used", plain(never), *exceptions, object=service)
     if not uses:
         why = "no accepted route of a Gateway leads there"
-        if any(Hop(*member).protocol is Protocol.PASSTHROUGH for member, _ in g.bucket("reach", service)):
+        if any(hop.protocol is Protocol.PASSTHROUGH for hop in REACH.of(g, service)):
             why = "only TLS Passthrough leads there, where the client's own TLS reaches the backend"
         return warning(f"{named}: not used", plain(why), *exceptions, object=service)
     state = State.BAD if any(use.state is State.BAD for use in uses) else State.GOOD
@@ -110,10 +111,9 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 
 def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
     """The routes that lead there, either where policies have a say or where they have none."""
-    hops = (Hop(*member) for member, _ in g.bucket("reach", service))
+    hops = REACH.of(g, service)
     wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
-    found = {route for hop in wanted for (route, *_), _ in g.bucket("hop", *hop)}
-    return sorted(found)
+    return sorted({route for hop in wanted for route in HOPS.of(g, *hop)})
 
 
 def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:

@@ -14,7 +14,9 @@ from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.outputs.status.xbackends import xbackend_status
-from lasthop.store.graph import Graph, NodeId, input_node, query
+from lasthop.store.graph import BEFORE, Graph, Query, query
+from lasthop.store.node import NodeId
+from lasthop.store.store import OBJECTS
 
 STATUS_OF: Final = {
     "GatewayClass": class_status,
@@ -57,7 +59,7 @@ def reads_tree(g: Graph, key: Key) -> Fact:
     if status := STATUS_OF.get(key.kind):
         status(g, key)
         return _tree(g, (status, key), set(), up=False)
-    return _tree(g, input_node(key), set(), up=True)
+    return _tree(g, (OBJECTS, key), set(), up=True)
 
 
 def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Fact:
@@ -66,24 +68,20 @@ def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Fact:
         return Fact(f"{name(node)} (see above)")
     seen.add(node)
     # An input is named by its key alone: whatever it holds, a private key perhaps, is not shown.
-    missing = node[0] == "input" and isinstance(node[1], Key) and g.peek(node[1]) is None
+    missing = node[0] is OBJECTS and OBJECTS.peek(g, node[1]) is None
     because = tuple(_tree(g, each, seen, up=up) for each in nodes)
     return Fact(name(node) + (" (does not exist)" if missing else ""), State.BAD if missing else State.PLAIN, because)
 
 
 def name(node: NodeId) -> str:
     tag, *key = node
-    match tag:
-        case "input":
-            return f"object {key[0]}" if isinstance(key[0], Key) else f"input {_shown(key[0])}"
-        case "bucket":
-            return f"index {_shown(tuple(key))}"
-        case "size":
-            return f"size of index {_shown(tuple(key))}"
-        case "before":
-            return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
-        case _:
-            return f"{tag}({', '.join(_shown(each) for each in key)})"
+    if tag is OBJECTS:
+        return f"object {key[0]}"
+    if tag is BEFORE:
+        return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(tag, Query):
+        return f"{tag}({', '.join(_shown(each) for each in key)})"
+    return f"{tag} {_shown(tuple(key))}"
 
 
 def _shown(value: Any) -> str:

@@ -11,14 +11,16 @@ from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.fact import Fact, Locate, bad, placed
 from lasthop.outputs.explain.reads import reads_tree
 from lasthop.plan.messages import CRASHED
-from lasthop.store.graph import Crash, Graph
+from lasthop.store.graph import Graph
+from lasthop.store.node import Crash
+from lasthop.store.store import OBJECTS
 
 
 def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> dict[str, Any] | None:
     """None if there is no such object. `reads`: the recorded reads as they are instead of in words."""
-    if g.peek(key) is None and key.kind == "BackendTLSPolicy":
+    if OBJECTS.peek(g, key) is None and key.kind == "BackendTLSPolicy":
         key = key._replace(kind="RejectedPolicy")
-    if g.peek(key) is None:
+    if OBJECTS.peek(g, key) is None:
         return None
     fact = reads_tree.attempt(g, key) if reads else explain.attempt(g, key)
     if isinstance(fact, Crash):

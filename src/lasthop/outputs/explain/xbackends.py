@@ -10,6 +10,7 @@ from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import endpoints_fact, tls_fact, trust
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.xbackend_conditions import hops
 from lasthop.resolve.xbackends import spec_problem
 from lasthop.store.graph import Graph
@@ -22,7 +23,7 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
     facts = [_where(g, key, obj), *_tls(g, key)]
     reached: dict[Hop, set[Key]] = {}
     for hop in hops(g, key):
-        reached.setdefault(_spoken(hop), set()).update(route for (route, *_), _ in g.bucket("hop", *hop))
+        reached.setdefault(_spoken(hop), set()).update(HOPS.of(g, *hop))
     facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
     if not reached:
         facts.append(warning("no accepted route of a Gateway leads here"))

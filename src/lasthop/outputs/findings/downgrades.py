@@ -2,7 +2,7 @@
 
 That is what the spec demands, and it is rarely what somebody wants: a policy was deleted, or its target mistyped. So the last
 policy of each port that routes lead to is remembered. This is the one thing that the graph knows of its own past: it is kept
-by the engine as an input, `had_policy`, and decides nothing but the finding, and that the port stays closed while the policy
+by the engine as an input, `HAD_POLICY`, and decides nothing but the finding, and that the port stays closed while the policy
 may be in a text that cannot be read. It is acknowledged by writing what is meant: an `appProtocol` that is a plaintext
 protocol; and it ends with the last route to the port.
 """
@@ -10,30 +10,31 @@ protocol; and it ends with the last route to the port.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.hops import had_policy, hop_tls
+from lasthop.resolve.hops import HAD_POLICY, hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
-from lasthop.store.graph import Graph, Output, query
+from lasthop.resolve.reach import HOPS, REACH
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 
 @query
-def _applied(g: Graph, *member: Any) -> Key | None:
+def _applied(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Key | None:
     """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
-    tls = hop_tls(g, *member)
+    tls = hop_tls(g, gateway, backend, port, protocol)
     policy = tls.source if isinstance(tls, BackendTLS | Refused) else None
     return policy if policy and policy.kind == "BackendTLSPolicy" else None
 
 
-APPLIED = Output("applied-policies", "hop", _applied)
+APPLIED = Output("applied-policies", HOPS, _applied)
 
 
 @query
@@ -46,7 +47,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
     for port in service.spec.ports if service else ():
         if port.protocol != "TCP" or says_plaintext(port.app_protocol) or port_winner(g, key, port.name):
             continue
-        last: Key | None = g.input(had_policy(key, port.port))
+        last = HAD_POLICY.of(g, key, port.port)
         if last is None:
             continue
         for route in _plaintext_routes(g, key, port.port):
@@ -56,10 +57,9 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
 
 
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
-    hops = [Hop(*member) for member, _ in g.bucket("reach", service)]
-    found = [hop for hop in hops if hop.port == port and hop.protocol.policed]
+    found = [hop for hop in REACH.of(g, service) if hop.port == port and hop.protocol.policed]
     plain = [hop for hop in found if isinstance(hop_tls(g, *hop), Plaintext)]
-    return sorted({route for hop in plain for (route, *_), _ in g.bucket("hop", *hop)})
+    return sorted({route for hop in plain for route in HOPS.of(g, *hop)})
 
 
 def _reason(g: Graph, policy: Key, service: Key) -> str:

@@ -7,8 +7,10 @@ from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.missing_endpoints import missing_endpoints
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 REMEDY = (
@@ -21,8 +23,8 @@ IN_CLUSTER = "Correct the Service's selector and port name, or wait until a Pod 
 @query
 def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """An error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
-    why = missing_endpoints(g, service_key, port, protocol.transport) if service_key.kind == "Service" else ""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, Service) if service_key.kind == "Service" else None
+    why = missing_endpoints(g, service_key, port, protocol.transport) if service else ""
     if not why or service is None:
         return ()
     message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
@@ -39,4 +41,4 @@ def fate(protocol: Protocol) -> str:
     return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"
 
 
-ENDPOINT_FINDINGS = Output("findings-endpoints", "hop", endpoint_findings)
+ENDPOINT_FINDINGS = Output("findings-endpoints", HOPS, endpoint_findings)

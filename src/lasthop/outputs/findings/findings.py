@@ -21,10 +21,12 @@ from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.reach import HOPS
 from lasthop.resolve.trust import minute
 from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON, waiver
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 
@@ -71,7 +73,7 @@ FINDINGS = (
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
-    Output("findings-hops", "hop", hop_findings),
+    Output("findings-hops", HOPS, hop_findings),
     Output("findings-downgrades", "Service", downgrade_findings),
     ENDPOINT_FINDINGS,
     FOREIGN_CLASSES,

@@ -17,7 +17,8 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
 from lasthop.resolve.ours import not_ours, strange_parents
 from lasthop.resolve.settings import settings
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 ROUTE = "no parentRef names a Gateway of this controller, nor a ListenerSet of one; the route has no effect"

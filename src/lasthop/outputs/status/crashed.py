@@ -35,8 +35,11 @@ from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.routes import read_route
-from lasthop.store.graph import Crash, Graph, NodeId, Query, query
+from lasthop.store.graph import Graph, Query, query
+from lasthop.store.node import Crash, NodeId
+from lasthop.store.store import OBJECTS
 
 
 def or_crashed(status: Query[Key, Status | None]) -> Query[Key, Status | None]:
@@ -52,7 +55,7 @@ def or_crashed(status: Query[Key, Status | None]) -> Query[Key, Status | None]:
 
 def crashed_status(g: Graph, key: Key) -> Status | None:
     """None where it is not ours, or nothing of ours reaches it."""
-    obj = g.input(key)
+    obj = OBJECTS.of(g, key)
     match obj:
         case GatewayClass():
             ours = obj.spec.controller_name == CONTROLLER_NAME
@@ -87,8 +90,8 @@ def _said_of_listeners(obj: Object) -> tuple[ConditionStatus, ...]:
 
 def _ours(g: Graph, gateway: Key | None) -> bool:
     """By the words of the objects alone."""
-    found = g.input(gateway) if gateway else None
-    of_class = g.input(Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
+    found = OBJECTS.of(g, gateway) if gateway else None
+    of_class = OBJECTS.of(g, Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
     return isinstance(of_class, GatewayClass) and of_class.spec.controller_name == CONTROLLER_NAME
 
 
@@ -103,7 +106,7 @@ def _parent(ref: ParentReference, owner: Key, route: Object) -> ParentStatus:
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
     """At every Gateway from which routes lead there."""
-    gateways = sorted({member[0] for backend in backends for member, _ in g.bucket("reach", backend)})
+    gateways = sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)})
     said = _said(obj)
     entries = [
         AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)

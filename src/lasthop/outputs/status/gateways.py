@@ -11,18 +11,20 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
-from lasthop.plan.infrastructure import Infrastructure, infrastructure_input
+from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid, pending
-from lasthop.plan.proxy import ProxyState, proxy_input
+from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.waiver_index import waived_ports
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.settings import settings
+from lasthop.resolve.settings import INFRASTRUCTURE, PROXIES, settings
 from lasthop.resolve.trust import pair_dates
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 
@@ -49,7 +51,7 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
     own = (listener for listener in owner.listeners if listener.owner == key)
     listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
-    return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, g.size("accepted-set", key))
+    return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
 
 
 def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
@@ -61,7 +63,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
     """Where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
     if settings(g).host_network:
         return tuple(("IPAddress", address) for address in owner.addresses)
-    around: Infrastructure = g.input(infrastructure_input(owner.key)) or Infrastructure()
+    around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
     return around.addresses
 
 
@@ -69,11 +71,11 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
 def programmed(g: Graph, key: Key) -> Condition:
     """True as soon as the proxy serves at least one listener as it is written now."""
     owner = gateway(g, key)
-    proxy: ProxyState = g.input(proxy_input(key)) or ProxyState()
+    proxy = PROXIES.of(g, key) or ProxyState()
     if owner is None or not owner.accepted.status:
         return failed(reasons.PROGRAMMED, invalid("the Gateway is not accepted"))
     if not settings(g).host_network:
-        around = g.input(infrastructure_input(owner.key))
+        around = INFRASTRUCTURE.of(g, owner.key)
         if around is None:
             return failed(reasons.PROGRAMMED, pending("nothing is known of its Service yet"))
         if around.missing:

@@ -12,7 +12,8 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import ListenerSet
 from lasthop.resolve.listener_sets import listener_set
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 

@@ -10,9 +10,11 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem, invalid, joined, pending
-from lasthop.plan.proxy import ProxyState, proxy_input
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.attachment import ATTACHED
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.ports import port_problem
+from lasthop.resolve.settings import PROXIES
 from lasthop.store.graph import Graph
 
 
@@ -20,7 +22,7 @@ def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> 
     """`obj`: whose spec and status it stands in."""
     conditions = (*listener.conditions, listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
-    attached = g.size("attached", listener.owner, listener.name)
+    attached = ATTACHED.size(g, listener.owner, listener.name)
     return ListenerStatus(listener.name, attached, kinds, stated(conditions, obj))
 
 
@@ -35,7 +37,7 @@ def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition
     if problem:
         of_set = listener.owner.kind == "ListenerSet" and problem.reason != reasons.PENDING
         return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PORT_UNAVAILABLE) if of_set else problem)
-    proxy: ProxyState = g.input(proxy_input(gateway)) or ProxyState()
+    proxy = PROXIES.of(g, gateway) or ProxyState()
     if proxy.serves(listener.port, listener.transport):
         return true(reasons.PROGRAMMED)
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged it yet"))

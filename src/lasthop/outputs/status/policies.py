@@ -19,7 +19,8 @@ from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached
 from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import is_service
 from lasthop.resolve.unserved import concerned
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 UNSERVED: Final = "{} is not served by this version"

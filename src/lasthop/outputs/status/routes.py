@@ -19,7 +19,8 @@ from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 
 REFUSAL = {"HTTPRoute": "500", "GRPCRoute": "UNAVAILABLE"}
 """What the client gets from a rule that cannot be done as it asks."""

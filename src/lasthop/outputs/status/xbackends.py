@@ -8,7 +8,8 @@ from lasthop.api.status import PolicyStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.policies import entry
 from lasthop.resolve.xbackend_conditions import conditions, gateways
-from lasthop.store.graph import Graph, Output, query
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 

@@ -8,9 +8,10 @@ from lasthop.api.core import Service
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.targets import WHOLE, is_service
+from lasthop.resolve.reach import REACH
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -49,6 +50,6 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
     ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
     policed = not named or any(p.protocol == "TCP" for p in named)
-    hops = [Hop(*member) for member, _ in g.bucket("reach", service_key)]
+    hops = REACH.of(g, service_key)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

@@ -12,7 +12,7 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.finding import Severity
 from lasthop.plan.problem import Problem, invalid, joined, not_found
 from lasthop.plan.tls import BackendTLS, Waiver
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
@@ -20,6 +20,7 @@ from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, missing_port, port_winner, section_winner, service_meant
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
+from lasthop.resolve.reach import REACH
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -166,7 +167,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
     if obj is None or ancestors(g, policy) != Ancestors():
         return None
     services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
-    hops = [Hop(*member) for service in services for member, _ in g.bucket("reach", service)]
+    hops = [hop for service in services for hop in REACH.of(g, service)]
     if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
         remedy = "remove it, or let the listener terminate TLS"
@@ -184,7 +185,7 @@ def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     """Whether some hop from this Gateway is made as the policy says: a backend may be refused for other reasons."""
     obj = read(g, policy, BackendTLSPolicy)
     services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
-    hops = (Hop(*member) for service in services for member, _ in g.bucket("reach", service))
+    hops = (hop for service in services for hop in REACH.of(g, service))
     made = (hop_tls(g, *hop) for hop in hops if hop.gateway == gateway)
     return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in made)
 

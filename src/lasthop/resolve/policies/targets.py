@@ -16,7 +16,9 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
-from lasthop.store.graph import Emitter, Graph, query, tuple_query
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 WHOLE = ""
@@ -37,35 +39,35 @@ class Claim(msgspec.Struct, frozen=True, order=True):
     """Why the policy could not be read whole."""
 
 
+CLAIMS = Index[str, str, Claim]("claim")
+"""By the Service's namespace and name."""
+
+
 def _claims(
     namespace: str,
     targets: tuple[PolicyTargetReference, ...],
     age: tuple[str, str],
     policy: Key,
     rejected: str = "",
-) -> Iterator[tuple[tuple[str, str, str], Claim]]:
+) -> Iterator[Entry]:
     services: dict[str, list[str]] = {}
     for target in targets:
         if is_service(target):
             services.setdefault(target.name, []).append(target.section_name)
     for name, sections in services.items():
-        yield ("claim", namespace, name), Claim(age, policy, tuple(sections), rejected)
+        yield CLAIMS.entry((namespace, name), Claim(age, policy, tuple(sections), rejected))
 
 
-@query
-def _emit(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Claim], ...]:
-    policy = read(g, key, BackendTLSPolicy)
-    if policy is None:
-        return ()
-    return tuple(_claims(key.namespace, policy.spec.target_refs, policy.age, key))
+@indexer("BackendTLSPolicy", keeps=True)
+def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
+    if policy := read(g, key, BackendTLSPolicy):
+        yield from _claims(key.namespace, policy.spec.target_refs, policy.age, key)
 
 
-@query
-def _emit_rejected(g: Graph, key: Key) -> tuple[tuple[tuple[str, str, str], Claim], ...]:
-    policy = read(g, key, RejectedPolicy)
-    if policy is None:
-        return ()
-    return tuple(_claims(key.namespace, policy.targets, policy.age, policy.policy, policy.message))
+@indexer("RejectedPolicy", keeps=True)
+def index_rejected_claims(g: Graph, key: Key) -> Iterator[Entry]:
+    if policy := read(g, key, RejectedPolicy):
+        yield from _claims(key.namespace, policy.targets, policy.age, policy.policy, policy.message)
 
 
 def named_services(obj: Object | None) -> tuple[Key, ...]:
@@ -79,14 +81,10 @@ def named_services(obj: Object | None) -> tuple[Key, ...]:
     return tuple(Key("Service", obj.metadata.namespace, target.name) for target in targets if is_service(target))
 
 
-CLAIMS = Emitter("claims", "BackendTLSPolicy", _emit, keeps=True)
-REJECTED_CLAIMS = Emitter("rejected-claims", "RejectedPolicy", _emit_rejected, keeps=True)
-
-
 @query
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     """Returns every policy that names the Service, in the order in which they win."""
-    found = [claim for _, claim in g.bucket("claim", service.namespace, service.name)]
+    found = CLAIMS.of(g, service.namespace, service.name)
     good = {claim.policy: claim.sections for claim in found if not claim.rejected}
     return tuple(sorted(claim for each in found if (claim := _besides(each, good.get(each.policy, ()))).sections))
 
@@ -146,39 +144,39 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     )
 
 
-@query
-def _emit_service(g: Graph, key: Key) -> tuple[tuple[tuple[str, str], bool], ...]:
-    return ((("service", key.namespace), True),)
-
-
-SERVICES = Emitter("services", "Service", _emit_service)
-"""By namespace, to tell which one a policy probably means."""
-
+SERVICES = Index[str, str]("service")
+"""Names by namespace, to tell which one a policy probably means."""
 MAX_SERVICES: Final = 200
 """In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
+
+
+@indexer("Service")
+def index_services(g: Graph, key: Key) -> Iterator[Entry]:
+    yield SERVICES.entry((key.namespace,), key.name)
 
 
 @query
 def service_meant(g: Graph, service: Key) -> str:
     """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
-    if g.size("service", service.namespace) > MAX_SERVICES:
+    if SERVICES.size(g, service.namespace) > MAX_SERVICES:
         return ""
-    return meant(service.name, (key.name for (key,), _ in g.bucket("service", service.namespace)))
+    return meant(service.name, SERVICES.of(g, service.namespace))
 
 
-@tuple_query
-def _emit_misaimed(g: Graph, key: Key) -> Iterator[tuple[tuple[str, str, str], str]]:
+MISAIMED = Index[str, str, tuple[Key, str]]("misaimed")
+"""Policies for Services that do not exist, each with the name that it has instead, by namespace and name of the Service that
+they probably mean."""
+
+
+@indexer("BackendTLSPolicy")
+def index_misaimed(g: Graph, key: Key) -> Iterator[Entry]:
     policy = read(g, key, BackendTLSPolicy)
     for target in policy.spec.target_refs if policy else ():
         service = Key("Service", key.namespace, target.name)
         if is_service(target) and read(g, service, Service) is None and (guess := service_meant(g, service)):
-            yield ("misaimed", key.namespace, guess), target.name
-
-
-MISAIMED = Emitter("misaimed", "BackendTLSPolicy", _emit_misaimed)
-"""Policies for Services that do not exist, by the Service that they probably mean."""
+            yield MISAIMED.entry((key.namespace, guess), (key, target.name))
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
     """Returns the policies that probably mean this Service, each with the name that it has instead."""
-    return tuple((policy, name) for (policy,), name in g.bucket("misaimed", service.namespace, service.name))
+    return MISAIMED.of(g, service.namespace, service.name)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, Mode
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.hops import hop_tls
-from lasthop.store.graph import Emitter, Graph, query
+from lasthop.resolve.reach import HOPS
+from lasthop.store.graph import Graph
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
+
+WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
+"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
+WAIVED = Index[Key, tuple[Key, int]]("waived")
+"""By Gateway: backend and port."""
 
 
-@query
-def _emit_ports(g: Graph, *member: Any) -> tuple[tuple[tuple[str, Key, Key, int], bool], ...]:
-    hop = Hop(*member)
-    tls = hop_tls(g, *hop)
-    waived = isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT
-    return ((("waived-port", hop.gateway, hop.backend, hop.port), True),) if waived else ()
+@indexer(HOPS)
+def index_waived_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    tls = hop_tls(g, gateway, backend, port, protocol)
+    if isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT:
+        yield WAIVED_PORTS.entry((gateway, backend, port), protocol)
 
 
-WAIVED_PORTS = Emitter("waived-ports", "hop", _emit_ports)
-"""Each port once, whatever the number of its protocols."""
-
-
-@query
-def _emit_gateway(g: Graph, gateway: Key, service: Key, port: int) -> tuple[tuple[tuple[str, Key], bool], ...]:
-    return ((("waived", gateway), True),)
-
-
-WAIVED = Emitter("waived", "waived-port", _emit_gateway)
+@indexer(WAIVED_PORTS)
+def index_waived(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WAIVED.entry((gateway,), (backend, port))
 
 
 def waived_ports(g: Graph, gateway: Key) -> int:
-    return g.size("waived", gateway)
+    return WAIVED.size(g, gateway)

@@ -18,43 +18,36 @@ from pathlib import Path
 
 import msgspec
 
+from lasthop.admission.chain import Admitted
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key, Object
 from lasthop.plan.finding import Finding, Severity
-from lasthop.plan.not_applied import NotApplied
+from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
-from lasthop.sources.files.attached import Attached
 from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
 from lasthop.sources.files.errors import FilesError
-from lasthop.sources.files.folder import Stamp, scan, stamp_of
-from lasthop.sources.files.in_force import InForce
-from lasthop.sources.files.pairs import Pair, PairPaths
-from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, loses, read_file, unreadable
-from lasthop.sources.files.state import Saved, State
+from lasthop.sources.files.file_set import File, FileSet, after
+from lasthop.sources.files.folder import scan, stamp_of
+from lasthop.sources.files.local_files import LocalFiles
+from lasthop.sources.files.object_set import ObjectSet
+from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable
+from lasthop.sources.files.state import NoState, Saved
 from lasthop.sources.source import Batch
 
 
-class _File(msgspec.Struct):
-    good: Content | None
-    broken: Broken | None
-    stamp: Stamp | None
-    written: int = 0
-    """When the good content was, in nanoseconds."""
-
-
 class Loader:
-    def __init__(self, directory: Path, state: State | None = None, allowed: Iterable[Path] = ()) -> None:
+    def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
         """Local files may be below the folder, or `allowed`."""
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
-        self._state = state
+        self._state = state or NoState()
         self._lock = threading.Lock()
         """Readings are applied in a worker thread while others ask where an object is."""
-        self._files: dict[str, _File] = {}
-        self._broken: dict[str, Broken] = {}
-        """The broken ones among them. A change must not cost more the more good files there are."""
-        self._in_force = InForce()
-        self._attached = Attached(self.root, allowed, self._remembered_local, self._remembered_pair, self._place)
+        self._files = FileSet()
+        self._objects = ObjectSet()
+        self._local = LocalFiles(self.root, allowed, self._state)
+        self._local_findings: dict[Key, tuple[Finding, ...]] = {}
+        self._older_pairs: dict[Key, NotApplied] = {}
         self._rejected: dict[Key, Object] = {}
         self._closed: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
@@ -91,7 +84,7 @@ class Loader:
             return {path: self._read(path, before) for path in paths if path not in large}
 
         if files is not None:
-            found_here = Readings(read(files), {path: self._attached.read(path) for path in local}, large=frozenset(large))
+            found_here = Readings(read(files), {path: self._local.read(path) for path in local}, large=frozenset(large))
             if self.root.is_dir():
                 return found_here
             # While the whole folder is being removed its files go one by one; none of them was meant by itself.
@@ -101,17 +94,13 @@ class Loader:
             if self._published is None:
                 raise
             return Readings({}, {}, lost=str(error))
-        readings = read([path for path, stamp in found.files.items() if not self._has_stamp(path, stamp)])
+        readings = read([path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)])
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
                 readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
             else:
                 readings[path] = Reading(None)
-        return Readings(readings, self._attached.changed(), found.closed, found.repeated, found.linked, frozenset(large))
-
-    def _has_stamp(self, path: str, stamp: Stamp | None) -> bool:
-        known = self._files.get(path)
-        return known is not None and stamp is not None and known.stamp == stamp
+        return Readings(readings, self._local.changed(), found.closed, found.repeated, found.linked, frozenset(large))
 
     def _is_large(self, path: str) -> bool:
         stamp = stamp_of(self.root / path)
@@ -119,54 +108,46 @@ class Loader:
 
     def unsettled(self, readings: Readings) -> bool:
         """Whether something in it looks like a write that is not finished: better look again before believing it."""
-        for path, reading in readings.files.items():
-            if file := self._files.get(path):
-                known = file.broken is not None and reading.result == file.broken
-                if not known and loses(file.good, reading.result):
-                    return True
-            elif isinstance(reading.result, Broken):
-                return True
-        return any(self._attached.worse(path, now) for path, now in readings.local.items())
+        return any(self._files.may_be_half_written(path, reading.result) for path, reading in readings.files.items()) or any(
+            self._local.worse(path, now) for path, now in readings.local.items()
+        )
 
     def _read(self, path: str, before: Readings | None = None) -> Reading:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last
-        reading = read_file(self.root / path, self._shown(path), lambda text: self._known(path, text))
-        if is_blank(reading.result) and (good := self._last_good(path)) and good.entries:
-            return Reading(emptied(self._shown(path)), reading.stamp)
+        found = read_text(self.root / path, self._shown(path))
+        if isinstance(found, Reading):
+            return found
+        text, stamp = found
+        seen, saved = digest(text), None if path in self._files else self._saved(path)
+        if (known := self._files.get(path)) and (result := known.of_text(seen)):
+            reading = Reading(result, stamp, known.written)
+        elif saved and saved.digest == seen and saved.stored is not None:
+            reading = Reading(restore(text, saved.stored), stamp, saved.written)
+        else:
+            result, stored = examine(self._shown(path), text)
+            reading = Reading(result, stamp, stamp.mtime, stored)
+        before_it = self._before(path) if is_blank(reading.result) else None
+        if before_it and before_it.good and before_it.good.entries:
+            return Reading(emptied(self._shown(path)), stamp)
         return reading
 
-    def _known(self, path: str, text: bytes) -> Content | Broken | None:
-        """What is known of this text: it is as it was, or was admitted in an earlier life."""
-        seen = digest(text)
-        if file := self._files.get(path):
-            return next((known for known in (file.good, file.broken) if known and known.digest == seen), None)
-        saved = self._state.last_good(str(self.root / path)) if self._state else None
-        if saved is not None and saved.digest == seen and saved.stored is not None:
-            return restore(text, saved.stored)
-        return None
+    def _saved(self, path: str) -> Saved | None:
+        return self._state.last_good(str(self.root / path))
 
-    def _last_good(self, path: str) -> Content | None:
-        file = self._files.get(path)
-        return file.good if file else self._saved(path)[0]
-
-    def _saved(self, path: str) -> tuple[Content | None, int]:
-        """The last good content in an earlier life, and when it was written."""
-        saved = self._state.last_good(str(self.root / path)) if self._state else None
-        if saved is None:
-            return None, 0
+    def _before(self, path: str) -> File | None:
+        """Returns what the file was, in this life or in an earlier one."""
+        if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
+            return file
         if saved.stored is not None:
-            return restore(saved.text, saved.stored), saved.written
+            return File(restore(saved.text, saved.stored), written=saved.written)
         again, _ = examine(self._shown(path), saved.text)
-        return (again, saved.written) if isinstance(again, Content) else (None, 0)
-
-    def _written(self, path: str) -> int:
-        return self._state.written(str(self.root / path)) if self._state else 0
+        return File(again, written=saved.written) if isinstance(again, Content) else None
 
     def _remembered(self) -> set[str]:
         """Files that were there: in this life, or at the start in the one before."""
-        if self._published is not None or self._state is None:
+        if self._published is not None:
             return set(self._files)
         prefix = f"{self.root}{os.sep}"
         return {path.removeprefix(prefix) for path in self._state.paths() if path.startswith(prefix)}
@@ -185,21 +166,22 @@ class Loader:
         touched: set[Key] = set()
         for path, reading in readings.files.items():
             touched |= self._apply_file(path, reading)
-        self._attached.tidy()
+        self._local.tidy()
         for path, now in readings.local.items():
-            touched |= self._attached.apply(path, now)
-        for key in touched:
-            self._attached.forget(key)
-        changes = self._in_force.settle(touched, self._attached.complete)
+            touched |= self._local.apply(path, now)
+        changes = self._objects.put({key: self._filled(key, chosen) for key, chosen in self._objects.choose(touched).items()})
         changes |= self._reject()
-        refused = self._not_applied()
+        refused = {
+            path: report.not_applied(self._shown(path), broken, self._files.get(path)) for path, broken in self._files.broken
+        }
         batch = Batch(
             changes,
             tuple(self._findings(refused)),
-            self._policies_known(),
-            not_applied=(*refused.values(), *self._attached.not_applied()),
+            # A policy may just have moved into a file that takes long to read.
+            policies_known=not self._pending and not self._files.hides_policies(self._closed),
+            not_applied=(*refused.values(), *(pair for _, pair in sorted(self._older_pairs.items()))),
             complete=not self._pending,
-            policies_doubtful=bool(self._closed) or any(broken.opaque for broken in self._broken.values()),
+            policies_doubtful=bool(self._closed) or any(broken.opaque for _, broken in self._files.broken),
         )
         previous, self._published = self._published, batch
         if previous and not changes and batch == msgspec.structs.replace(previous, changes=changes):
@@ -207,53 +189,45 @@ class Loader:
         return batch
 
     def _apply_file(self, path: str, reading: Reading) -> set[Key]:
-        before = self._files.get(path)
-        old = before.good if before else None
-        self._broken.pop(path, None)
-        match reading.result:
-            case None:
-                new = None
-                self._files.pop(path, None)
-                self._unsaved[path] = None
-            case Broken() as broken:
-                new, written = (before.good, before.written) if before else self._saved(path)
-                if new is not None and not new.entries:
-                    new = None  # nothing is no content to fall back on: what the file holds now may be its first policy
-                self._files[path] = _File(new, broken, reading.stamp, written)
-                self._broken[path] = broken
-            case Content() as new:
-                written = reading.stamp.mtime if reading.stamp else 0
-                if reading.stored is None:  # it is not new, whenever the file was written last
-                    written = before.written if before else self._written(path)
-                self._files[path] = _File(new, None, reading.stamp, written)
-                if reading.stored is not None:
-                    self._unsaved[path] = Saved(new.digest, new.text, written, reading.stored)
+        old = self._files.good(path)
+        file = after(self._before(path) if isinstance(reading.result, Broken) else None, reading)
+        self._files.put(path, file)
+        if file is None:
+            self._unsaved[path] = None
+        elif file.good and not file.broken and reading.stored is not None:
+            self._unsaved[path] = Saved(file.good.digest, file.good.text, file.written, reading.stored)
+        new = file.good if file else None
         if old is new:
             return set()
-        self._attached.use(path, new)
-        return self._in_force.replace(path, old, new)
+        self._local.use(path, new)
+        return self._objects.replace(path, old, new)
+
+    def _filled(self, key: Key, chosen: tuple[str, Entry] | None) -> Admitted | None:
+        """Returns the object that was chosen with the content of its local files, and keeps what is wrong with these."""
+        self._local_findings.pop(key, None)
+        self._older_pairs.pop(key, None)
+        if chosen is None:
+            return None
+        file, entry = chosen
+        if not entry.admitted.attachments:
+            return entry.admitted
+        filled = self._local.filled(file, entry)
+        placed = [(finding, *self._place(file, entry, finding.field)) for finding in filled.findings]
+        if placed:
+            self._local_findings[key] = tuple(
+                msgspec.structs.replace(finding, file=shown, line=line) for finding, shown, line in placed
+            )
+        if older := filled.older:
+            shown, line = self._place(file, entry, older.field)
+            self._older_pairs[key] = NotApplied(shown, line, older.why, moment(older.pair.written), (key,))
+        return filled.admitted
 
     def _reject(self) -> dict[Key, Object | None]:
-        now = report.rejected([broken for _, broken in sorted(self._broken.items())], self._in_force)
+        now = report.rejected([broken for _, broken in self._files.broken], self._objects)
         changes: dict[Key, Object | None] = {key: None for key in self._rejected.keys() - now.keys()}
         changes |= {key: policy for key, policy in now.items() if self._rejected.get(key) != policy}
         self._rejected = dict(now)
         return changes
-
-    def _policies_known(self) -> bool:
-        # A policy may just have moved into a file that takes long to read.
-        if self._pending or any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
-            return False
-        return all(
-            any(path.startswith(f"{folder}/") and self._files[path].good is not None for path in self._broken)
-            for folder in self._closed
-        )
-
-    def _not_applied(self) -> dict[str, NotApplied]:
-        return {
-            path: report.not_applied(self._shown(path), broken, self._files[path].good, self._files[path].written)
-            for path, broken in sorted(self._broken.items())
-        }
 
     def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
         if self._lost:
@@ -261,47 +235,45 @@ class Loader:
         if self._save_error:
             said = f"last good contents cannot be saved: {self._save_error}."
             yield Finding(None, "StateNotSaved", said, "Check the state directory.", severity=Severity.WARNING)
-        for path, each in refused.items():
-            yield from report.of_broken(each, self._broken[path])
-        yield from report.of_contested(self._in_force, self._place)
+        for path, broken in self._files.broken:
+            yield from report.of_broken(refused[path], broken)
+        for key in sorted(self._objects.contested):
+            owner, files = self._objects.owners[key], self._objects.providers[key]
+            others = [self._place(file, files[file]) for file in sorted(files.keys() - {owner})]
+            yield from report.of_contested(key, self._place(owner, files[owner]), others)
         yield from report.of_folders(str(self._directory), self._closed, self._repeated)
-        yield from self._attached.findings()
+        for _, findings in sorted(self._local_findings.items()):
+            yield from findings
 
     # -- remembering
 
     def save(self) -> None:
         """Trouble with the state directory is a finding of the next batch."""
         contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
+        local, pairs = self._local.unsaved, self._local.pairs.unsaved
         try:
-            if self._state is not None and (contents or self._attached.unsaved or self._attached.pairs.unsaved):
-                self._state.save(contents, self._attached.unsaved, self._attached.pairs.unsaved)
+            if contents or local or pairs:
+                self._state.save(contents, local, pairs)
         except (sqlite3.Error, OSError) as error:
             self._save_error = str(error)
             return
         self._save_error = ""
-        self._unsaved.clear()
-        self._attached.unsaved.clear()
-        self._attached.pairs.unsaved.clear()
-
-    def _remembered_local(self, path: str) -> bytes | None:
-        return self._state.local_file(path) if self._state else None
-
-    def _remembered_pair(self, paths: PairPaths) -> Pair | None:
-        return self._state.pair(paths) if self._state else None
+        for saved in (self._unsaved, local, pairs):
+            saved.clear()
 
     # -- answering
 
     def locate(self, key: Key, field_path: str = "") -> tuple[str, int] | None:
         """Where an object, or a field of it, is written."""
         with self._lock:
-            if key in self._in_force.owners:
-                file = self._in_force.owners[key]
-                return self._place(file, self._in_force.providers[key][file], field_path)
-            findings = (finding for broken in self._broken.values() for finding in broken.findings)
+            if key in self._objects.owners:
+                file = self._objects.owners[key]
+                return self._place(file, self._objects.providers[key][file], field_path)
+            findings = (finding for _, broken in self._files.broken for finding in broken.findings)
             return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
 
     def _place(self, file: str, entry: Entry, field_path: str = "") -> tuple[str, int]:
-        content = self._files[file].good
+        content = self._files.good(file)
         assert content is not None
         return self._shown(file), content.line(entry, field_path)
 
@@ -318,7 +290,7 @@ class Loader:
 
     @property
     def local_files(self) -> Iterable[str]:
-        return self._attached.paths
+        return self._local.paths
 
     @property
     def linked(self) -> tuple[str, ...]:
@@ -327,7 +299,7 @@ class Loader:
 
     def followed(self) -> Iterable[str]:
         """What may be changed from outside the folder: absolute paths of local files and of links."""
-        yield from self._attached.permitted
+        yield from self._local.permitted
         for path in self._linked:
             yield str(self.root / path)
 

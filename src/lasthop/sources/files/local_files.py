@@ -1,125 +1,144 @@
-"""The local files that attachments name: read with care, put into their objects, and where to watch for their changes."""
+"""Keeps the local files that objects of good files take content from: what each says, and which objects use it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from lasthop.admission.attachments import Attachment
 from lasthop.admission.chain import Admitted
-from lasthop.admission.limits import MAX_DATA
-from lasthop.api.core import ConfigMap, Secret
-from lasthop.api.meta import BytesMap, Object, StringMap
-from lasthop.sources.files.folder import Outside, Roots, Stamp, Unreadable, read
+from lasthop.api.meta import Key
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.not_applied import moment
+from lasthop.sources.files.content import Content, Entry
+from lasthop.sources.files.fill import annotation_field, fill
+from lasthop.sources.files.folder import Roots, stamp_of
+from lasthop.sources.files.local_file import LocalFile, read_local, resolved
+from lasthop.sources.files.pairs import CERTIFICATE, KEY, Pairs
+from lasthop.sources.files.state import NoState, Pair, PairPaths
 
 
-class LocalFile(NamedTuple):
-    content: bytes | None
-    """What it says, or last said while it could be read; None if it never could."""
-    error: str = ""
-    stamp: Stamp | None = None
-    outside: bool = False
-    """It is not in a place that may be read: then nothing that it said before counts either."""
+class OlderPair(NamedTuple):
+    pair: Pair
+    why: str
+    """Why the files as they are now make no pair."""
+    field: str
+
+    def finding(self, key: Key) -> Finding:
+        message = f"{self.why}; the pair of {moment(self.pair.written)} stays in force."
+        remedy = "Put the certificate and its own key there."
+        return Finding(key, "OlderPairInForce", message, remedy, self.field, Severity.WARNING)
 
 
-class Trouble(NamedTuple):
-    attachment: Attachment
-    message: str
-    remedy: str = ""
+class Filled(NamedTuple):
+    """An object as it is with its local files."""
+
+    admitted: Admitted
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with the files, without a place yet."""
+    older: OlderPair | None = None
 
 
-def resolved(folder: Path, attachment: Attachment) -> str:
-    """The file an attachment names. Links stay in the path: what they point to may change."""
-    return os.path.normpath(folder / attachment.path)
+class LocalFiles:
+    def __init__(self, root: Path, allowed: Iterable[Path], state: NoState) -> None:
+        self._root = root
+        self._roots = Roots(root, allowed)
+        self._state = state
+        self.pairs = Pairs(state)
+        self._files: dict[str, LocalFile] = {}
+        self._used: dict[str, dict[Key, tuple[str, ...]]] = {}
+        """By good file and object."""
+        self._uses: Counter[str] = Counter()
+        self._dropped = False
+        self.unsaved: dict[str, bytes | None] = {}
+
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._files.keys()
+
+    @property
+    def permitted(self) -> Iterable[str]:
+        """Those that may be read, and so may be watched wherever they are."""
+        return (path for path, file in self._files.items() if not file.outside)
+
+    def read(self, path: str) -> LocalFile:
+        """What it says now, without believing it yet."""
+        known = self._files.get(path)
+        if known is not None and not known.error and stamp_of(path) == known.stamp:
+            return known
+        if known:
+            return read_local(path, self._roots, known.content)
+        return read_local(path, self._roots, None if path in self.unsaved else self._state.local_file(path))
+
+    def changed(self) -> dict[str, LocalFile]:
+        return {path: now for path, before in self._files.items() if (now := self.read(path)) != before}
+
+    def worse(self, path: str, now: LocalFile) -> bool:
+        return bool(now.error) and path in self._files and not self._files[path].error
+
+    def apply(self, path: str, now: LocalFile) -> set[Key]:
+        """Gives the objects that take content from it."""
+        if path not in self._files:
+            return set()
+        self._keep(path, now)
+        return {key for keys in self._used.values() for key, paths in keys.items() if path in paths}
+
+    def use(self, file: str, content: Content | None) -> None:
+        """A good file's content changed: reads what it newly names. `tidy` forgets what nothing names any more."""
+        folder = self._folder(file)
+        before = self._used.pop(file, None)
+        used = {
+            entry.admitted.key: tuple(resolved(folder, attachment) for attachment in entry.admitted.attachments)
+            for entry in (content.entries if content else ())
+            if entry.admitted.attachments
+        }
+        if used:
+            self._used[file] = used
+        self._uses.update(_paths(used))
+        for path in _paths(used) - self._files.keys():
+            self._keep(path, self.read(path))
+        if before:
+            self._uses.subtract(_paths(before))
+            self._dropped = True
+
+    def tidy(self) -> None:
+        """Only when all files have been applied: an object that moves from one file to another keeps what it had."""
+        if not self._dropped:
+            return
+        self._dropped = False
+        for path in [path for path in self._files if not self._uses[path]]:
+            del self._files[path], self._uses[path]
+            self.unsaved[path] = None
+        self.pairs.keep_only(self._files.keys())
+
+    def filled(self, file: str, entry: Entry) -> Filled:
+        """Returns the object of an entry with the content of its local files, and what is wrong with these."""
+        older = self._older(file, entry)
+        instead = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
+        admitted, findings = fill(entry.admitted, self._folder(file), self._files, instead)
+        return Filled(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
+
+    def _older(self, file: str, entry: Entry) -> OlderPair | None:
+        """The pair that stays in force, because the files that the object names are no pair now."""
+        named = {each.key: each for each in entry.admitted.attachments}
+        if not {CERTIFICATE, KEY} <= named.keys():
+            return None
+        paths = PairPaths(*(resolved(self._folder(file), named[name]) for name in (CERTIFICATE, KEY)))
+        certificate, private = self._files[paths.certificate], self._files[paths.key]
+        if certificate.outside or private.outside or not (found := self.pairs.older(paths, certificate, private)):
+            return None
+        return OlderPair(*found, annotation_field(named[KEY]))
+
+    def _folder(self, file: str) -> Path:
+        return (self._root / file).parent
+
+    def _keep(self, path: str, now: LocalFile) -> None:
+        before = self._files.get(path)
+        self._files[path] = now
+        if now.content is not None and not now.error and (before is None or before.content != now.content):
+            self.unsaved[path] = now.content
 
 
-def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
-    try:
-        content, stamp = read(Path(path), MAX_DATA, roots)
-    except Outside:
-        return LocalFile(None, "is not below the folder of Gateway API objects", outside=True)
-    except FileNotFoundError:
-        return LocalFile(last_good, "does not exist")
-    except Unreadable as error:
-        return LocalFile(last_good, f"cannot be read: {error}")
-    # A certificate or key is never empty; a file that is just being written often is, or ends too early.
-    if not content:
-        return LocalFile(last_good, "is empty", stamp)
-    if content.count(b"-----BEGIN ") > content.count(b"-----END "):
-        return LocalFile(last_good, "ends in the middle of a PEM block", stamp)
-    return LocalFile(content, "", stamp)
-
-
-def with_files(
-    entry: Admitted, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
-) -> tuple[Admitted, list[Trouble]]:
-    """The object with the content of its files, or, by key, what is to be used instead. A key with no content is left out."""
-    found: dict[str, bytes] = {}
-    troubles: list[Trouble] = []
-    for attachment in entry.attachments:
-        path = resolved(folder, attachment)
-        file = local[path]
-        content = instead.get(attachment.key, file.content)
-        if file.error:
-            kept = "Its last content stays in use." if content is not None else "The key is left out."
-            remedy = "Put the file there, or correct the path."
-            if file.outside:
-                remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(path)}"
-            troubles.append(Trouble(attachment, f"{path} {file.error}. {kept}", remedy))
-        if content is not None:
-            found[attachment.key] = content
-    obj, more = _filled(entry, found)
-    digest = hashlib.blake2b(entry.digest, digest_size=16)
-    for name, content in found.items():
-        digest.update(name.encode() + b"\0" + hashlib.blake2b(content).digest())
-    return replace(entry, object=obj, digest=digest.digest()), troubles + more
-
-
-def _filled(entry: Admitted, found: dict[str, bytes]) -> tuple[Object, list[Trouble]]:
-    obj, attachments = entry.object, {attachment.key: attachment for attachment in entry.attachments}
-    troubles: list[Trouble] = []
-    if isinstance(obj, Secret):
-        data = {**dict(obj.data), **found}
-        if _size(data) > MAX_DATA:
-            return obj, [_too_large(a) for a in attachments.values()]
-        return replace(obj, data=BytesMap(sorted(data.items()))), []
-    assert isinstance(obj, ConfigMap)
-    texts = dict(obj.data)
-    for name, content in found.items():
-        try:
-            texts[name] = content.decode()
-        except UnicodeDecodeError:
-            message = "a ConfigMap holds text, and this file is not UTF-8. The key is left out"
-            troubles.append(Trouble(attachments[name], message, "Convert it to PEM, or use a Secret."))
-    if _size({name: text.encode() for name, text in texts.items()}) > MAX_DATA:
-        return obj, [_too_large(a) for a in attachments.values()]
-    return replace(obj, data=StringMap.of(texts)), troubles
-
-
-def _too_large(attachment: Attachment) -> Trouble:
-    message = f"with its files the object is larger than {MAX_DATA} bytes. They are left out"
-    return Trouble(attachment, message, "Split it into several objects.")
-
-
-def _size(data: Mapping[str, bytes]) -> int:
-    return sum(len(value) for value in data.values())
-
-
-def folders_to_watch(path: str) -> set[str]:
-    """Where an event may mean that `path` says something else: its own folder, and those of every link on the way."""
-    found: set[str] = set()
-    for _ in range(40):  # as many links as Linux follows
-        parent = os.path.dirname(path)
-        found.update((parent, os.path.realpath(parent)))
-        # The parent itself may be a link (..data in a mounted ConfigMap), swapped in the folder that holds it.
-        if os.path.islink(parent):
-            found.add(os.path.dirname(parent))
-        if not os.path.islink(path):
-            break
-        path = os.path.normpath(os.path.join(parent, os.readlink(path)))
-    return {folder for folder in found if os.path.isdir(folder)}
+def _paths(uses: dict[Key, tuple[str, ...]]) -> set[str]:
+    return {path for paths in uses.values() for path in paths}

@@ -6,39 +6,26 @@ state directory like that, so a restart in between changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Collection
 
 from lasthop.pki import parse
 from lasthop.pki.parse import Unreadable
-from lasthop.sources.files.local_files import LocalFile
+from lasthop.sources.files.local_file import LocalFile
+from lasthop.sources.files.state import NoState, Pair, PairPaths
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 
 
-class PairPaths(NamedTuple):
-    certificate: str
-    key: str
-
-
-class Pair(NamedTuple):
-    certificate: bytes
-    key: bytes
-    written: int
-    """When the later of the two files was, in nanoseconds."""
-
-
 class Pairs:
-    def __init__(self, remembered: Callable[[PairPaths], Pair | None]) -> None:
-        self._remembered = remembered
-        """From an earlier life."""
+    def __init__(self, state: NoState) -> None:
+        self._state = state
         self._good: dict[PairPaths, Pair] = {}
         self.unsaved: dict[PairPaths, Pair | None] = {}
 
     def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
         """The last good pair, if the files as they are now make none, and why they do not. None: they do, or there is nothing
         better than what they say."""
-        if paths not in self._good and paths not in self.unsaved and (last := self._remembered(paths)):
+        if paths not in self._good and paths not in self.unsaved and (last := self._state.pair(paths)):
             self._good[paths] = last
         good = self._good.get(paths)
         if good and (certificate.content, key.content) == good[:2]:

@@ -1,15 +1,14 @@
-"""Reads files and says what they now are, without yet believing it: the loader decides when a reading is applied."""
+"""What a look at the files gave. A reading changes nothing: the loader decides when it is applied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from lasthop.plan.finding import Finding
-from lasthop.sources.files.content import Broken, Content, Stored, digest, examine
+from lasthop.sources.files.content import Broken, Content, Stored, digest
 from lasthop.sources.files.folder import Stamp, TooLarge, Unreadable, read, stamp_of
-from lasthop.sources.files.local_files import LocalFile
+from lasthop.sources.files.local_file import LocalFile
 
 
 class Reading(NamedTuple):
@@ -18,6 +17,8 @@ class Reading(NamedTuple):
     result: Content | Broken | None
     """None: the file is gone."""
     stamp: Stamp | None = None
+    written: int = 0
+    """When good content was, in nanoseconds: not necessarily the file itself, which may have been written again."""
     stored: tuple[Stored, ...] | None = None
     """The admitted documents of a good file, if they are not on disk already."""
 
@@ -43,20 +44,16 @@ class Readings(NamedTuple):
         } == {p: f.stamp for p, f in other.local.items()}
 
 
-def read_file(path: Path, shown: str, known: Callable[[bytes], Content | Broken | None]) -> Reading:
-    """`known` gives what is known already about a text, so that it need not be examined."""
+def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
+    """Reads a file, or says why there is no text to examine."""
     try:
-        text, stamp = read(path)
+        return read(path)
     except FileNotFoundError:
         return Reading(None)
     except TooLarge as error:
         return Reading(too_large(shown, str(error)), stamp_of(path))
     except Unreadable as error:
         return Reading(unreadable(shown, str(error)))
-    if (result := known(text)) is not None:
-        return Reading(result, stamp)
-    result, stored = examine(shown, text)
-    return Reading(result, stamp, stored)
 
 
 def unreadable(shown: str, why: str) -> Broken:
@@ -70,7 +67,7 @@ def too_large(shown: str, why: str) -> Broken:
 
 
 def emptied(shown: str) -> Broken:
-    """A file that had objects and is now blank: as likely a full disk or a crashed editor as somebody's wish."""
+    """A file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
     remedy = "Delete the file to remove its objects."
     finding = Finding(None, "EmptyFile", "the file is empty.", remedy, file=shown, line=1)
     return Broken(digest(b""), (finding,))
@@ -78,10 +75,3 @@ def emptied(shown: str) -> Broken:
 
 def is_blank(result: Content | Broken | None) -> bool:
     return isinstance(result, Content) and not result.text.strip()
-
-
-def loses(old: Content | None, new: Content | Broken | None) -> bool:
-    """Whether objects would go, or would stay as they were: what a half-written file looks like."""
-    if not isinstance(new, Content):
-        return True
-    return old is not None and not old.keys <= new.keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -11,8 +11,9 @@ from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
-from lasthop.sources.files.content import Broken, Content, Entry
-from lasthop.sources.files.in_force import InForce
+from lasthop.sources.files.content import Broken, Entry
+from lasthop.sources.files.file_set import File
+from lasthop.sources.files.object_set import ObjectSet
 
 
 def of_broken(refused: NotApplied, broken: Broken) -> Iterator[Finding]:
@@ -27,23 +28,18 @@ def of_broken(refused: NotApplied, broken: Broken) -> Iterator[Finding]:
     yield Finding(None, FILE_NOT_APPLIED, said, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
 
 
-def not_applied(shown: str, broken: Broken, good: Content | None, written: int) -> NotApplied:
-    """`written`: when the good content was, in nanoseconds."""
+def not_applied(shown: str, broken: Broken, file: File | None) -> NotApplied:
     first = broken.findings[0]
-    if good is None:
+    if file is None or file.good is None:
         return NotApplied(shown, first.line, first.message)
-    return NotApplied(shown, first.line, first.message, moment(written), tuple(sorted(good.keys)))
+    return NotApplied(shown, first.line, first.message, moment(file.written), tuple(sorted(file.good.keys)))
 
 
-def of_contested(objects: InForce, place: Callable[[str, Entry], tuple[str, int]]) -> Iterator[Finding]:
-    """Each object that several files provide: at every place but the one in force, which it names."""
-    for key in sorted(objects.contested):
-        owner = objects.owners[key]
-        used = "{}:{}".format(*place(owner, objects.providers[key][owner]))
-        for other in sorted(objects.providers[key].keys() - {owner}):
-            file, line = place(other, objects.providers[key][other])
-            said = f"the same object is in {used}, and that one is used."
-            yield Finding(key, "DuplicateObject", said, "Remove one of the two.", file=file, line=line)
+def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """An object that several files provide: at every place but the one in force, which it names."""
+    for file, line in others:
+        said = f"the same object is in {used[0]}:{used[1]}, and that one is used."
+        yield Finding(key, "DuplicateObject", said, "Remove one of the two.", file=file, line=line)
 
 
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
@@ -57,7 +53,7 @@ def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]
         yield Finding(None, "RepeatedFolder", said, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
 
 
-def rejected(broken: Iterable[Broken], objects: InForce) -> dict[Key, RejectedPolicy]:
+def rejected(broken: Iterable[Broken], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
     """Policies in broken files, and those that lost to another file, by the targets that no policy in force has."""
     found: dict[Key, RejectedPolicy] = {}
     for policy in [*(p for file in broken for p in file.policies), *_losers(objects)]:
@@ -73,7 +69,7 @@ def rejected(broken: Iterable[Broken], objects: InForce) -> dict[Key, RejectedPo
     return found
 
 
-def _losers(objects: InForce) -> Iterator[RejectedPolicy]:
+def _losers(objects: ObjectSet) -> Iterator[RejectedPolicy]:
     for key in sorted(objects.contested):
         if key.kind == "BackendTLSPolicy":
             owner = objects.owners[key]

@@ -13,7 +13,7 @@ from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
 from lasthop.sources.files.folder import counts, stamp_of
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.local_files import folders_to_watch
+from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
 from lasthop.sources.files.state import State
 from lasthop.sources.files.watcher import Events, Watcher

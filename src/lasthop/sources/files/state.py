@@ -23,7 +23,6 @@ import msgspec
 
 from lasthop.sources.files.content import Stored
 from lasthop.sources.files.errors import FilesError
-from lasthop.sources.files.pairs import Pair, PairPaths
 
 _TABLES: Final = """
 create table if not exists last_good (
@@ -49,7 +48,45 @@ class Saved(NamedTuple):
     """None if another version of the rules admitted it."""
 
 
-class State:
+class PairPaths(NamedTuple):
+    certificate: str
+    key: str
+
+
+class Pair(NamedTuple):
+    certificate: bytes
+    key: bytes
+    written: int
+    """When the later of the two files was, in nanoseconds."""
+
+
+class NoState:
+    """Remembers nothing from an earlier life."""
+
+    def paths(self) -> Iterable[str]:
+        """The files that have a last good content."""
+        return ()
+
+    def last_good(self, path: str) -> Saved | None:
+        return None
+
+    def local_file(self, path: str) -> bytes | None:
+        """The last good content of a local file."""
+        return None
+
+    def pair(self, paths: PairPaths) -> Pair | None:
+        return None
+
+    def save(
+        self,
+        contents: Mapping[str, Saved | None],
+        local: Mapping[str, bytes | None],
+        pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
+    ) -> None:
+        """Saves in one transaction. None forgets. Raises `sqlite3.Error`."""
+
+
+class State(NoState):
     def __init__(self, directory: Path) -> None:
         path = directory / "files.sqlite"
         self._lock = threading.Lock()
@@ -78,9 +115,6 @@ class State:
             return Saved(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
         return None
 
-    def written(self, path: str) -> int:
-        return next((written for (written,) in self._rows("select written from last_good where path = ?", path)), 0)
-
     def local_file(self, path: str) -> bytes | None:
         for (content,) in self._rows("select content from local_file where path = ?", path):
             return bytes(content)
@@ -96,7 +130,6 @@ class State:
         local: Mapping[str, bytes | None],
         pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
     ) -> None:
-        """One transaction. None forgets. Raises `sqlite3.Error`."""
         with self._lock, self._database as database:
             database.executemany("delete from last_good where path = ?", [(p,) for p, v in contents.items() if v is None])
             database.executemany("delete from local_file where path = ?", [(p,) for p, v in local.items() if v is None])
@@ -144,7 +177,13 @@ def rules_version() -> str:
     """Changes with the code and the schemas that admit, released or not."""
     found = hashlib.blake2b(digest_size=16)
     api = files("lasthop.api")
-    folders = (files(__package__), api, api / "crds", api / "crds" / "gateway-api" / "experimental")
+    folders = (
+        files("lasthop.admission"),
+        files(__package__),
+        api,
+        api / "crds",
+        api / "crds" / "gateway-api" / "experimental",
+    )
     for folder in folders:
         for file in sorted(folder.iterdir(), key=_name):
             if file.name.endswith((".py", ".yaml")):

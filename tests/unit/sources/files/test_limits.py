@@ -12,7 +12,7 @@ import pytest
 
 from lasthop.admission import limits, yaml
 from lasthop.api.meta import Key
-from lasthop.sources.files import FilesSource, content, folder, reading
+from lasthop.sources.files import FilesSource, content, folder, loader
 from lasthop.sources.files.content import Broken, Content, examine
 from lasthop.sources.files.loader import Loader
 from tests.file_texts import SERVICE, policy, reload, route, service, write
@@ -187,7 +187,7 @@ async def test_an_edit_takes_effect_while_another_file_is_still_being_read(
             assert release.wait(30)
         return examine(file, text)
 
-    monkeypatch.setattr(reading, "examine", slowly)
+    monkeypatch.setattr(loader, "examine", slowly)
     padding = "#" * limits.LARGE_FILE + "\n"
     write(tmp_path, small=service("web", 80))
     batches = FilesSource(tmp_path).batches()
@@ -230,7 +230,7 @@ async def test_a_large_file_that_is_deleted_while_it_is_read_does_not_come_back(
             assert release.wait(30)
         return examine(file, text)
 
-    monkeypatch.setattr(reading, "examine", slowly)
+    monkeypatch.setattr(loader, "examine", slowly)
     write(tmp_path, small=service("web", 80))
     batches = FilesSource(tmp_path).batches()
     try:

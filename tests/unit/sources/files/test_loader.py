@@ -12,7 +12,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.not_applied import NotApplied
-from lasthop.sources.files import FilesError, folder
+from lasthop.sources.files import FilesError
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import State
 from lasthop.sources.source import Batch
@@ -75,7 +75,8 @@ def test_only_what_changed_is_in_a_batch_and_generation_counts_changes_of_the_sp
     write(tmp_path, a=service("web", 81))
     changes = reload(loader).changes
     assert list(changes) == [SERVICE]
-    assert changes[SERVICE] is not None and changes[SERVICE].metadata.generation == 2
+    second = changes[SERVICE]
+    assert second is not None and second.metadata.generation == 2
     write(tmp_path, a=service("web", 81).replace("namespace: shop", "namespace: shop, labels: {a: b}"))
     labelled = reload(loader).changes[SERVICE]
     assert labelled is not None and labelled.metadata.generation == 2
@@ -427,7 +428,7 @@ def test_a_file_removed_while_read_is_just_gone(tmp_path: Path, monkeypatch: pyt
             os.unlink(path)
         return opened(path, *rest)
 
-    monkeypatch.setattr(folder.os, "open", removing)
+    monkeypatch.setattr(os, "open", removing)
     batch = reload(Loader(tmp_path))
     assert SERVICE not in batch.changes
     assert Key("Service", "shop", "b") in batch.changes
@@ -444,7 +445,7 @@ def deny(monkeypatch: pytest.MonkeyPatch, name: str, ending: str) -> None:
             raise PermissionError(13, "Permission denied", path)
         return real(path, *rest)
 
-    monkeypatch.setattr(folder.os, name, denied)
+    monkeypatch.setattr(os, name, denied)
 
 
 def test_an_unreadable_file_is_a_finding_and_keeps_its_last_good_content(

@@ -10,9 +10,8 @@ import pytest
 from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import Key
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.local_files import folders_to_watch
-from lasthop.sources.files.pairs import PairPaths
-from lasthop.sources.files.state import State
+from lasthop.sources.files.local_file import folders_to_watch
+from lasthop.sources.files.state import PairPaths, State
 from lasthop.sources.source import Batch
 from tests.certificates import Certificate, dns
 from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, write
@@ -235,7 +234,7 @@ SECRET = Key("Secret", "shop", "tls")
 OLD, NEW = (Certificate("www.example", sans=dns("www.example")) for _ in range(2))
 
 
-def pair(batch: Batch) -> tuple[bytes, bytes]:
+def pair(batch: Batch) -> tuple[bytes | None, bytes | None]:
     found = batch.changes[SECRET]
     assert isinstance(found, Secret)
     return found.data.get("tls.crt"), found.data.get("tls.key")

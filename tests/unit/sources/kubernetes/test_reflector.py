@@ -244,7 +244,7 @@ async def test_deletions_while_the_server_is_away_are_noticed() -> None:
         reflector, memory = await stack.__aenter__()
         await until(lambda: memory.wholes)
     await until(lambda: memory.error is not None)
-    assert memory.names == ["a", "b"] and memory.error.reason == "Unreachable"
+    assert memory.names == ["a", "b"] and memory.error and memory.error.reason == "Unreachable"
     api.delete("httproutes", "a", "shop")
     api.compact()
     async with serving(api, port):

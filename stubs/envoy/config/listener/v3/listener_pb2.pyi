@@ -1,5 +1,7 @@
 # Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
 
+from typing import ClassVar
+
 from _protobuf import Many, Message, One
 from envoy.config.accesslog.v3.accesslog_pb2 import AccessLog
 from envoy.config.core.v3.address_pb2 import Address
@@ -11,6 +13,8 @@ class AdditionalAddress(Message):
     address: One[Address] = ...
 
 class Listener(Message):
+    FILTER_CHAINS_FIELD_NUMBER: ClassVar[int]
+    LISTENER_FILTERS_FIELD_NUMBER: ClassVar[int]
     name: str = ...
     address: One[Address] = ...
     additional_addresses: Many[AdditionalAddress] = ...

@@ -13,6 +13,8 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 from xds.type.matcher.v3.matcher_pb2 import Matcher
 
 class VirtualHost(Message):
+    ROUTES_FIELD_NUMBER: ClassVar[int]
+    MATCHER_FIELD_NUMBER: ClassVar[int]
     name: str = ...
     domains: Scalars[str] = ...
     routes: Many[Route] = ...
@@ -28,6 +30,7 @@ class VirtualHost(Message):
     metadata: One[Metadata] = ...
 
 class RouteList(Message):
+    ROUTES_FIELD_NUMBER: ClassVar[int]
     routes: Many[Route] = ...
 
 class Route(Message):

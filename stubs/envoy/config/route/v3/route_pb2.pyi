@@ -1,11 +1,14 @@
 # Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
 
+from typing import ClassVar
+
 from _protobuf import Many, MapOf, Message, One, Scalars
 from envoy.config.core.v3.base_pb2 import HeaderValueOption, Metadata
 from envoy.config.route.v3.route_components_pb2 import RouteAction, VirtualHost
 from google.protobuf.any_pb2 import Any
 
 class RouteConfiguration(Message):
+    VIRTUAL_HOSTS_FIELD_NUMBER: ClassVar[int]
     name: str = ...
     virtual_hosts: Many[VirtualHost] = ...
     response_headers_to_add: Many[HeaderValueOption] = ...

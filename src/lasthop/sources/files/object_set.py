@@ -1,13 +1,13 @@
-"""Which objects are in force, out of all good files: who provides each, what changed since last time.
+"""Which objects are in force, out of all good files: which file provides each, and what changed since last time.
 
 The same object in two files: the file that provides it already goes on doing so; at the start the first by path does. A
-namespace that objects use and nobody wrote is made up, as a cluster would have it.
+namespace that objects use and no file holds is made up, as a cluster would have it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -17,11 +17,8 @@ from lasthop.api.core import Namespace
 from lasthop.api.meta import Key, Object, ObjectMeta, StringMap
 from lasthop.sources.files.content import Content, Entry
 
-Complete = Callable[[str, Entry], Admitted]
-"""Gives an entry of a file the content of the local files it names."""
 
-
-class InForce:
+class ObjectSet:
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
         self.owners: dict[Key, str] = {}
@@ -33,7 +30,7 @@ class InForce:
         self._used: Counter[str] = Counter()
 
     def replace(self, file: str, old: Content | None, new: Content | None) -> set[Key]:
-        """A file's content changed. Gives the keys to settle."""
+        """Takes a file's new content. Returns the keys to choose anew."""
         touched = set()
         for entry in old.entries if old else ():
             touched.add(entry.admitted.key)
@@ -43,26 +40,11 @@ class InForce:
             self.providers.setdefault(entry.admitted.key, {})[file] = entry
         return touched
 
-    def settle(self, touched: Iterable[Key], complete: Complete) -> dict[Key, Object | None]:
-        """Decides anew about these keys. Gives what changed."""
-        changes: dict[Key, Object | None] = {}
-        namespaces = set()
-        for key in touched:
-            if key.kind == "Namespace":
-                namespaces.add(key.name)
-                continue
-            existed = key in self.objects
-            self._put(key, self._provided(key, complete), changes)
-            if existed != (key in self.objects):
-                self._used[key.namespace] += -1 if existed else 1
-                namespaces.add(key.namespace)
-        for name in namespaces - {""}:
-            key = Key("Namespace", "", name)
-            found = self._provided(key, complete)
-            self._put(key, found or (_made_up(name) if self._used[name] else None), changes)
-        return changes
+    def choose(self, touched: Iterable[Key]) -> dict[Key, tuple[str, Entry] | None]:
+        """Decides anew which file provides these objects; None for those that no file does any more."""
+        return {key: self._chosen(key) for key in touched}
 
-    def _provided(self, key: Key, complete: Complete) -> Object | None:
+    def _chosen(self, key: Key) -> tuple[str, Entry] | None:
         files = self.providers.get(key)
         if not files:
             self.providers.pop(key, None)
@@ -77,9 +59,27 @@ class InForce:
             self.contested.add(key)
         else:
             self.contested.discard(key)
-        entry = files[owner]
-        found = complete(owner, entry) if entry.admitted.attachments else entry.admitted
-        return self._versioned(found)
+        return owner, files[owner]
+
+    def put(self, chosen: Mapping[Key, Admitted | None]) -> dict[Key, Object | None]:
+        """Puts what was chosen in force, with the content of local files. Returns what changed."""
+        changes: dict[Key, Object | None] = {}
+        namespaces = set()
+        for key, admitted in chosen.items():
+            if key.kind == "Namespace":
+                namespaces.add(key.name)
+                continue
+            existed = key in self.objects
+            self._put(key, self._versioned(admitted) if admitted else None, changes)
+            if existed != (key in self.objects):
+                self._used[key.namespace] += -1 if existed else 1
+                namespaces.add(key.namespace)
+        for name in namespaces - {""}:
+            key = Key("Namespace", "", name)
+            written = self.providers.get(key, {}).get(self.owners.get(key, ""))
+            made_up = _made_up(name) if self._used[name] else None
+            self._put(key, self._versioned(written.admitted) if written else made_up, changes)
+        return changes
 
     def _versioned(self, found: Admitted) -> Object:
         """With metadata.generation, which counts changes of everything but metadata while the process lives."""

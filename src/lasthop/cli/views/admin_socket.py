@@ -1,0 +1,131 @@
+"""A running gateway, asked over its admin socket."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import click
+
+from lasthop.cli.views.command_view import Size
+from lasthop.web.view import Document
+
+if TYPE_CHECKING:
+    from lasthop.api.meta import Key
+    from lasthop.outputs.audit.audit import Audit
+    from lasthop.plan.finding import Finding
+    from lasthop.probe.plan import Probed
+
+TIMEOUT: Final = 10.0
+PROBE_TIMEOUT: Final = 120.0
+"""Seconds for a gateway to try backends that may not answer."""
+POLL: Final = 0.5
+"""Seconds between two looks of `follow`."""
+_CREDENTIALS = struct.Struct("3i")
+"""pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+        _, uid, _ = _CREDENTIALS.unpack(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if uid not in (0, os.geteuid()):
+            self.sock.close()
+            raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
+
+
+class AdminSocketView:
+    where = "the running gateway"
+
+    def __init__(self, path: Path, namespace: str = "") -> None:
+        self._path, self.namespace = path, namespace
+
+    def ask(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
+        connection = _UnixConnection(self._path, timeout)
+        try:
+            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise click.ClickException(f"the gateway does not answer on {self._path}: {why}") from error
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {response.status}")
+        return json.loads(body)
+
+    async def size(self) -> Size:
+        return Size(len(await self.objects()))
+
+    async def objects(self, kind: str | None = None) -> list[Document]:
+        found: list[Document] = self.ask("/api/objects", **({"kind": kind} if kind else {}))
+        return found
+
+    async def names(self, kind: str) -> list[tuple[str, str]]:
+        metadata = (document["metadata"] for document in await self.objects(kind))
+        return [(each.get("namespace", ""), each["name"]) for each in metadata]
+
+    async def namespaces(self) -> list[str]:
+        return [name for _, name in await self.names("Namespace")]
+
+    async def findings(self) -> list[Finding]:
+        import msgspec
+
+        from lasthop.api.meta import Key
+        from lasthop.plan.finding import Finding
+
+        found = []
+        for each in self.ask("/api/findings"):
+            kind, _, path = (each["object"] or "").partition(" ")
+            namespace, _, name = path.rpartition("/")
+            found.append(msgspec.convert({**each, "object": Key(kind, namespace, name) if kind else None}, Finding))
+        return found
+
+    def unseen(self, finding: Finding) -> Finding | None:
+        return None
+
+    async def problems(self) -> tuple[str, ...]:
+        return tuple(self.ask("/api/readiness")["problems"])
+
+    async def not_applied(self) -> list[Document]:
+        found: list[Document] = self.ask("/api/not-applied")
+        return found
+
+    async def audit(self) -> Audit:
+        import msgspec
+
+        from lasthop.outputs.audit.audit import Audit
+
+        return msgspec.convert(self.ask("/api/audit"), Audit)
+
+    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+        found: Document = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
+        return found
+
+    async def probe(self, key: Key, address: str) -> Probed:
+        import msgspec
+
+        from lasthop.probe.plan import Probed
+
+        return msgspec.convert(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), Probed)
+
+    async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            time.sleep(POLL)  # noqa: ASYNC251  # there is no event loop, see `without_loop`
+            await changed()

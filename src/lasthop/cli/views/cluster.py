@@ -1,0 +1,154 @@
+"""A cluster, read once with the permissions of the user. Nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import click
+import msgspec
+
+from lasthop.api.gateway import Gateway
+from lasthop.api.kinds import GATEWAY_API, KINDS
+from lasthop.api.meta import Key
+from lasthop.cli.args.target import CLUSTER, ClusterOptions
+from lasthop.cli.guesses import guessed
+from lasthop.cli.hidden import Hidden
+from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.views.command_view import Size
+from lasthop.cli.views.dry_run import serve_all
+from lasthop.engine import Engine
+from lasthop.infra.system_store import host_store
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.config import load
+from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes.objects import read_object
+from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.outputs.findings.foreign import class_finding
+from lasthop.plan.finding import Finding
+from lasthop.probe.plan import Probed
+from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.sources.kubernetes.snapshot import Listed, look
+from lasthop.web.engine_view import EngineView
+from lasthop.web.view import Document
+
+T = TypeVar("T")
+INSTALL_CRDS: Final = (
+    "the CRDs of Gateway API are not installed in this cluster; install those of v1.7.0: kubectl apply --server-side -f "
+    "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.7.0/standard-install.yaml"
+)
+
+
+def run(options: ClusterOptions, work: Callable[[Client, str], Awaitable[T]]) -> T:
+    """Runs `work` with a client and the namespace that is meant (empty: all). Notes which cluster it is; raises errors in
+    words."""
+    try:
+        access = load(str(options.kubeconfig) if options.kubeconfig else None, options.context)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    namespace = "" if options.all_namespaces else options.namespace or access.namespace
+    note(f"Reading the cluster of {access.name}, {f'namespace {namespace}' if namespace else 'all namespaces'}")
+
+    async def with_client() -> T:
+        async with Client(access) as client:
+            return await work(client, namespace)
+
+    try:
+        return asyncio.run(with_client())
+    except ApiError as error:
+        raise click.ClickException(_explained(error, access.name)) from None
+
+
+def _explained(error: ApiError, cluster: str) -> str:
+    match error.status:
+        case 0:
+            return f"the API server of {cluster} does not answer: {error.message}; is it up, and is its address right?"
+        case 401:
+            return f"the API server refuses the credentials of {cluster}; log in again, or choose another --context"
+        case 403:
+            return f"{cluster} does not let you read this: {error.message}; ask for the right to list it (RBAC)"
+        case _:
+            return f"the API server of {cluster} answers {error}"
+
+
+def require_crds(listed: dict[str, Listed]) -> dict[str, Listed]:
+    """Raises if the cluster has no kind of Gateway API."""
+    if not any(each.kind.group == GATEWAY_API for each in listed.values()):
+        raise click.ClickException(INSTALL_CRDS)
+    return listed
+
+
+class ClusterView(EngineView):
+    """Answers as the controller would, as if every Gateway had its proxies. What the user may not list is not called
+    missing."""
+
+    probe_notes = ("From this machine, with its system store; the proxy in the cluster has its own.",)
+
+    @classmethod
+    async def load(cls, client: Client, namespace: str) -> ClusterView:
+        """Reads all namespaces where permitted: references may point to any of them."""
+        own = namespace or client.access.namespace
+        return cls(require_crds(await look(client, KINDS.values(), own, beyond=True)), namespace)
+
+    def __init__(self, listed: dict[str, Listed], namespace: str = "") -> None:
+        super().__init__(Engine(IN_CLUSTER, now=time.time()))
+        self.where, self.namespace = f"namespace {namespace}" if namespace else CLUSTER, namespace
+        self._hidden = Hidden(listed.values())
+        self._source_findings: list[Finding] = []
+        self._objects: list[Key] = []
+        self._unseen: dict[Key, None] = {}
+        self.engine.set_system_store(host_store())
+        for kind, each in listed.items():
+            for item in each.items:
+                read = read_object(kind, item)
+                self._objects.append(read.key)
+                self.engine.apply({key: obj for key, obj in read.changes.items() if obj is not None})
+                self._source_findings += [read.problem] if read.problem else []
+        serve_all(self.engine)
+        for line in self._hidden.said():
+            note_once(line)
+
+    async def size(self) -> Size:
+        return Size(sum(not self.namespace or key.namespace in ("", self.namespace) for key in self._objects))
+
+    async def findings(self) -> list[Finding]:
+        resolved = [*self.engine.findings(), *filter(None, map(self._without_class, self.engine.store.keys("Gateway")))]
+        return [*self._source_findings, *(guessed(finding, self.engine) for finding in resolved)]
+
+    def _without_class(self, key: Key) -> Finding | None:
+        """Returns the finding for a Gateway whose class does not exist: controllers ignore it, `check` does not."""
+        found = self.engine.store.get(key)
+        known = isinstance(found, Gateway) and self.engine.store.get(Key("GatewayClass", "", found.spec.gateway_class_name))
+        return None if known else class_finding(self.engine.graph, key)
+
+    def unseen(self, finding: Finding) -> Finding | None:
+        return self._hidden.cause(finding)
+
+    async def problems(self) -> tuple[str, ...]:
+        return tuple(self._hidden.said())
+
+    async def hops(self) -> list[HopReport]:
+        return [self._qualified(hop) for hop in await super().hops()]
+
+    def _qualified(self, hop: HopReport) -> HopReport:
+        """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
+        reason = "PlaintextBackend" if hop.manner is Manner.PLAINTEXT else ""
+        if hop.manner not in (Manner.PLAINTEXT, Manner.FAILING) or not self.unseen(Finding(None, reason, hop.detail)):
+            return hop
+        return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")
+
+    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+        found = await super().explain(key, reads=reads)
+        self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
+        return self._hidden.veiled(found) if found else None
+
+    async def probe(self, key: Key, address: str) -> Probed:
+        self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
+        return await super().probe(key, address)
+
+    def note_unseen(self) -> None:
+        """Names the objects that answers depend on and that the user may not read."""
+        if self._unseen:
+            note(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, self._unseen))}")

@@ -1,0 +1,111 @@
+"""The objects of a cluster with the status that controllers have written, listed once or followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import click
+import msgspec
+
+from lasthop.api.kinds import KINDS, Kind, document, has_status
+from lasthop.api.meta import Key
+from lasthop.cli.args.target import CLUSTER
+from lasthop.cli.hidden import Hidden
+from lasthop.cli.missing_targets import Services, services, with_problem
+from lasthop.cli.render.terminal import note
+from lasthop.cli.views.cluster import require_crds
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.objects import Read, read_object
+from lasthop.sources.kubernetes.reflector import Reflector
+from lasthop.sources.kubernetes.snapshot import Listed, look, plain
+from lasthop.web.view import Document
+
+
+class ClusterStatusView:
+    where = CLUSTER
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._listed: list[Listed] = []
+        self._documents: dict[Key, Document] = {}
+        self._changed = asyncio.Event()
+        self._error = ""
+        self._services: Services | None = None
+        """To tell which policies miss theirs."""
+
+    async def namespaces(self) -> tuple[str, ...]:
+        return ()
+
+    async def problems(self) -> tuple[str, ...]:
+        return ()
+
+    async def not_applied(self) -> list[Document]:
+        return []
+
+    async def objects(self, kind: str | None = None) -> list[Document]:
+        """Lists them at the first call; afterwards returns them as they were last followed."""
+        if not self._listed:
+            self._listed = await self._list(kind or "")
+            for each in self._listed:
+                self.read(each.kind, [shown(each.kind.kind, item) for item in each.items], [])
+            self._services = await services(self._client, self._documents.values(), self._namespace)
+        order = {kind: number for number, kind in enumerate(KINDS)}
+        ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
+        return [with_problem(self._documents[key], self._services) for key in ordered]
+
+    async def _list(self, kind: str) -> list[Listed]:
+        """Of one kind, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
+        kinds = [each for each in KINDS.values() if (each.kind in (kind, "GatewayClass") if kind else has_status(each))]
+        found = require_crds(await look(self._client, kinds, self._namespace, beyond=False))
+        refused = [each for each in found.values() if each.refusal is not None]
+        if refused and (len(refused) == len(found) or any(each.kind.kind == kind for each in refused)):
+            raise next(each.refusal for each in refused if each.refusal and kind in ("", each.kind.kind))
+        if kind and kind not in found:
+            raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
+        for line in Hidden(refused).said():
+            note(line)
+        return list(found.values())
+
+    async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Watches from where the lists ended."""
+        self._changed.clear()
+        async with asyncio.TaskGroup() as tasks:
+            for each in self._listed:
+                if each.path:
+                    reflector = Reflector(each.kind, self._client, each.path, self, read=shown)
+                    reflector.version = each.version
+                    reflector.known = {key: "" for key in self._documents if key.kind == each.kind.kind}
+                    tasks.create_task(reflector.run())
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await changed()
+
+    # --- what reflectors tell ----------------------------------------------------------------------------------------
+
+    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+        self._documents.update({read.key: read.document for read in reads if read.document is not None})
+        for key in deleted:
+            self._documents.pop(key, None)
+        self._changed.set()
+
+    def whole(self, reflector: Reflector) -> None:
+        pass
+
+    def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
+        said = str(error) if error else ""
+        if said and said != self._error:
+            note(f"Waiting: {said}")
+        self._error = said
+
+
+def shown(kind: str, item: msgspec.Raw) -> Read:
+    """Reads an object for display. A kind without a status may hold secrets, so only names and sizes of its content appear."""
+    read = read_object(kind, item)
+    if not has_status(KINDS[kind]):
+        obj = read.changes[read.key]
+        return read._replace(document=document(kind, obj) if obj is not None else None)
+    found = plain(KINDS[kind], item)
+    return read._replace(document={**found, "rejected": read.problem.message} if read.problem else found)

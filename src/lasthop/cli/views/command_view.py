@@ -1,0 +1,119 @@
+"""Finds the view that a command's arguments name, and asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, require_namespace
+from lasthop.web.view import Document, View
+
+if TYPE_CHECKING:
+    from lasthop.plan.finding import Finding
+
+T = TypeVar("T")
+
+
+class Size(NamedTuple):
+    objects: int
+    files: int | None = None
+    """None: they do not come from files."""
+
+
+class CommandView(View, Protocol):
+    """A view with what a report says about itself."""
+
+    where: str
+    """What was looked at: a path, `the running gateway`, `the cluster`, `namespace shop`."""
+    namespace: str
+    """What the answer is limited to; empty: everything."""
+
+    async def size(self) -> Size:
+        """Returns how much was looked at."""
+        ...
+
+    def unseen(self, finding: Finding) -> Finding | None:
+        """Returns the missing permission that may be the only reason for a finding."""
+        ...
+
+
+class StatusView(Protocol):
+    """Objects with the status that a controller has given them."""
+
+    where: str
+
+    async def namespaces(self) -> Collection[str]: ...
+
+    async def objects(self, kind: str | None = None) -> list[Document]:
+        """Returns the objects of a kind, or all that have a status."""
+        ...
+
+    async def problems(self) -> tuple[str, ...]: ...
+
+    async def not_applied(self) -> list[Document]:
+        """Returns the files whose present text is refused, and the objects that an older text defines instead."""
+        ...
+
+    async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Calls `changed` whenever objects may have changed, until it is interrupted."""
+        ...
+
+
+def ask(
+    folder: Path | None,
+    cluster: ClusterOptions,
+    question: Callable[[CommandView], Coroutine[Any, Any, T]],
+    *,
+    object_named: bool = False,
+) -> T:
+    """Asks the folder, the gateway that runs on this machine or the cluster, whichever is meant (see `args/target.py`).
+    Raises if the namespace does not exist, unless an object in it is named, whose absence is a better message."""
+
+    async def ask_view(view: CommandView, place: str) -> T:
+        if cluster.namespace and not object_named:
+            require_namespace(cluster.namespace, await view.namespaces(), place)
+        return await question(view)
+
+    if folder and not cluster.named:
+        import asyncio
+
+        from lasthop.cli.views.folder import FolderView
+
+        return asyncio.run(ask_view(FolderView(folder, cluster.namespace or ""), str(folder)))
+    if socket := admin_socket(folder, cluster):
+        from lasthop.cli.views.admin_socket import AdminSocketView
+
+        view = AdminSocketView(socket, cluster.namespace or "")
+        return without_loop(ask_view(view, view.where))
+    from lasthop.cli.views import cluster as clusters
+    from lasthop.kubernetes.client import Client
+
+    async def ask_cluster(client: Client, namespace: str) -> T:
+        view = await clusters.ClusterView.load(client, namespace)
+        found = await ask_view(view, CLUSTER)
+        view.note_unseen()
+        return found
+
+    return clusters.run(cluster, ask_cluster)
+
+
+def ask_status(folder: Path | None, cluster: ClusterOptions, question: Callable[[StatusView], Coroutine[Any, Any, T]]) -> T:
+    """Asks the gateway that runs on this machine (on `folder`, if that is given), or the cluster."""
+    if socket := admin_socket(folder, cluster):
+        from lasthop.cli.views.admin_socket import AdminSocketView
+
+        return without_loop(question(AdminSocketView(socket)))
+    from lasthop.cli.views import cluster as clusters
+    from lasthop.cli.views.cluster_status import ClusterStatusView
+
+    return clusters.run(cluster, lambda client, namespace: question(ClusterStatusView(client, namespace)))
+
+
+def without_loop(question: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that never waits: asyncio takes longer to import than a running gateway to answer."""
+    try:
+        question.send(None)
+    except StopIteration as answer:
+        return answer.value  # type: ignore[no-any-return]
+    raise RuntimeError("it waits for an event loop")

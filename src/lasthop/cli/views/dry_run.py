@@ -1,0 +1,25 @@
+"""An engine without proxies that is told that everything works, so that what remains wrong is wrong with the objects."""
+
+from __future__ import annotations
+
+from lasthop.engine import Engine
+from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import Probe
+from lasthop.store.node import Crash
+
+
+def serve_all(engine: Engine) -> None:
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything."""
+    engine.settle()
+    for key in engine.store.keys("Gateway"):
+        found = gateway.attempt(engine.graph, key)
+        if found is None or isinstance(found, Crash):
+            continue
+        for address in found.addresses:
+            for listener in found.listeners:
+                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
+        engine.set_infrastructure(key, Infrastructure((("IPAddress", "0.0.0.0"),)))
+        engine.set_proxy(key, ProxyState.serving(found.listeners))
+    engine.settle()

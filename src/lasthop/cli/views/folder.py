@@ -1,0 +1,109 @@
+"""A folder of YAML files, read once, with nothing running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from lasthop.api.meta import Key
+from lasthop.cli.args import paths, target
+from lasthop.cli.causes import broken_objects
+from lasthop.cli.guesses import guessed
+from lasthop.cli.render.report import placed
+from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.views.admin_socket import AdminSocketView
+from lasthop.cli.views.command_view import Size
+from lasthop.cli.views.dry_run import serve_all
+from lasthop.engine import Engine
+from lasthop.infra.system_store import host_store
+from lasthop.plan.finding import Finding, Severity
+from lasthop.probe.plan import Probed
+from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import scan
+from lasthop.sources.files.source import FilesSource
+from lasthop.web.engine_view import EngineView
+from lasthop.web.view import Document
+
+
+class FolderView(EngineView):
+    """Answers as a first `lasthop run` would, which has no last good contents, on a host whose ports are free and with proxies
+    that acknowledge everything. Notes on standard error if a gateway that runs on the folder still applies an older text."""
+
+    def __init__(self, path: Path, namespace: str = "") -> None:
+        source = FilesSource(path, allow_files=target.allowed_files())
+        try:
+            batch = source.load()
+            self._files = len(scan(path).files)
+        except FilesError as error:
+            raise click.ClickException(str(error)) from None
+        super().__init__(Engine(now=time.time()), source.locate)
+        self.path, self.where, self.namespace = path, str(path), namespace
+        self.source_findings = batch.findings
+        self._objects = sum(self._written(key) for key in batch.changes)
+        self.engine.set_system_store(host_store())
+        self.engine.set_policies_known(batch.policies_known)
+        self.engine.apply(batch.changes)
+        serve_all(self.engine)
+        for line in _older_text(path):
+            note(line)
+
+    def _written(self, key: Key) -> bool:
+        """Whether it is in some file: the loader adds Namespaces that are not."""
+        return key.kind != "RejectedPolicy" and (key.kind != "Namespace" or self.locate(key) is not None)
+
+    async def size(self) -> Size:
+        return Size(self._objects, self._files)
+
+    async def namespaces(self) -> set[str]:
+        """Includes those of objects in files that are not applied."""
+        return {*await super().namespaces(), *(key.namespace for key in broken_objects(self.source_findings))}
+
+    async def findings(self) -> list[Finding]:
+        resolved = [guessed(finding, self.engine) for finding in self.engine.findings()]
+        found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
+        if not self.engine.store.keys("Gateway"):
+            remedy = "Write one; lasthop init makes a small working folder."
+            message = "there is no Gateway, so nothing is served."
+            found.append(Finding(None, "NothingServed", message, remedy, file=self.where, line=1))
+        return found
+
+    def unseen(self, finding: Finding) -> Finding | None:
+        return None
+
+    async def problems(self) -> tuple[str, ...]:
+        broken = any(finding.severity is Severity.ERROR for finding in self.source_findings)
+        lines = (f"some of {self.path} is not applied; see: lasthop check {self.path}",) if broken else ()
+        return (
+            lines
+            if await self.hops()
+            else (*lines, f"no route of {self.path} leads to a backend; see: lasthop check {self.path}")
+        )
+
+    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+        self._warn()
+        return await super().explain(key, reads=reads)
+
+    async def probe(self, key: Key, address: str) -> Probed:
+        self._warn()
+        return await super().probe(key, address)
+
+    def _warn(self) -> None:
+        """The answer may rest on what is missing."""
+        if self.source_findings:
+            note_once(f"some of {self.path} is not applied; see: lasthop check {self.path}")
+
+
+def _older_text(path: Path) -> Iterator[str]:
+    try:
+        refused = AdminSocketView(paths.running(path)).ask("/api/not-applied")
+    except click.ClickException:
+        return  # none runs, or not for this user
+    for each in refused:
+        if each["since"]:
+            yield (
+                f"the gateway that runs on {path} has an older text in force, of {each['since']}, because of "
+                f"{each['file']}:{each['line']}: {each['why']}; below is what a start without it would do"
+            )

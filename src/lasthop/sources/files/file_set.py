@@ -1,0 +1,95 @@
+"""What each file of the folder says: its good content, or what is wrong with it beside its last good content.
+
+Values only: reading the files is the loader's part, and so is what was remembered from an earlier life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from lasthop.sources.files.content import Broken, Content
+from lasthop.sources.files.folder import Stamp
+from lasthop.sources.files.reading import Reading
+
+
+class File(msgspec.Struct, frozen=True):
+    good: Content | None
+    """Its content, or its last good content while it is broken."""
+    broken: Broken | None = None
+    stamp: Stamp | None = None
+    written: int = 0
+    """When the good content was, in nanoseconds."""
+
+    def of_text(self, digest: bytes) -> Content | Broken | None:
+        """Returns what is known of this text, if the file has it, or had it when it was good."""
+        return next((known for known in (self.good, self.broken) if known and known.digest == digest), None)
+
+
+class FileSet:
+    def __init__(self) -> None:
+        self._files: dict[str, File] = {}
+        self._broken: dict[str, Broken] = {}
+        """The broken ones among them. A change must not cost more the more good files there are."""
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def get(self, path: str) -> File | None:
+        return self._files.get(path)
+
+    def good(self, path: str) -> Content | None:
+        file = self._files.get(path)
+        return file.good if file else None
+
+    def put(self, path: str, file: File | None) -> None:
+        self._files.pop(path, None)
+        self._broken.pop(path, None)
+        if file:
+            self._files[path] = file
+            if file.broken:
+                self._broken[path] = file.broken
+
+    @property
+    def broken(self) -> list[tuple[str, Broken]]:
+        return sorted(self._broken.items())
+
+    def is_as_at(self, path: str, stamp: Stamp | None) -> bool:
+        file = self._files.get(path)
+        return file is not None and stamp is not None and file.stamp == stamp
+
+    def may_be_half_written(self, path: str, result: Content | Broken | None) -> bool:
+        """Whether objects would go, or would stay as they were: better look again before believing it."""
+        file = self._files.get(path)
+        if file is None:
+            return isinstance(result, Broken)
+        if not isinstance(result, Content):
+            return file.broken is None or result != file.broken
+        return file.good is not None and not file.good.keys <= result.keys
+
+    def hides_policies(self, closed: Collection[str]) -> bool:
+        """Whether a file, or a folder that cannot be listed, may hold BackendTLSPolicies and has no last good content."""
+        if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
+            return True
+        return not all(
+            any(path.startswith(f"{folder}/") and self._files[path].good is not None for path in self._broken)
+            for folder in closed
+        )
+
+
+def after(before: File | None, reading: Reading) -> File | None:
+    """Returns what a file is after a reading. `before`: what it was, in this life or in an earlier one."""
+    match reading.result:
+        case Content() as good:
+            return File(good, None, reading.stamp, reading.written)
+        case Broken() as broken:
+            # Nothing is no content to fall back on: what the file holds now may be its first policy.
+            if before and before.good and before.good.entries:
+                return File(before.good, broken, reading.stamp, before.written)
+            return File(None, broken, reading.stamp)
+        case _:
+            return None

@@ -1,0 +1,57 @@
+"""A local file that an attachment names: read with care, and where to watch for its changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from lasthop.admission.attachments import Attachment
+from lasthop.admission.limits import MAX_DATA
+from lasthop.sources.files.folder import Outside, Roots, Stamp, Unreadable, read
+
+
+class LocalFile(NamedTuple):
+    content: bytes | None
+    """What it says, or last said while it could be read; None if it never could."""
+    error: str = ""
+    stamp: Stamp | None = None
+    outside: bool = False
+    """It is not in a place that may be read: then nothing that it said before counts either."""
+
+
+def resolved(folder: Path, attachment: Attachment) -> str:
+    """The file an attachment names. Links stay in the path: what they point to may change."""
+    return os.path.normpath(folder / attachment.path)
+
+
+def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
+    try:
+        content, stamp = read(Path(path), MAX_DATA, roots)
+    except Outside:
+        return LocalFile(None, "is not below the folder of Gateway API objects", outside=True)
+    except FileNotFoundError:
+        return LocalFile(last_good, "does not exist")
+    except Unreadable as error:
+        return LocalFile(last_good, f"cannot be read: {error}")
+    # A certificate or key is never empty; a file that is just being written often is, or ends too early.
+    if not content:
+        return LocalFile(last_good, "is empty", stamp)
+    if content.count(b"-----BEGIN ") > content.count(b"-----END "):
+        return LocalFile(last_good, "ends in the middle of a PEM block", stamp)
+    return LocalFile(content, "", stamp)
+
+
+def folders_to_watch(path: str) -> set[str]:
+    """Where an event may mean that `path` says something else: its own folder, and those of every link on the way."""
+    found: set[str] = set()
+    for _ in range(40):  # as many links as Linux follows
+        parent = os.path.dirname(path)
+        found.update((parent, os.path.realpath(parent)))
+        # The parent itself may be a link (..data in a mounted ConfigMap), swapped in the folder that holds it.
+        if os.path.islink(parent):
+            found.add(os.path.dirname(parent))
+        if not os.path.islink(path):
+            break
+        path = os.path.normpath(os.path.join(parent, os.readlink(path)))
+    return {folder for folder in found if os.path.isdir(folder)}

@@ -1,0 +1,243 @@
+"""Stages: queries that are kept up to date for every member of a domain, in order.
+
+An `Indexer` lists what it finds of its members in indexes, an `Output` has a value for each, and `Stages.settle()` returns
+those that have changed. What an index lists under a key is itself a source for later stages, and its keys can be their domain.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.store.graph import Graph, Query, query
+from lasthop.store.node import Crash, NodeId, owner_of
+from lasthop.store.sources import AnyIndex, Entry, Index
+from lasthop.store.turns import Member, Turns
+
+T_co = TypeVar("T_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+
+Domain = str | AnyIndex
+"""A kind, or the keys under which an index lists something."""
+
+
+class Gone:
+    """The value of an output whose key has left the domain."""
+
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = Gone()
+
+
+class Indexer(msgspec.Struct, frozen=True):
+    """Fills indexes from the members of domains."""
+
+    name: str
+    domains: tuple[Domain, ...]
+    entries: Query[*Member, dict[NodeId, object]]
+    keeps: bool = False
+    """A member that crashes keeps what it listed before: where absence would open something, as that of a policy's claim or of
+    a hostname's owner."""
+
+
+@overload
+def indexer(*kinds: str, keeps: bool = False) -> Callable[[Callable[[Graph, Key], Iterable[Entry]]], Indexer]: ...
+@overload
+def indexer(
+    index: Index[*Ts, Any], /, *, keeps: bool = False
+) -> Callable[[Callable[[Graph, *Ts], Iterable[Entry]]], Indexer]: ...
+def indexer(*domains: Domain, keeps: bool = False) -> Callable[[Callable[..., Iterable[Entry]]], Indexer]:
+    """Makes an indexer of a function `f(g, *member)` that yields the entries of a member."""
+
+    def stage(fn: Callable[..., Iterable[Entry]]) -> Indexer:
+        return Indexer(fn.__name__, domains, query(functools.wraps(fn)(lambda g, *member: dict(fn(g, *member)))), keeps)
+
+    return stage
+
+
+class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
+    """One value for each member of a domain, reported by `settle()` when it changes."""
+
+    name: str
+    domain: Domain
+    value: Query[*Ts, T_co]
+    named: bool = False
+    """Outputs that set `names` refer to this one's members."""
+    names: bool = False
+    """In a limited `settle()` it is held back for those by whose changes a named output has members that nobody has been told
+    of yet."""
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        return (self.domain,)
+
+    def of(self, changes: Changes) -> Mapping[tuple[*Ts], T_co | Gone | None]:
+        """Returns what has changed, None for a value that could not be worked out."""
+        return changes.get(self.name, {})
+
+
+AnyOutput = Output[*Member, Any]
+Stage = Indexer | AnyOutput
+Changes = Mapping[str, Mapping[Any, Any]]
+"""{output name: {member: value or GONE}}."""
+
+Hold = Mapping[str, Collection[object]]
+"""By output: members whose key begins with one of these."""
+NOTHING: Final[Hold] = MappingProxyType({})
+
+
+class _State:
+    """What is remembered of one stage."""
+
+    __slots__ = ("entries", "members", "query", "stage", "told", "turns")
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.query = stage.entries if isinstance(stage, Indexer) else stage.value
+        self.turns = Turns()
+        self.members: set[Member] = set()
+        self.entries: dict[Member, dict[NodeId, object]] = {}
+        self.told: dict[Member, int] = {}
+        """The revision of each member's value that was last listed or reported."""
+
+
+class Stages:
+    def __init__(self, graph: Graph, stages: Iterable[Stage]) -> None:
+        self.graph = graph
+        self._states = [_State(stage) for stage in stages]
+        self._by_name = {state.stage.name: state for state in self._states}
+        self._domains: dict[Domain, list[_State]] = {}
+        for state in self._states:
+            for domain in state.stage.domains:
+                self._domains.setdefault(domain, []).append(state)
+
+    def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        """A member joins a domain."""
+        for state in self._domains.get(domain, ()):
+            state.members.add(member)
+            state.turns.mark(member, owner_of(member) if owner is None else owner)
+
+    def leave(self, domain: Domain, member: Member, owner: str | None = None) -> None:
+        for state in self._domains.get(domain, ()):
+            state.members.discard(member)
+            state.turns.mark(member, owner_of(member) if owner is None else owner)
+
+    def settle(
+        self,
+        limit: int | None = None,
+        only: Collection[str] | None = None,
+        enough: Callable[[], bool] = lambda: False,
+        hold: Hold = NOTHING,
+    ) -> Changes:
+        """Brings everything up to date; returns the outputs that have changed.
+
+        With a limit, at most that many members of each output, and once there is `enough`, one of each, by turns: call again
+        while `unsettled`. `only`: these outputs and no other. `hold`: these members not yet.
+        """
+        changes: dict[str, dict[Member, object]] = {}
+        for _ in range(len(self._states) + 1):
+            if not self.unsettled:
+                return changes
+            introducing: frozenset[str] = frozenset()
+            for state in self._states:
+                stage = state.stage
+                if isinstance(stage, Indexer):
+                    for member in state.turns.take_all():
+                        self._index(state, stage, member)
+                    continue
+                if only is not None and stage.name not in only:
+                    continue
+                waiting = introducing if stage.names else frozenset()
+                for member in self._taken(state, limit, enough, hold, waiting):
+                    self._report(state, member, changes)
+                if stage.named:
+                    introducing |= state.turns.owners_of_new(state.told)
+            limited = limit is not None or only is not None
+            if limited and not any(state.turns.dirty for state in self._states if isinstance(state.stage, Indexer)):
+                return changes
+        raise RuntimeError("stages feed each other in a circle")
+
+    def _taken(
+        self, state: _State, limit: int | None, enough: Callable[[], bool], hold: Hold, waiting: Collection[str]
+    ) -> Iterable[Member]:
+        if limit is None:
+            return state.turns.take_all()
+        return state.turns.take(limit, enough, hold.get(state.stage.name, ()), waiting)
+
+    @property
+    def unsettled(self) -> bool:
+        return any(state.turns.dirty for state in self._states)
+
+    def unsettled_but(self, hold: Hold) -> bool:
+        """Whether there is anything to do besides what is held."""
+        return any(member[0] not in hold.get(state.stage.name, ()) for state in self._states for member in state.turns.dirty)
+
+    def waiting(self, *outputs: AnyOutput) -> bool:
+        """Whether members of these outputs are still to be looked at."""
+        return any(self._by_name[output.name].turns.dirty for output in outputs)
+
+    def is_member(self, output: Output[*Ts, object], member: tuple[*Ts]) -> bool:
+        return member in self._by_name[output.name].members
+
+    def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
+        """Returns all current values of an output."""
+        nodes, found = self.graph.nodes, self._by_name[output.name].members
+        return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def _changed(self, state: _State, member: Member) -> Iterator[object]:
+        """Yields the value of a member if it is another than what was told, GONE if it has left."""
+        id = (state.query, *member)
+        if member not in state.members:
+            self.graph.unpin(id)
+            if state.told.pop(member, None) is not None:
+                yield GONE
+            return
+        node = self.graph.pin(id, state.turns, member)
+        if state.told.get(member) != node.changed:
+            state.told[member] = node.changed
+            yield node.value
+
+    def _report(self, state: _State, member: Member, changes: dict[str, dict[Member, object]]) -> None:
+        for value in self._changed(state, member):
+            changes.setdefault(state.stage.name, {})[member] = None if isinstance(value, Crash) else value
+
+    def _index(self, state: _State, stage: Indexer, member: Member) -> None:
+        for value in self._changed(state, member):
+            if not (isinstance(value, Crash) and stage.keeps):
+                self._list(state, member, value if isinstance(value, dict) else {})
+
+    def _list(self, state: _State, member: Member, new: dict[NodeId, object]) -> None:
+        """Moves a member from where it was listed to where it is listed now."""
+        touch, listed = self.graph.touch, self.graph.listed
+        old, owner = state.entries.pop(member, {}), owner_of(member)
+        if new:
+            state.entries[member] = new
+        for id in old.keys() - new.keys():
+            index, key = id[0], id[1:]
+            del listed[id][member]
+            touch(id, owner)
+            touch((index.sizes, *key), owner)
+            if not listed[id]:
+                del listed[id]
+                self.leave(index, key, owner)
+        for id, value in new.items():
+            index, key = id[0], id[1:]
+            there = listed.setdefault(id, {})
+            known = member in there
+            if known and there[member] == value:
+                continue
+            there[member] = value
+            touch(id, owner)
+            if not known:
+                touch((index.sizes, *key), owner)
+                if len(there) == 1:
+                    self.enter(index, key, owner)

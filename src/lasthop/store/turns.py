@@ -1,0 +1,62 @@
+"""Turns: in which order the members of a stage are looked at where there is no time for all of them at once.
+
+Those whose changes they follow take turns, so what concerns thousands, or is made again and again, does not hold up what
+others do. Of the changes of one owner the latest goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterator
+from typing import Any
+
+Member = tuple[Any, ...]
+
+
+class Turns:
+    """The members of one stage that are to be looked at."""
+
+    __slots__ = ("_queues", "dirty")
+
+    def __init__(self) -> None:
+        self.dirty: dict[Member, None] = {}
+        self._queues: dict[str, dict[Member, None]] = {}
+        """The same by the owner of what changed, the one whose turn it is first. May name members that are clean again."""
+
+    def mark(self, member: Member, owner: str) -> None:
+        self.dirty[member] = None
+        queue = self._queues.setdefault(owner, {})
+        queue.pop(member, None)
+        queue[member] = None
+
+    def take_all(self) -> Collection[Member]:
+        dirty, self.dirty, self._queues = self.dirty, {}, {}
+        return dirty
+
+    def take(
+        self, limit: int, enough: Callable[[], bool], held: Container[object], waiting: Collection[str]
+    ) -> Iterator[Member]:
+        """Yields at most so many, and one once there is enough. `held`: members that wait, by the first of their key;
+        `waiting`: those whose changes wait."""
+        queues = self._queues
+        aside = {owner: queues.pop(owner) for owner in waiting if owner in queues}
+        taken, passed = 0, []
+        while queues and taken < limit and not (taken and enough()):
+            owner = next(iter(queues))
+            queue = queues.pop(owner)
+            member = queue.popitem()[0]
+            if queue:
+                queues[owner] = queue
+            if member in self.dirty and member[0] in held:
+                passed.append((owner, member))
+            elif member in self.dirty:
+                del self.dirty[member]
+                taken += 1
+                yield member
+        queues.update(aside)
+        for owner, member in reversed(passed):
+            self.mark(member, owner)
+
+    def owners_of_new(self, known: Container[Member]) -> frozenset[str]:
+        """Returns those by whose changes there are members that are not known yet."""
+        queues, dirty = self._queues.items(), self.dirty
+        return frozenset(owner for owner, queue in queues if any(m in dirty and m not in known for m in queue))

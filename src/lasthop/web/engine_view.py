@@ -1,0 +1,63 @@
+"""Answers questions from an engine, a few milliseconds at a time: the part that folder, cluster and controller share."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Collection
+from typing import ClassVar
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.outputs.audit.audit import Audit, placed
+from lasthop.outputs.audit.certificates import CertificateReport, each_once
+from lasthop.outputs.audit.hops import HopReport, joined
+from lasthop.outputs.explain.tree import tree
+from lasthop.plan.upstream import Endpoint
+from lasthop.probe.plan import Probed, aims, probe
+from lasthop.web.slices import in_slices
+from lasthop.web.view import Document
+
+Locate = Callable[..., tuple[str, int] | None]
+
+
+class EngineView:
+    probe_notes: ClassVar[tuple[str, ...]] = ()
+    """What a reader of a probe's result should know about where it was made."""
+
+    def __init__(self, engine: Engine, locate: Locate = lambda *_: None) -> None:
+        """`locate` returns file and line of an object, and of a field in it, if it comes from a file."""
+        self.engine, self.locate = engine, locate
+
+    async def namespaces(self) -> Collection[str]:
+        return {key.name for key in self.engine.store.keys("Namespace")}
+
+    async def names(self, kind: str) -> Collection[tuple[str, str]]:
+        return names(self.engine, kind)
+
+    async def hops(self) -> list[HopReport]:
+        return joined(await in_slices(self.engine.each_hop()))
+
+    async def certificates(self) -> list[CertificateReport]:
+        return each_once(await in_slices(self.engine.each_holder()))
+
+    async def audit(self) -> Audit:
+        place = functools.cache(self.locate)
+        hops = await in_slices(placed(hop, place) for hop in await self.hops())
+        certificates = await in_slices(placed(each, place) for each in await self.certificates())
+        return Audit(tuple(hops), tuple(certificates))
+
+    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+        return tree(self.engine.graph, key, self.locate, reads=reads)
+
+    async def probe(self, key: Key, address: str) -> Probed:
+        host, _, port = address.rpartition(":")
+        endpoint = Endpoint(host.strip("[]").lower(), int(port)) if address else None
+        todo = aims(self.engine, key, endpoint)
+        return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+
+
+def names(engine: Engine, kind: str) -> set[tuple[str, str]]:
+    """Returns (namespace, name) of every object of a kind, including policies that could not be read whole."""
+    kinds = (kind, "RejectedPolicy") if kind == "BackendTLSPolicy" else (kind,)
+    return {(key.namespace, key.name) for each in kinds for key in engine.store.keys(each)}
