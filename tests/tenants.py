@@ -234,7 +234,7 @@ def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
     told = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
     found["findings",] = tuple(told)
     found["hops",] = tuple(
-        hop for hop in engine.hops() if not hop.service.startswith(f"{TENANT}/") and hop.gateway != f"{TENANT}/own"
+        hop for hop in engine.hops() if not hop.backend.startswith(f"{TENANT}/") and hop.gateway != f"{TENANT}/own"
     )
     certificates = engine.certificates()
     found["certificates",] = tuple(

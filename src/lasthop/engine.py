@@ -19,9 +19,9 @@ from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS
+from lasthop.outputs.findings.downgrades import APPLIED
+from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
-from lasthop.outputs.status.downgrades import APPLIED
-from lasthop.outputs.status.findings import FINDINGS
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS, UNSERVED_STATUS
@@ -37,8 +37,8 @@ from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
 from lasthop.resolve.missing_endpoints import index_stray_slices
-from lasthop.resolve.policies.degraded import index_waived, index_waived_ports
 from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_rejected_claims, index_services
+from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.xbackends import index_labels

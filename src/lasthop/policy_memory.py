@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from lasthop.api.meta import Key, Object
 from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry
-from lasthop.outputs.status.downgrades import APPLIED
-from lasthop.plan.tls import BackendTLS, Refused
-from lasthop.plan.upstream import Hop
-from lasthop.resolve.policies.backend_tls import hop_tls
+from lasthop.outputs.findings.downgrades import APPLIED
+from lasthop.plan.reasons import INTERNAL_ERROR
+from lasthop.plan.tls import Plaintext, Refused
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.settings import HAD_POLICY, POLICIES_UNKNOWN, SERVED_PLAINTEXT
 from lasthop.store.stages import GONE, Changes, Stages
@@ -42,9 +43,9 @@ class PolicyMemory:
             self._unmark(tuple(self.marks))
             return
         for hop in self._plaintext:
-            if hop.service.kind == "Service" and (hop.service, hop.port) not in self.marks:
-                self.marks[hop.service, hop.port] = hop
-                SERVED_PLAINTEXT.set(self._graph, True, hop.service, hop.port)
+            if hop.backend.kind == "Service" and (hop.backend, hop.port) not in self.marks:
+                self.marks[hop.backend, hop.port] = hop
+                SERVED_PLAINTEXT.set(self._graph, True, hop.backend, hop.port)
         self._unmark_claimed(self.marks)
 
     def recall(self, last: Mapping[Port, Key]) -> None:
@@ -70,11 +71,11 @@ class PolicyMemory:
                 self._plaintext.add(hop)
                 continue
             self._plaintext.discard(hop)
-            if (hop.service, hop.port) in self.marks and self._claimed(hop):
-                self._unmark([(hop.service, hop.port)])
+            if (hop.backend, hop.port) in self.marks and self._claimed(hop):
+                self._unmark([(hop.backend, hop.port)])
         for key, policy in APPLIED.of(outputs).items():
             hop = Hop(*key)
-            port = (hop.service, hop.port)
+            port = (hop.backend, hop.port)
             hops = self._hops.setdefault(port, set())
             (hops.discard if policy is GONE else hops.add)(hop)
             if not hops:
@@ -89,11 +90,11 @@ class PolicyMemory:
         self._unmark([port for port in ports if self._claimed(self.marks[port])])
 
     def _claimed(self, hop: Hop) -> bool:
-        try:
-            tls = hop_tls(self._graph, hop.gateway, hop.service, hop.port)
-        except Exception:  # a bug must not count as "no policy"
-            return True
-        return isinstance(tls, BackendTLS) or (isinstance(tls, Refused) and tls.policy is not None)
+        """Returns whether a policy names the port. A bug must not count as "no policy"."""
+        tls = hop_tls.attempt(self._graph, *hop._replace(protocol=Protocol.TCP))
+        if isinstance(tls, Refused):
+            return tls.source is not None or tls.why.reason == INTERNAL_ERROR
+        return not isinstance(tls, Plaintext)
 
     def _unmark(self, ports: Iterable[Port]) -> None:
         for port in ports:

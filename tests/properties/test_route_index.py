@@ -56,7 +56,7 @@ def rule_name(route: Route) -> str:
     assert isinstance(route.action, Forward)
     hop = route.action.backends[0].hop
     assert hop
-    return hop.service.name
+    return hop.backend.name
 
 
 def fits(match: Match, request: Request) -> bool:

@@ -25,7 +25,3 @@ def true(type: str, message: str = "", reason: str = "") -> Condition:
 def failed(type: str, problem: Problem) -> Condition:
     """Returns the condition that reports a problem: False, or True for a type that is bad news when true."""
     return Condition(type, condition_type(type).negative, problem.reason, problem.text, problem)
-
-
-def false(type: str, reason: str, message: str) -> Condition:
-    return failed(type, Problem(reason, message))

@@ -10,6 +10,7 @@ object is missing, or which objects a message is about, reads that from here and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,9 @@ from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.messages import CRASHED, SEPARATOR
+
+DOES_NOT_EXIST: Final = "does not exist"
+"""What is said of an object that is missing; with the rights of some users it is only out of sight."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -31,7 +35,8 @@ class Problem(msgspec.Struct, frozen=True):
     about: tuple[Key, ...] = ()
     """The other objects that the message names, in its order."""
     missing: tuple[Key, ...] = ()
-    """Those of them that do not exist, cannot be read, or lack the content that is asked of them."""
+    """Those of them that do not exist, cannot be read, or lack the content that is asked of them. One whose name is not known,
+    because it is in a text that cannot be read, has none."""
     severity: Severity = Severity.ERROR
 
     @property
@@ -84,8 +89,10 @@ def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
 # --- references ------------------------------------------------------------------------------------------------------
 
 
-def not_found(reason: str, key: Key, remedy: str = "") -> Problem:
-    return Problem(reason, f"{key} does not exist", remedy=remedy, about=(key,), missing=(key,))
+def not_found(reason: str, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
+    """`guess` is the name that was probably meant."""
+    meant = f"; did you mean {guess}?" if guess else ""
+    return Problem(reason, f"{key} {DOES_NOT_EXIST}{meant}", remedy=remedy, about=(key,), missing=(key,))
 
 
 def lacking(reason: str, key: Key, what: str, remedy: str = "") -> Problem:

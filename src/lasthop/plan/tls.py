@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.plan.problem import Problem
 
 
 class Mode(StrEnum):
@@ -86,8 +87,8 @@ class TLSOptions(msgspec.Struct, frozen=True):
 
 
 class BackendTLS(msgspec.Struct, frozen=True):
-    policy: Key
-    """Who asks for it: a BackendTLSPolicy, or the XBackend itself."""
+    source: Key
+    """The BackendTLSPolicy that asks for it, or the XBackend itself."""
     sni: str
     trust: Trust | None
     names: tuple[San, ...]
@@ -102,8 +103,8 @@ class BackendTLS(msgspec.Struct, frozen=True):
 
     @property
     def by(self) -> str:
-        """Who asks for it: `namespace/name` of a policy, anything else with its kind."""
-        return self.policy.path if self.policy.kind == "BackendTLSPolicy" else str(self.policy)
+        """The source as `namespace/name` of a policy, anything else with its kind."""
+        return self.source.path if self.source.kind == "BackendTLSPolicy" else str(self.source)
 
     @property
     def pinned_only(self) -> bool:
@@ -111,15 +112,22 @@ class BackendTLS(msgspec.Struct, frozen=True):
 
 
 class Plaintext(msgspec.Struct, frozen=True):
-    """No policy speaks of this port."""
+    """No policy targets this port, or none can."""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The connection must fail: there is a policy and it cannot be fulfilled."""
+    """The connection must fail."""
 
-    reason: str
-    message: str
-    policy: Key | None = None
+    problem: Problem
+    """As a route that leads here says it."""
+    source: Key | None = None
+    """The BackendTLSPolicy or XBackend that decides on the TLS of the hop, if one does."""
+    cause: Problem | None = None
+    """What is wrong with that TLS, where this is why."""
+
+    @property
+    def why(self) -> Problem:
+        return self.cause or self.problem
 
 
 HopTLS = Plaintext | BackendTLS | Refused

@@ -40,18 +40,18 @@ class Protocol(StrEnum):
 
 
 class Hop(NamedTuple):
-    """Names a cluster, for ever: policies decide only what stands behind the name, so no policy edit touches a route."""
+    """Names a cluster for good: policies decide only on its content, so no policy edit touches a route."""
 
     gateway: Key
-    service: Key
-    """Or an XBackend."""
+    backend: Key
+    """A Service or an XBackend."""
     port: int
     protocol: Protocol
 
     @property
     def name(self) -> str:
-        kind = "" if self.service.kind == "Service" else f"{self.service.kind}/"
-        return f"{self.gateway.path}/{kind}{self.service.path}/{self.port}/{self.protocol}"
+        kind = "" if self.backend.kind == "Service" else f"{self.backend.kind}/"
+        return f"{self.gateway.path}/{kind}{self.backend.path}/{self.port}/{self.protocol}"
 
 
 class EndpointsKind(StrEnum):
@@ -69,11 +69,3 @@ class Endpoint(msgspec.Struct, frozen=True, order=True):
 class Endpoints(msgspec.Struct, frozen=True):
     kind: EndpointsKind
     endpoints: tuple[Endpoint, ...] = ()
-
-
-class Upstream(msgspec.Struct, frozen=True):
-    """What a plaintext or TLS hop needs besides its TLS settings."""
-
-    h2c: bool
-    """The Service says that it speaks HTTP/2 in plaintext."""
-    endpoints: EndpointsKind

@@ -18,16 +18,15 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
 from lasthop.plan.reasons import CONFLICTED
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
-from lasthop.plan.upstream import Endpoint, Hop, Protocol, Upstream
+from lasthop.plan.upstream import Endpoint, Hop, Protocol
 from lasthop.probe.certificate_message import NoHandshake
 from lasthop.probe.checks import Tried, resolved, tried, unreachable
 from lasthop.probe.handshake import identity
 from lasthop.probe.values import Wish
-from lasthop.resolve.app_protocols import H2C
-from lasthop.resolve.backends import Target, endpoints, problem, target, upstream
+from lasthop.resolve.backends import Target, endpoints, speaks_h2c, target
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.policies.backend_tls import spoken
-from lasthop.resolve.policies.standing import target_trouble
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.conditions import target_problem
 from lasthop.resolve.policies.targets import WHOLE, claims, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.store.graph import Graph
@@ -97,7 +96,7 @@ def aims(engine: Engine, key: Key, address: Endpoint | None) -> list[Aim]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
     with an address, the same wishes for that alone."""
     if key.kind == "BackendTLSPolicy":
-        found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "policy", None) == key)) or list(_unreached(engine, key))
+        found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key)) or list(_unreached(engine, key))
         found += _without_effect(engine, key)
     else:
         found = list(_of_hops(engine, _leads_to(engine, key)))
@@ -115,15 +114,15 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
     """Whether a hop leads to a backend, or to one of a route's from one of its Gateways."""
     route = engine.store.get(key)
     if not isinstance(route, HTTPRoute | GRPCRoute | StreamRoute):
-        return lambda hop, tls: hop.service == key
+        return lambda hop, tls: hop.backend == key
     g = engine.graph
     found = (target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
-    ports = {(each.service, each.port) for each in found if isinstance(each, Target)}
+    ports = {(each.backend, each.port) for each in found if isinstance(each, Target)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
     # A ListenerSet belongs to some Gateway; which one matters little here.
     anywhere = any(ref.kind != "Gateway" for ref in parents)
-    return lambda hop, tls: (hop.service, hop.port) in ports and (anywhere or hop.gateway in gateways)
+    return lambda hop, tls: (hop.backend, hop.port) in ports and (anywhere or hop.gateway in gateways)
 
 
 def _policies(engine: Engine, key: Key) -> list[Key]:
@@ -134,12 +133,12 @@ def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
-        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, spoken(g, hop)):
-            ports.setdefault((hop.gateway, hop.service, hop.port), hop)
+        if hop.protocol.policed and hop.protocol is not Protocol.H1_UPGRADE and wanted(hop, hop_tls(g, *hop)):
+            ports.setdefault((hop.gateway, hop.backend, hop.port), hop)
     for hop in ports.values():
-        why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
-        refused = _not_accepted(g, hop.gateway) or (why.message if why else "")
-        yield _aim(engine, hop, spoken(g, hop), hop.gateway.path, refused)
+        tls = hop_tls(g, *hop)
+        refused = _not_accepted(g, hop.gateway) or (tls.problem.text if isinstance(tls, Refused) else "")
+        yield _aim(engine, hop, tls, hop.gateway.path, refused)
 
 
 def _not_accepted(g: Graph, key: Key) -> str:
@@ -156,11 +155,10 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Aim]:
         return
     wanted, judged = wanted_tls(g, policy), verdict(g, policy)
     refused = "" if wanted else judged.accepted.message if judged else "it is gone"
-    tls: HopTLS = wanted or Refused("", refused, policy)
     for key, port in _ports(engine, obj):
         winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
-            aim = _aim(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), tls, "", refused)
+            aim = _aim(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
             yield aim._replace(unused=_passed_through(engine, key, port.port))
 
 
@@ -178,7 +176,7 @@ def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, Serv
 def _passed_through(engine: Engine, service: Key, port: int) -> str:
     """Why a policy is not used although there is a route."""
     hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
-    if any((hop.service, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
+    if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
         return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy concerns it"
     return ""
 
@@ -190,9 +188,9 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
         return
     for ref in obj.spec.target_refs:
         key = Key("Service", policy.namespace, ref.name)
-        if trouble := target_trouble(g, policy, ref):
-            unused = trouble.message if trouble.reason == CONFLICTED else ""
-            yield Aim("", key, 0, None, "" if unused else trouble.message, unused=unused)
+        if problem := target_problem(g, policy, ref):
+            unused = problem.text if problem.reason == CONFLICTED else ""
+            yield Aim("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
         others = {
             port.name: winner.policy.path
@@ -205,29 +203,22 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
             yield Aim("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
 
 
-def _aim(engine: Engine, hop: Hop, tls: HopTLS, by: str, refused: str) -> Aim:
+def _aim(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str) -> Aim:
     g = engine.graph
-    found = endpoints(g, hop.service, hop.port, "TCP")
+    found = endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Aim(by, hop.service, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
+        return Aim(by, hop.backend, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
-        return Aim(by, hop.service, hop.port, None, refused or getattr(tls, "message", "it is not used"))
+        return Aim(by, hop.backend, hop.port, None, refused)
     alpn = tls.options.alpn
     if hop.protocol.http:
-        there = (upstream(g, *hop) if by else None) or Upstream(_h2c(engine, hop), found.kind)
-        protocols = offered(hop, there, tls)
+        protocols = offered(hop, speaks_h2c(g, hop.backend, hop.port), tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
     secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
     own = None
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
-    return Aim(by, hop.service, hop.port, Wish(tls, alpn, own, hop.protocol.http), "", found.endpoints)
-
-
-def _h2c(engine: Engine, hop: Hop) -> bool:
-    service = engine.store.get(hop.service)
-    port = service.port(hop.port) if isinstance(service, Service) else None
-    return port is not None and port.app_protocol == H2C
+    return Aim(by, hop.backend, hop.port, Wish(tls, alpn, own, hop.protocol.http), "", found.endpoints)
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------
@@ -255,7 +246,7 @@ def probe(
             if aim.wish and not found:
                 refused = refused or "no endpoint is ready, so there is nobody to connect to"
             more = max(0, len(places) - limit)
-            policy = str(aim.wish.tls.policy) if aim.wish else ""
+            policy = str(aim.wish.tls.source) if aim.wish else ""
             aimed = Aimed(aim.gateway, str(aim.service), aim.port, policy, refused, aim.unused, tuple(found), more)
             done.append(aimed)
     curves = any(aim.wish and aim.wish.tls.options.curves for aim in todo)

@@ -162,9 +162,9 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
             to, asked = targets.attempt(g, route, parent.gateway), auth_targets.attempt(g, route, parent.gateway)
             for found in () if isinstance(to, Crash) else to:
                 for protocol in parent.protocols:
-                    yield HOPS.entry((parent.gateway, found.service, found.port, protocol), route)
+                    yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
             for found, protocol in () if isinstance(asked, Crash) else asked:
-                yield HOPS.entry((parent.gateway, found.service, found.port, protocol), route)
+                yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
 
 
 def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:

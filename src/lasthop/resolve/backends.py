@@ -11,20 +11,15 @@ from lasthop.api.addresses import is_ip
 from lasthop.api.backends import GROUP as XBACKEND_GROUP
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.core import EndpointSlice, Service, ServicePort
+from lasthop.api.core import EndpointSlice, Service
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
-from lasthop.plan import reasons
-from lasthop.plan.problem import Problem, backend_not_found, backend_port_not_found, invalid_kind, ref_not_permitted
-from lasthop.plan.tls import HopTLS, Plaintext, Refused
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Hop, Protocol, Upstream
+from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
-from lasthop.resolve.app_protocols import H2C, WSS
+from lasthop.resolve.app_protocols import H2C
 from lasthop.resolve.grants import permitted
-from lasthop.resolve.policies.backend_tls import spoken
-from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
@@ -41,12 +36,12 @@ DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
 class Target(msgspec.Struct, frozen=True):
     """A permitted reference to a Service port or an XBackend, whether or not that exists."""
 
-    service: Key
-    """Or an XBackend."""
+    backend: Key
     port: int
 
 
 def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Problem:
+    """Returns what a backendRef names, or why it may not."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
         if not permitted(g, GROUP, route, XBACKEND_GROUP, backend):
@@ -62,104 +57,26 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Proble
     return Target(service, ref.port)
 
 
-def problem(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Problem | None:
-    """Why what comes from this Gateway to a permitted backend is refused."""
-    if found.service.kind == XBACKEND:
-        trouble = xbackend_refusal(g, Hop(gateway, found.service, found.port, protocol))
-        return Problem(trouble.reason, trouble.message) if trouble else None
-    service = read(g, found.service, Service)
-    if service is None:
-        return backend_not_found(found.service)
-    transport = protocol.transport
-    port = service.port(found.port, transport)
-    if port is None:
-        ports = (p.port for p in service.spec.ports if p.protocol == transport)
-        return backend_port_not_found(found.service, transport, found.port, ports)
-    refusal = _refusal(g, Hop(gateway, found.service, found.port, protocol), service, port)
-    return Problem(refusal.reason, refusal.message) if refusal else None
-
-
-def _refusal(g: Graph, hop: Hop, service: Service, port: ServicePort) -> Refused | None:
-    path = hop.service.path
-    if service.spec.type == "ExternalName" and not _external_names(g, hop.gateway):
-        message = f"Service {path} is of type ExternalName, which could point anywhere; use EndpointSlices"
-        return Refused(reasons.UNSUPPORTED_VALUE, message)
-    # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
-    kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
-    if kind is EndpointsKind.DNS and not _external_names(g, hop.gateway):
-        message = f"the EndpointSlices of Service {path} have addressType FQDN, which could point anywhere; use addresses"
-        return Refused(reasons.UNSUPPORTED_VALUE, message)
-    tls = spoken(g, hop)
-    if isinstance(tls, Refused):
-        reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
-        return Refused(reason, f"backend {path}:{hop.port}: {tls.message}")
-    if port.app_protocol == WSS and hop.protocol.http and isinstance(tls, Plaintext):
-        message = f"Service {path} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy; create one"
-        return Refused(reasons.UNSUPPORTED_PROTOCOL, message)
-    return None
-
-
-def xbackend_refusal(g: Graph, hop: Hop) -> Refused | None:
-    """Why an XBackend may not be reached on this hop."""
-    key = hop.service
-    own = xbackends.flaw(g, key)
-    if own:
-        absent = own.reason == reasons.BACKEND_NOT_FOUND
-        return own if absent else Refused(own.reason, f"{key}: {own.message}", key)
-    if hop.port != xbackends.port(g, key):
-        message = f"{key} has port {xbackends.port(g, key)} and not {hop.port}; remove the port from the backendRef"
-        return Refused(reasons.BACKEND_NOT_FOUND, message, key)
-    if unfit := xbackends.misfit(g, key, hop.protocol):
-        return unfit
-    tls = spoken(g, hop)
-    if isinstance(tls, Refused):
-        reason = tls.reason if tls.reason == reasons.PLAINTEXT_NOT_PERMITTED else reasons.INVALID_BACKEND_TLS
-        return Refused(reason, f"backend {key.path}:{hop.port}: {tls.message}", key)
-    return xbackends.outside(g, hop.gateway, key, tls)
-
-
-def outcome(g: Graph, hop: Hop) -> HopTLS:
-    """How a backend is spoken to on this hop in the end: it may be refused for more than its TLS."""
-    if hop.service.kind == XBACKEND:
-        return xbackend_refusal(g, hop) or spoken(g, hop)
-    tls, service = spoken(g, hop), read(g, hop.service, Service)
-    port = service.port(hop.port, hop.protocol.transport) if service else None
-    if isinstance(tls, Refused) or service is None or port is None:
-        return tls
-    return _refusal(g, hop, service, port) or tls
-
-
-def _external_names(g: Graph, gateway: Key) -> bool:
-    said = backend_rules(g, gateway).external_names
-    return settings(g).external_names if said is None else said
+@query
+def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
+    """Whether a backend says that it speaks HTTP/2 where there is no TLS."""
+    if backend.kind == XBACKEND:
+        xbackend = read(g, backend, XBackend)
+        return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
+    service = read(g, backend, Service)
+    found = service.port(port) if service else None
+    return found is not None and found.app_protocol == H2C
 
 
 @query
-def upstream(g: Graph, gateway: Key, service_key: Key, port_number: int, protocol: Protocol) -> Upstream | None:
-    """What stands behind a hop's name; None if nothing may."""
-    hop = Hop(gateway, service_key, port_number, protocol)
-    backend = read(g, hop.service, XBackend) if hop.service.kind == XBACKEND else None
-    if backend is not None:
-        kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
-        h2c = backend.spec.protocol in xbackends.H2C
-        return None if xbackend_refusal(g, hop) else Upstream(h2c=h2c, endpoints=kind)
-    service = read(g, hop.service, Service)
-    port = service.port(hop.port, hop.protocol.transport) if service else None
-    if service is None or port is None or _refusal(g, hop, service, port):
-        return None
-    kind = endpoints_kind(g, hop.service, hop.port, hop.protocol.transport)
-    return Upstream(h2c=port.app_protocol == H2C, endpoints=kind)
+def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> EndpointsKind:
+    return endpoints(g, backend, port, transport).kind
 
 
 @query
-def endpoints_kind(g: Graph, service: Key, port: int, transport: str) -> EndpointsKind:
-    return endpoints(g, service, port, transport).kind
-
-
-@query
-def endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
-    """Those that can be connected to: one that Envoy would refuse must not have the others refused along with it."""
-    found = _endpoints(g, service_key, port_number, transport)
+def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
+    """Returns those that can be connected to. One that Envoy would refuse must not take the others along."""
+    found = _endpoints(g, backend, port_number, transport)
     return Endpoints(found.kind, tuple(each for each in found.endpoints if _sound(found.kind, each)))
 
 
@@ -169,17 +86,17 @@ def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
     return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
 
 
-def _endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> Endpoints:
-    if service_key.kind == XBACKEND:
-        return xbackends.endpoints(g, service_key)
-    service = read(g, service_key, Service)
+def _endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
+    if backend.kind == XBACKEND:
+        return xbackends.endpoints(g, backend)
+    service = read(g, backend, Service)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:
         return Endpoints(EndpointsKind.ADDRESSES)
     if service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
         return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
-    slices = [read(g, key, EndpointSlice) for key in SLICES.of(g, service_key.namespace, service_key.name)]
+    slices = [read(g, key, EndpointSlice) for key in SLICES.of(g, backend.namespace, backend.name)]
     return _from_slices([s for s in slices if s], port.name, transport)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from lasthop.api.gateway import Gateway, GatewayClass, ListenerSet
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.routes import ParentReference
+from lasthop.plan import reasons
+from lasthop.plan.problem import DOES_NOT_EXIST, Problem
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
 from lasthop.resolve.listener_sets import holder
@@ -16,21 +20,26 @@ from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
 
-def not_ours(g: Graph, key: Key) -> str:
-    """Why a Gateway or ListenerSet is not served by this controller, as the end of a sentence about it."""
+def not_ours(g: Graph, key: Key, subject: str = "it") -> Problem:
+    """Returns why a Gateway or ListenerSet, which is the subject of the sentence, is not served by this controller."""
+    if read(g, key, ListenerSet if key.kind == "ListenerSet" else Gateway) is None:
+        return _problem(f"{subject} {DOES_NOT_EXIST}", key, missing=(key,))
     if key.kind == "ListenerSet":
-        if read(g, key, ListenerSet) is None:
-            return "does not exist"
         parent = parent_gateway(g, key)
-        return f"is of {parent}, which {not_ours(g, parent)}" if parent else "has a parentRef that does not name a Gateway"
+        if parent is None:
+            return _problem(f"{subject} has a parentRef that does not name a Gateway", key)
+        found = not_ours(g, parent, f"{subject} is of {parent}, which")
+        return replace(found, about=(key, *found.about))
     obj = read(g, key, Gateway)
-    if obj is None:
-        return "does not exist"
-    name = obj.spec.gateway_class_name
-    of_class = read(g, Key("GatewayClass", "", name), GatewayClass)
+    class_key = Key("GatewayClass", "", obj.spec.gateway_class_name if obj else "")
+    of_class, subject = read(g, class_key, GatewayClass), f"{subject} has {class_key}, which"
     if of_class is None:
-        return f"has GatewayClass {name}, which does not exist"
-    return f"has GatewayClass {name}, which belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}"
+        return _problem(f"{subject} {DOES_NOT_EXIST}", key, class_key, missing=(class_key,))
+    return _problem(f"{subject} belongs to {of_class.spec.controller_name}, not to {CONTROLLER_NAME}", key, class_key)
+
+
+def _problem(message: str, *about: Key, missing: tuple[Key, ...] = ()) -> Problem:
+    return Problem(reasons.NO_MATCHING_PARENT, message, about=about, missing=missing)
 
 
 def parent_of(route: Key, ref: ParentReference) -> Key:

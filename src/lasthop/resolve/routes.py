@@ -48,14 +48,16 @@ from lasthop.plan.routing import (
     Session,
     ValueMatch,
 )
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import xbackends
-from lasthop.resolve.backends import Target, problem, target
+from lasthop.resolve.backends import Target, target
 from lasthop.resolve.durations import seconds
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.grpc_paths import composed
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
 from lasthop.store.graph import Graph, query
@@ -168,8 +170,10 @@ def _reference_problem(
     g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol, field: str
 ) -> list[Problem]:
     resolved = target(g, route, ref)
-    found = problem(g, gateway, resolved, protocol) if isinstance(resolved, Target) else resolved
-    return [found.at(field)] if found else []
+    if not isinstance(resolved, Target):
+        return [resolved.at(field)]
+    tls = hop_tls(g, gateway, resolved.backend, resolved.port, protocol)
+    return [tls.problem.at(field)] if isinstance(tls, Refused) else []
 
 
 @query
@@ -250,7 +254,7 @@ def _auth(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule) -> Externa
     to = target(g, route, wanted.backend_ref)
     if not isinstance(to, Target):
         return Refuse()
-    return external_auth(wanted, Hop(gateway, to.service, to.port, AUTH_PROTOCOLS[wanted.protocol]))
+    return external_auth(wanted, Hop(gateway, to.backend, to.port, AUTH_PROTOCOLS[wanted.protocol]))
 
 
 def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> tuple[Backend, ...]:
@@ -258,7 +262,7 @@ def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match:
     for ref in rule.backend_refs:
         if ref.weight:
             to = target(g, route, ref)
-            hop = Hop(gateway, to.service, to.port, PROTOCOLS[route.kind][0]) if isinstance(to, Target) else None
+            hop = Hop(gateway, to.backend, to.port, PROTOCOLS[route.kind][0]) if isinstance(to, Target) else None
             filters = fold(ref.filters, match.path, match.path_type)
             found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
     return tuple(found)
@@ -270,13 +274,13 @@ def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter)
         return None
     part = mirror.fraction
     numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-    return Mirror(Hop(gateway, to.service, to.port, PROTOCOLS[route.kind][0]), numerator, part.denominator if part else 100)
+    return Mirror(Hop(gateway, to.backend, to.port, PROTOCOLS[route.kind][0]), numerator, part.denominator if part else 100)
 
 
 def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
     """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
     hop = backends[0].hop if len(backends) == 1 else None
-    wanted = xbackends.session(g, hop.service) if hop else None
+    wanted = xbackends.session(g, hop.backend) if hop else None
     if hop is None or wanted is None or any(session_problems(wanted, "")):
         return None
     return None if any(long_session_name(wanted, "", limits(g, hop.gateway))) else wanted
@@ -294,8 +298,8 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
             continue
         for index, ref in enumerate(rule.backend_refs):
             to = target(g, route, ref) if ref.weight else None
-            if isinstance(to, Target) and xbackends.session(g, to.service):
-                message = f"the sessions that {to.service} asks for are not kept over several backendRefs; use one"
+            if isinstance(to, Target) and xbackends.session(g, to.backend):
+                message = f"the sessions that {to.backend} asks for are not kept over several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)
 

@@ -41,4 +41,4 @@ def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> t
 
 
 def _hop(g: Graph, gateway: Key, to: Target | Problem, protocol: Protocol) -> Hop | None:
-    return Hop(gateway, to.service, to.port, protocol) if isinstance(to, Target) else None
+    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None

@@ -8,7 +8,7 @@ from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.unserved import TargetReference, Unserved
 from lasthop.resolve.gateways import age, gateway
-from lasthop.resolve.policies.backend_tls import reached_by
+from lasthop.resolve.policies.ancestors import reached_by
 from lasthop.resolve.policies.targets import WHOLE
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read

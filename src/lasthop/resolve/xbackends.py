@@ -1,8 +1,8 @@
-"""XBackends: where they lead, what is spoken to them, and what in them cannot be done.
+"""XBackends: their endpoints, their protocol, and what in them cannot be served.
 
-A name outside of the cluster leads wherever its owner in DNS says, the metadata service of a cloud or the API server among
-it. In a cluster, where whoever writes an XBackend need not be the operator, such a name is therefore used only over TLS that
-we verify, unless a GatewayProfile says otherwise; it is looked up as it stands, never completed by the search list of a Pod.
+An external hostname leads wherever its owner in DNS says, the metadata service of a cloud or the API server included. In a
+cluster, where the author of an XBackend need not be the operator, such a name is therefore used only over verified TLS,
+unless a GatewayProfile says otherwise. It is looked up as it is written, never completed by the search list of a Pod.
 """
 
 from __future__ import annotations
@@ -17,8 +17,16 @@ from lasthop.api.core import EndpointSlice
 from lasthop.api.meta import Key
 from lasthop.api.routes import SessionPersistence
 from lasthop.plan import reasons
-from lasthop.plan.problem import Problem, ref_not_permitted
-from lasthop.plan.tls import BackendTLS, HopTLS, Mode, Refused
+from lasthop.plan.problem import (
+    Problem,
+    backend_not_found,
+    invalid,
+    invalid_kind,
+    ref_not_permitted,
+    unsupported_protocol,
+    unsupported_value,
+)
+from lasthop.plan.tls import BackendTLS, HopTLS, Mode
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.grants import permitted
@@ -33,7 +41,7 @@ PLAINTEXT: Final = "None"
 MUTUAL: Final = "ClientAndServer"
 MODES: Final = (PLAINTEXT, "ServerOnly", MUTUAL)
 ALPN: Final = {"HTTP2": "h2", "GRPC": "h2", "HTTP11": "http/1.1", "WSS": "http/1.1"}
-"""What is offered over TLS for a protocol; whatever is not here leaves it to the route."""
+"""What is offered over TLS for a protocol; all others leave it to the route."""
 H2C: Final = frozenset({"H2C", "GRPC"})
 """HTTP/2 where there is no TLS."""
 PROTOCOLS: Final = frozenset({"", "TCP", "HTTP", "H2C", "MCP", *ALPN})
@@ -42,41 +50,39 @@ CLUSTER_DOMAIN: Final = ".cluster.local"
 
 @query
 def port(g: Graph, key: Key) -> int:
-    """0 while there is no such XBackend."""
+    """Returns the XBackend's port; 0 while there is no such XBackend."""
     obj = read(g, key, XBackend)
     return obj.spec.port.number if obj else 0
 
 
 @query
-def flaw(g: Graph, key: Key) -> Refused | None:
-    """What is wrong with it whoever asks, its TLS aside."""
+def spec_problem(g: Graph, key: Key) -> Problem | None:
+    """Returns what is wrong with an XBackend for every route, its TLS aside."""
     obj = read(g, key, XBackend)
     if obj is None:
-        return Refused(reasons.BACKEND_NOT_FOUND, f"{key} does not exist")
+        return backend_not_found(key)
     spec = obj.spec
     if spec.type not in (EXTERNAL_HOSTNAME, ENDPOINT_SELECTOR):
-        return Refused(reasons.UNSUPPORTED_VALUE, f"type {spec.type} is not supported; use {EXTERNAL_HOSTNAME}")
+        return unsupported_value(f"type {spec.type} is not supported", remedy=f"use {EXTERNAL_HOSTNAME}")
     if not spec.port.number:
-        return Refused(reasons.UNSUPPORTED_VALUE, "port has no number; give it one")
+        return unsupported_value("port has no number", remedy="give it one")
     if spec.protocol not in PROTOCOLS:
         known = ", ".join(sorted(filter(None, PROTOCOLS)))
-        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"protocol {spec.protocol} is not supported; known are {known}")
+        return unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {known}")
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
-        return Refused(
-            reasons.INVALID, f"tls.mode {spec.tls.mode} is not understood together with the rest of tls; correct it"
-        )
+        message = f"tls.mode {spec.tls.mode} is not understood together with the rest of tls"
+        return invalid(message, remedy="correct it")
     if spec.type == ENDPOINT_SELECTOR:
-        message = "type EndpointSelector is not served in a cluster by this version; use a Service with the same selector"
-        return Refused(reasons.UNSUPPORTED_VALUE, message) if settings(g).pods else None
+        message = "type EndpointSelector is not served in a cluster by this version"
+        return unsupported_value(message, remedy="use a Service with the same selector") if settings(g).pods else None
     name = spec.external_hostname.hostname.lower().rstrip(".")
     if is_address(name):
-        return Refused(
-            reasons.INVALID, f"externalHostname {name} is an IP address; use a name, or a Service with EndpointSlices"
-        )
+        remedy = "use a name, or a Service with EndpointSlices"
+        return invalid(f"externalHostname {name} is an IP address", remedy=remedy)
     if name.endswith(CLUSTER_DOMAIN):
-        return Refused(reasons.INVALID, f"externalHostname {name} is inside the cluster; use the Service as the backendRef")
+        return invalid(f"externalHostname {name} is inside the cluster", remedy="use the Service as the backendRef")
     if not settings(g).external_names and name.rpartition(".")[2] == "localhost":
-        return Refused(reasons.INVALID, f"externalHostname {name} is the proxy itself, which is no backend")
+        return invalid(f"externalHostname {name} is the proxy itself, which is no backend")
     return None
 
 
@@ -85,21 +91,31 @@ def is_address(name: str) -> bool:
     return is_ip(name) or re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
-def misfit(g: Graph, key: Key, asked: Protocol) -> Refused | None:
-    """Why what a route speaks cannot be spoken to it."""
+def problem(g: Graph, key: Key, number: int, protocol: Protocol) -> Problem | None:
+    """Returns why an XBackend cannot be used on a hop, its TLS aside."""
+    if own := spec_problem(g, key):
+        return own if own.reason == reasons.BACKEND_NOT_FOUND else own.within(str(key), key)
+    if number != port(g, key):
+        message = f"{key} has port {port(g, key)} and not {number}"
+        return Problem(reasons.BACKEND_NOT_FOUND, message, remedy="remove the port from the backendRef", about=(key,))
+    return protocol_problem(g, key, protocol)
+
+
+def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
+    """Returns why an XBackend cannot serve the protocol of a route."""
     obj = read(g, key, XBackend)
-    said = obj.spec.protocol if obj else ""
+    protocol = obj.spec.protocol if obj else ""
     if asked is Protocol.UDP:
-        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} cannot be spoken to by UDP; use a Service")
-    if asked.http and said == "TCP":
-        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol TCP, and the route speaks HTTP; use a TCPRoute")
-    if asked is Protocol.H2 and said in ALPN and ALPN[said] != "h2":
-        return Refused(reasons.UNSUPPORTED_PROTOCOL, f"{key} has protocol {said}, and gRPC needs HTTP/2; use GRPC or HTTP2")
+        return unsupported_protocol(f"{key} cannot be spoken to by UDP", "use a Service", key)
+    if asked.http and protocol == "TCP":
+        return unsupported_protocol(f"{key} has protocol TCP, and the route speaks HTTP", "use a TCPRoute", key)
+    if asked is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":
+        return unsupported_protocol(f"{key} has protocol {protocol}, and gRPC needs HTTP/2", "use GRPC or HTTP2", key)
     return None
 
 
-def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
-    """What this Gateway's operator has against a name outside."""
+def external_hostname_problem(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Problem | None:
+    """Returns why the GatewayProfile, or its absence, does not permit an external hostname."""
     obj = read(g, key, XBackend)
     if obj is None or obj.spec.type != EXTERNAL_HOSTNAME:
         return None
@@ -111,35 +127,31 @@ def outside(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> Refused | None:
         return None
     if rules.external_hostnames is None:
         why = "in a cluster a name outside of it is used only over TLS that the gateway verifies"
+        message = f"{name} could lead anywhere: {why}"
         how = "remove the waiver" if isinstance(tls, BackendTLS) else "give it tls"
-        message = f"{name} could lead anywhere: {why}; {how}, or let a GatewayProfile say externalHostnames: Allow"
+        remedy = f"{how}, or let a GatewayProfile say externalHostnames: Allow"
     else:
         who = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
-        message = f"{name} is outside, and external hostnames are denied here {who}; ask the operator"
-    return Refused(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message)
+        message, remedy = f"{name} is outside, and external hostnames are denied here {who}", "ask the operator"
+    return Problem(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message, remedy=remedy)
 
 
 @query
-def shown_certificate(g: Graph, key: Key) -> Key | Refused | None:
-    """The Secret that is shown to the backend (`tls.clientCertificateRef`), or why it cannot be; None: there is none."""
+def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
+    """Returns the Secret that is shown to the backend (`tls.clientCertificateRef`), or why it cannot be; None: none is."""
     obj = read(g, key, XBackend)
     if obj is None or obj.spec.tls.mode != MUTUAL:
         return None
-    ref = obj.spec.tls.client_certificate_ref
-    if ref is None or (ref.group, ref.kind) != ("", "Secret"):
-        message = (
-            f"tls.clientCertificateRef: kind {ref.kind} of group {ref.group!r} is not supported" if ref else "it has none"
-        )
-        return Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"{message}; use a Secret", key)
+    ref, field = obj.spec.tls.client_certificate_ref, "tls.clientCertificateRef"
+    if ref is None:
+        return Problem(reasons.INVALID_CLIENT_CERTIFICATE_REF, "it has none", remedy="use a Secret")
+    if (ref.group, ref.kind) != ("", "Secret"):
+        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).within(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, GROUP, key, "", secret):
-        return Refused(reasons.REF_NOT_PERMITTED, f"tls.clientCertificateRef: {ref_not_permitted(key, secret).text}", key)
+        return ref_not_permitted(key, secret).within(field)
     pair = key_pair(g, secret)
-    return (
-        Refused(reasons.INVALID_CLIENT_CERTIFICATE_REF, f"tls.clientCertificateRef: {pair.text}", key)
-        if isinstance(pair, Problem)
-        else secret
-    )
+    return pair.within(field, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF) if isinstance(pair, Problem) else secret
 
 
 def endpoints(g: Graph, key: Key) -> Endpoints:

@@ -71,7 +71,7 @@ def _verification(hops: Iterable[HopReport]) -> Iterator[Metric]:
     labels = ["gateway", "kind", "namespace", "service", "port", "mode"]
     how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
     # The same port may fail twice, over TCP and UDP, and is one sample.
-    samples = dict.fromkeys((hop.gateway, hop.kind, hop.service, hop.port, hop.mode) for hop in hops)
+    samples = dict.fromkeys((hop.gateway, hop.kind, hop.backend, hop.port, hop.mode) for hop in hops)
     for gateway, kind, service, port, mode in samples:
         how.add_metric([gateway, kind, *service.split("/"), str(port), mode], 1)
     yield how

@@ -115,7 +115,7 @@ def test_explain_asks_the_gateway_and_shows_places(gateway: Lasthop) -> None:
     assert "TLS because of BackendTLSPolicy shop/api" in shown
     assert "CA corp CA" in shown
     reads = gateway.cli("explain", "httproute", "api", "--reads").stdout
-    assert "hop_tls(Gateway shop/web, Service shop/api, 443)" in reads
+    assert "hop_tls(Gateway shop/web, Service shop/api, 443, auto)" in reads
 
 
 def test_explain_agrees_with_the_folder(gateway: Lasthop) -> None:

@@ -20,7 +20,7 @@ def test_an_xbackend_has_no_policy_and_its_certificates_count() -> None:
     engine.apply(keyed(mk_config_map("a/ca", ca_pem("good")), mk_secret("a/own", *key_pair("own"))))
     engine.settle()
     (hop,) = engine.hops()
-    assert (hop.backend, hop.policy, hop.mode) == ("XBackend a/x:443", "", "Verified")
+    assert (hop.address, hop.policy, hop.mode) == ("XBackend a/x:443", "", "Verified")
     assert next(objects_of(hop)) == Key("XBackend", "a", "x")
     found = {(c.role, c.holder, c.users) for c in engine.certificates()}
     user = ("XBackend a/x",)

@@ -236,7 +236,7 @@ async def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
     assert found is not None
     text = str(found)
     assert "object ConfigMap shop/corp-ca (does not exist)" in text
-    assert "hop_tls(Gateway shop/web, Service shop/api, 443)" in text
+    assert "hop_tls(Gateway shop/web, Service shop/api, 443, auto)" in text
     assert "BEGIN" not in text
 
 

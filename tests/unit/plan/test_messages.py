@@ -4,9 +4,10 @@ import pytest
 
 from lasthop.api.core import Service
 from lasthop.outputs.status.conditions import stated
-from lasthop.plan.condition import false
+from lasthop.plan.condition import failed
 from lasthop.plan.limits import MESSAGE_LENGTH
 from lasthop.plan.messages import limited
+from lasthop.plan.problem import Problem
 
 
 def test_a_message_is_cut_between_its_parts_and_counts_the_rest() -> None:
@@ -29,6 +30,6 @@ def test_no_message_is_longer_than_its_limit(length: int, count: int, limit: int
 
 @pytest.mark.parametrize("separator", ["", "; "])
 def test_every_condition_is_within_what_an_api_server_takes(separator: str) -> None:
-    (found,) = stated([false("ResolvedRefs", "BackendNotFound", separator.join(["x" * 1000] * 100))], Service())
+    (found,) = stated([failed("ResolvedRefs", Problem("BackendNotFound", separator.join(["x" * 1000] * 100)))], Service())
     assert len(found.message) <= 32768
     assert "…" in found.message

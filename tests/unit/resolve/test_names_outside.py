@@ -9,8 +9,10 @@ import pytest
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.plan import reasons
+from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.backends import Target, endpoints, problem
+from lasthop.resolve.backends import endpoints
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.settings import IN_CLUSTER, Settings
 from tests.snapshot import Snapshot, settled
 from tests.world import (
@@ -64,10 +66,10 @@ def running(settings: Settings, *objects: Object, said: str = "") -> tuple[Engin
 @pytest.mark.parametrize("name", ["a.localhost", "169.254.169.254.nip.io"])
 def test_names_in_endpoint_slices_are_refused(settings: Settings, name: str) -> None:
     engine, snapshot = running(settings, fqdn(name))
-    found = problem(engine.graph, GATEWAY, Target(SERVICE, 443), Protocol.AUTO)
-    assert found is not None
-    assert found.reason == reasons.UNSUPPORTED_VALUE
-    assert "addressType FQDN" in found.message
+    found = hop_tls(engine.graph, GATEWAY, SERVICE, 443, Protocol.AUTO)
+    assert isinstance(found, Refused)
+    assert found.problem.reason == reasons.UNSUPPORTED_VALUE
+    assert "addressType FQDN" in found.problem.message
     assert snapshot.clusters() == {}
 
 

@@ -126,7 +126,7 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         )
     )
     settle(engine, Snapshot())
-    found = {hop.service: hop for hop in engine.hops()}
+    found = {hop.backend: hop for hop in engine.hops()}
     assert {service: (hop.manner, hop.source) for service, hop in found.items()} == {
         "a/s": ("waived", ""),
         "a/ca": ("verified", "CA"),

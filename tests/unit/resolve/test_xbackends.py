@@ -8,9 +8,10 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
-from lasthop.plan.tls import SystemStore
+from lasthop.plan.tls import Refused, SystemStore
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import endpoints, xbackend_refusal
+from lasthop.resolve.backends import endpoints
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import is_address
 from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_waiver, mk_xbackend, own_ref, profile_ref
@@ -36,8 +37,8 @@ def refused(
     engine.apply(keyed(mk_profile("a/f", **profile)))
     engine.apply(keyed(mk_xbackend("a/x", hostname, mode, validation if mode != "None" else None)))
     hop = Hop(Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
-    found = xbackend_refusal(engine.graph, hop)
-    return found.reason if found else ""
+    found = hop_tls(engine.graph, *hop)
+    return found.problem.reason if isinstance(found, Refused) else ""
 
 
 def test_in_a_cluster_a_name_outside_needs_tls_unless_the_operator_says_otherwise() -> None:

@@ -71,7 +71,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
     sound = hops._judged
 
     def judged(g: Graph, hop: Hop) -> hops.HopReport:
-        if hop.service.name == "odd":
+        if hop.backend.name == "odd":
             raise ValueError("odd")
         return sound(g, hop)
 
@@ -91,7 +91,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
         runtime.controller.take(Batch(keyed(*objects)))
         view = ControllerView(runtime, lambda *_: None)
         text = (await metrics(view)).decode()
-        found = {hop.service: hop.manner for hop in (await view.audit()).hops}
+        found = {hop.backend: hop.manner for hop in (await view.audit()).hops}
         shown = await page(view)
     assert found == {"a/odd": "failing closed", "a/even": "verified"}
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)

@@ -79,7 +79,7 @@ class Audited(msgspec.Struct, frozen=True):
         """What begins or ends in this namespace; empty: everything."""
         if not namespace:
             return self
-        hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.service)))
+        hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.backend)))
         held = (c for c in self.found.certificates if namespace in map(_namespace, (c.holder, *c.users)))
         return msgspec.structs.replace(self, found=Audit(tuple(hops), tuple(held)))
 
@@ -95,14 +95,14 @@ class Audited(msgspec.Struct, frozen=True):
 ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
     "manner": lambda hop: ORDER[hop.manner],
     "gateway": lambda hop: hop.gateway,
-    "backend": lambda hop: (hop.kind, hop.service, hop.port),
+    "backend": lambda hop: (hop.kind, hop.backend, hop.port),
     "policy": lambda hop: hop.policy or "~",
     "until": lambda hop: hop.until or ENDLESS,
 }
 GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
     "manner": lambda hop: hop.manner,
     "gateway": lambda hop: f"Gateway {hop.gateway}",
-    "backend": lambda hop: f"{hop.kind} {hop.service}",
+    "backend": lambda hop: f"{hop.kind} {hop.backend}",
     "policy": lambda hop: f"BackendTLSPolicy {hop.policy}" if hop.policy else "no policy",
     "until": lambda hop: "ends by itself" if hop.until else "without an end",
 }
@@ -165,7 +165,7 @@ def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
     for hop in hops:
         how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
-        yield f"  {hop.gateway} -> {hop.backend}  {how}"
+        yield f"  {hop.gateway} -> {hop.address}  {how}"
         yield from wrapped(said(hop, audited.now), INDENT, INDENT)
         by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
         yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
@@ -207,7 +207,7 @@ def _plain_hop(hop: HopReport) -> dict[str, Any]:
     return {
         "gateway": hop.gateway,
         "kind": hop.kind,
-        "service": hop.service,
+        "service": hop.backend,
         "port": hop.port,
         "manner": hop.manner,
         "mode": hop.mode,
@@ -254,7 +254,7 @@ def markdown(audited: Audited) -> str:
         lines += (
             _row(
                 hop.gateway,
-                hop.backend,
+                hop.address,
                 f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
                 said(hop, audited.now),
                 hop.policy,

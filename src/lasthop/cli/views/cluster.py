@@ -26,7 +26,7 @@ from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ApiError, ConfigError
 from lasthop.kubernetes.objects import read_object
 from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.outputs.status.strangers import class_finding
+from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.probe.plan import Probed
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE

@@ -13,13 +13,13 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.api.profiles import GROUP
 from lasthop.plan.problem import Problem
+from lasthop.resolve import xbackends
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.references import PIN_SET
 from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, bundle
-from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 
@@ -72,7 +72,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 @query
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Also of one that is refused, perhaps because they have expired."""
-    said, shown = demand(g, policy), shown_certificate(g, policy) if policy.kind == XBACKEND else None
+    said, shown = demand(g, policy), xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
     refs = said.validation.ca_certificate_refs if said else ()
     held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())

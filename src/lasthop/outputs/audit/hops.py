@@ -11,10 +11,9 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.tls import BackendTLS, HopTLS, Refused, SystemStore, Waiver
+from lasthop.plan.tls import BackendTLS, Plaintext, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import Target, problem
-from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS
@@ -42,9 +41,10 @@ class Source(StrEnum):
     PINNED = "pinned"
 
 
-class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, rename={"backend": "service"}):
     gateway: str
-    service: str
+    backend: str
+    """As `shop/api`; users of the JSON know it as `service`."""
     port: int
     manner: Manner
     detail: str
@@ -62,11 +62,11 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     file: str = ""
     line: int = 0
     kind: str = "Service"
-    """Of the backend. An XBackend speaks for itself, so that its hops have no policy."""
+    """Of the backend. An XBackend asks for its TLS itself, so that its hops have no policy."""
 
     @property
-    def backend(self) -> str:
-        return f"{self.service}:{self.port}" if self.kind == "Service" else f"{self.kind} {self.service}:{self.port}"
+    def address(self) -> str:
+        return f"{self.backend}:{self.port}" if self.kind == "Service" else f"{self.kind} {self.backend}:{self.port}"
 
     @property
     def mode(self) -> str:
@@ -99,10 +99,10 @@ def objects_of(report: HopReport) -> Iterator[Key]:
     if report.policy:
         yield _key("BackendTLSPolicy", report.policy)
     if report.kind == XBACKEND:
-        yield _key(report.kind, report.service)
+        yield _key(report.kind, report.backend)
     for route in report.routes:
         yield _key(*route.split(" "))
-    yield _key(report.kind, report.service)
+    yield _key(report.kind, report.backend)
 
 
 def _key(kind: str, path: str) -> Key:
@@ -111,29 +111,28 @@ def _key(kind: str, path: str) -> Key:
 
 
 @query
-def _report(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Reported:
-    hop = Hop(gateway, service, port, protocol)
-    return msgspec.structs.replace(_judged(g, hop), kind=hop.service.kind), tuple(map(str, HOPS.of(g, *hop)))
+def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Reported:
+    hop = Hop(gateway, backend, port, protocol)
+    return msgspec.structs.replace(_judged(g, hop), kind=hop.backend.kind), tuple(map(str, HOPS.of(g, *hop)))
 
 
 def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
     routes = tuple(map(str, HOPS.of(g, *hop)))
-    where = (hop.gateway.path, hop.service.path, hop.port)
-    return HopReport(*where, Manner.FAILING, CRASHED, kind=hop.service.kind), routes
+    where = (hop.gateway.path, hop.backend.path, hop.port)
+    return HopReport(*where, Manner.FAILING, CRASHED, kind=hop.backend.kind), routes
 
 
 def _judged(g: Graph, hop: Hop) -> HopReport:
-    where = (hop.gateway.path, hop.service.path, hop.port)
-    tls = spoken(g, hop)
+    where = (hop.gateway.path, hop.backend.path, hop.port)
+    tls = hop_tls(g, *hop)
+    policy = "" if isinstance(tls, Plaintext) or tls.source is None else _policy(tls.source)
     if isinstance(tls, Refused):
-        return _of_tls(g, hop, where, tls)
+        return HopReport(*where, Manner.FAILING, tls.why.text, policy)
     if unserved := serves_nothing(g, hop.gateway):
-        return HopReport(*where, Manner.FAILING, unserved, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
+        return HopReport(*where, Manner.FAILING, unserved, policy)
     if cluster(g, *hop) is None:
-        why = problem(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
-        detail = why.text if why else "Envoy has refused its configuration; the log says why"
-        return HopReport(*where, Manner.FAILING, detail, _policy(tls.policy) if isinstance(tls, BackendTLS) else "")
+        return HopReport(*where, Manner.FAILING, "Envoy has refused its configuration; the log says why", policy)
     if hop.protocol is Protocol.PASSTHROUGH:
         return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
     if hop.protocol is Protocol.UDP:
@@ -141,14 +140,14 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     return _of_tls(g, hop, where, tls)
 
 
-def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> HopReport:
+def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: BackendTLS | Plaintext) -> HopReport:
     match tls:
         case BackendTLS(waiver=Waiver() as waiver):
             return HopReport(
                 *where,
                 Manner.WAIVED,
                 said(waiver),
-                _policy(tls.policy),
+                _policy(tls.source),
                 waiver=waiver.key.path,
                 waives=waiver.mode,
                 why=waiver.reason,
@@ -156,19 +155,17 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: HopTLS) -> Hop
                 until=waiver.expires or 0.0,
             )
         case BackendTLS() if tls.pinned_only:
-            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", _policy(tls.policy))
+            return HopReport(*where, Manner.PINNED_ONLY, "by hash, whatever its names and dates", _policy(tls.source))
         case BackendTLS():
             source = Source.PINNED if tls.pins else Source.SYSTEM if isinstance(tls.trust, SystemStore) else Source.CA
             against = {Source.PINNED: "pinned", Source.SYSTEM: "the system's CAs", Source.CA: "its own CA"}[source]
             detail = f"{against}, for {' or '.join(str(name) for name in tls.names)}"
-            return HopReport(*where, Manner.VERIFIED, detail, _policy(tls.policy), source)
-        case Refused():
-            return HopReport(*where, Manner.FAILING, tls.message, _policy(tls.policy) if tls.policy else "")
+            return HopReport(*where, Manner.VERIFIED, detail, _policy(tls.source), source)
         case _:
-            if hop.service.kind == XBACKEND:
+            if hop.backend.kind == XBACKEND:
                 return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            missing = [(s.policy.path, f"port {s.section}") for s in strays(g, hop.service)]
-            missing += [(policy.path, f"Service {name}") for policy, name in misaimed(g, hop.service)]
+            missing = [(s.policy.path, f"port {s.section}") for s in strays(g, hop.backend)]
+            missing += [(policy.path, f"Service {name}") for policy, name in misaimed(g, hop.backend)]
             detail = "no BackendTLSPolicy names this port"
             if not missing:
                 return HopReport(*where, Manner.PLAINTEXT, detail)

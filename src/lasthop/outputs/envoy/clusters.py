@@ -22,9 +22,9 @@ from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, Upstream
-from lasthop.resolve.backends import endpoints, upstream
-from lasthop.resolve.policies.backend_tls import spoken
+from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -52,18 +52,19 @@ class ClusterEntry(msgspec.Struct, frozen=True):
 
 
 @query
-def cluster(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
-    """None: no cluster, so that whoever names it answers 500 or closes."""
-    hop = Hop(gateway, service, port, protocol)
-    found, tls = upstream(g, *hop), spoken(g, hop)
-    if found is None or isinstance(tls, Refused):
+def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> ClusterEntry | None:
+    """Builds the cluster of a hop. None: there is none, so that what names it answers 500 or closes."""
+    hop = Hop(gateway, backend, port, protocol)
+    tls = hop_tls(g, *hop)
+    if isinstance(tls, Refused):
         return None
-    names = endpoints(g, service, port, protocol.transport) if found.endpoints is EndpointsKind.DNS else None
-    entry = build(hop, found, tls, names)
+    address = (backend, port, protocol.transport)
+    names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
+    entry = build(hop, speaks_h2c(g, backend, port), tls, names)
     return None if quarantined(g, entry.resource) else entry
 
 
-def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> ClusterEntry:
+def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None) -> ClusterEntry:
     message = cluster_pb2.Cluster(
         name=hop.name,
         connect_timeout=seconds(CONNECT_TIMEOUT),
@@ -73,7 +74,7 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         ignore_health_on_host_removal=True,
     )
     if hop.protocol.http:
-        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(hop, found, tls)))
+        message.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(packed(_http_options(hop, h2c, tls)))
     if isinstance(tls, BackendTLS):
         message.transport_socket.CopyFrom(upstream_transport_socket(tls, () if hop.protocol.http else tls.options.alpn))
         message.metadata.CopyFrom(_metadata(tls))
@@ -84,12 +85,12 @@ def build(hop: Hop, found: Upstream, tls: HopTLS, names: Endpoints | None) -> Cl
         # A silent resolver must not withhold the ACK of every other cluster (docs/measurements.md#acknowledgements).
         message.wait_for_warm_on_init.value = False
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
-        return ClusterEntry(_resource(message, tls, hop.service), "", isinstance(tls, Plaintext))
+        return ClusterEntry(_resource(message, tls, hop.backend), "", isinstance(tls, Plaintext))
     message.type = cluster_pb2.Cluster.EDS
     endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
     message.eds_cluster_config.service_name = endpoints_name
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, tls, hop.service), endpoints_name, isinstance(tls, Plaintext))
+    return ClusterEntry(_resource(message, tls, hop.backend), endpoints_name, isinstance(tls, Plaintext))
 
 
 def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:
@@ -113,11 +114,11 @@ def _no_breakers() -> circuit_breaker_pb2.CircuitBreakers:
     )
 
 
-def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:
+def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:
     """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (docs/measurements.md#alpn)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
-    protocols = offered(hop, found, tls)
+    protocols = offered(hop, h2c, tls)
     if len(protocols) == 2:
         options.auto_config.http_protocol_options.CopyFrom(http1)
         options.auto_config.http2_protocol_options.CopyFrom(http2)
@@ -128,17 +129,17 @@ def _http_options(hop: Hop, found: Upstream, tls: HopTLS) -> http_protocol_optio
     return options
 
 
-def offered(hop: Hop, found: Upstream, tls: HopTLS) -> frozenset[str]:
-    """What HTTP is spoken to a backend; over TLS it picks one by ALPN."""
+def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
+    """Returns the versions of HTTP that a backend is offered; over TLS it picks one by ALPN."""
     if hop.protocol is Protocol.H1_UPGRADE:
         return frozenset({"http/1.1"})
     if hop.protocol is Protocol.H2:
         return frozenset({"h2"})
     if isinstance(tls, Plaintext):
-        return frozenset({"h2"} if found.h2c else {"http/1.1"})
+        return frozenset({"h2"} if h2c else {"http/1.1"})
     if isinstance(tls, BackendTLS) and tls.options.alpn:
         return frozenset(tls.options.alpn)
-    return frozenset({"h2"} if found.h2c else {"h2", "http/1.1"})
+    return frozenset({"h2"} if h2c else {"h2", "http/1.1"})
 
 
 def _metadata(tls: BackendTLS) -> base_pb2.Metadata:
@@ -164,11 +165,11 @@ def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignme
 
 
 @query
-def load_assignment(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Resource | None:
-    entry = cluster(g, gateway, service, port, protocol)
+def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Resource | None:
+    entry = cluster(g, gateway, backend, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    body = encode(_assignment(entry.endpoints_name, endpoints(g, service, port, protocol.transport)))
+    body = encode(_assignment(entry.endpoints_name, endpoints(g, backend, port, protocol.transport)))
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 

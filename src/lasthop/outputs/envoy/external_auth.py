@@ -97,7 +97,7 @@ def _http(auth: ExternalAuth, timeout: float) -> ext_authz_pb2.HttpService:
 
 
 def _authority(hop: Hop) -> str:
-    return f"{hop.service.name}.{hop.service.namespace}.svc:{hop.port}"
+    return f"{hop.backend.name}.{hop.backend.namespace}.svc:{hop.port}"
 
 
 def _any_of(names: tuple[str, ...]) -> string_pb2.ListStringMatcher:

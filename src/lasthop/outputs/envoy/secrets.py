@@ -13,10 +13,10 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import outcome
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
 from lasthop.store.graph import Graph, query
@@ -43,9 +43,9 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 @indexer(HOPS)
-def index_hop_secrets(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """What an XBackend has shown to itself; of other hops it is the Gateway's own, which is there already."""
-    tls = outcome(g, Hop(gateway, service, port, protocol)) if service.kind == XBACKEND else None
+def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    """The client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
+    tls = hop_tls(g, gateway, backend, port, protocol) if backend.kind == XBACKEND else None
     if isinstance(tls, BackendTLS) and tls.client_certificate:
         yield SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)
 

@@ -30,9 +30,8 @@ from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.listener import Listener
 from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.tls import BackendTLS, HopTLS
-from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import LISTENER_STREAMS
-from lasthop.resolve.backends import outcome
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import owner, stream
@@ -107,7 +106,7 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
     if listener.protocol == "TLS" and not listener.passthrough:
         chain.transport_socket.CopyFrom(downstream_tls(g, listener))
         chain.transport_socket_connect_timeout.CopyFrom(seconds(http_rules(g, gateway).handshake_seconds))
-    tls = [_outcome.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
+    tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
     if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
@@ -124,12 +123,6 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
 
 def _cluster(backend: Backend) -> str:
     return backend.hop.name if backend.hop else REFUSED
-
-
-@query
-def _outcome(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> HopTLS:
-    """By itself: where it cannot be worked out there is no cluster, and the other backends have theirs."""
-    return outcome(g, Hop(gateway, service, port, protocol))
 
 
 def _tls_bytes(tls: HopTLS | Crash | None) -> bytes:

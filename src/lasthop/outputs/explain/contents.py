@@ -5,17 +5,18 @@ Nothing keeps a list of users; the recorded reads know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lasthop.api.core import Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning, worst
-from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_of
+from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_fact
 from lasthop.outputs.explain.policies import routes_to
 from lasthop.outputs.explain.reads import STATUS_OF, above
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import Target, endpoints
+from lasthop.plan.upstream import Hop
+from lasthop.resolve import xbackends
+from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.gateways import client_certificate
@@ -24,7 +25,6 @@ from lasthop.resolve.policies.targets import claims, port_winner
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.trust import bundle, day, pair_dates
-from lasthop.resolve.xbackends import shown_certificate
 from lasthop.store.graph import Graph
 from lasthop.store.store import OBJECTS, read
 
@@ -35,7 +35,7 @@ GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver"
 
 def explain_service(g: Graph, key: Key) -> Fact:
     obj = read(g, key, Service)
-    hops = sorted({_spoken(hop) for hop in REACH.of(g, key)})
+    hops = _distinct(REACH.of(g, key))
     facts: list[Fact] = []
     for port in obj.spec.ports if obj else ():
         reached = [_reached(g, hop) for hop in hops if (hop.port, hop.protocol.transport) == (port.port, port.protocol)]
@@ -51,19 +51,20 @@ def explain_service(g: Graph, key: Key) -> Fact:
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def _spoken(hop: Hop) -> Hop:
-    """Protocols that policies have a say in share their fate."""
-    return hop._replace(protocol=Protocol.TCP) if hop.protocol.policed else hop
+def _distinct(hops: Iterable[Hop]) -> list[Hop]:
+    """One hop for each Gateway and port: a BackendTLSPolicy applies to all protocols alike, or not at all."""
+    shown = {(hop.gateway, hop.port, "" if hop.protocol.policed else hop.protocol): hop for hop in sorted(hops, reverse=True)}
+    return sorted(shown.values())
 
 
 def _reached(g: Graph, hop: Hop) -> Fact:
-    tls = tls_of(g, hop.gateway, Target(hop.service, hop.port), hop.protocol)
+    tls = tls_fact(g, hop)
     said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
-    return Fact(said, tls.state, tls.because, tls.object)
+    return Fact(said, tls.state, tls.because, tls.object, missing=tls.missing)
 
 
 def _routes(g: Graph, hop: Hop) -> str:
-    found = routes_to(g, hop.gateway, hop.service, hop.port, policed=hop.protocol.policed)
+    found = routes_to(g, hop.gateway, hop.backend, hop.port, policed=hop.protocol.policed)
     return ", ".join(str(route) for route in found)
 
 
@@ -94,7 +95,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
             uses[args[0]] = f"gives {args[0]} the CAs of its clients"
         elif query is own_listeners and key.kind == "Secret":
             uses[args[0]] = f"holds a certificate for listeners of {args[0]}"
-        elif query is shown_certificate and key.kind == "Secret":
+        elif query is xbackends.client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that is shown to {args[0]}")
         elif query is client_certificate and key.kind == "Secret":
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
@@ -116,7 +117,7 @@ def _pair(g: Graph, key: Key) -> Iterator[Fact]:
             if said := pair_dates(g, key):
                 yield warning(said)
         else:
-            yield bad(pair.text)
+            yield bad("", why=pair)
 
 
 def _matters(g: Graph, key: Key) -> list[Fact]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.plan.problem import Problem
 
 
 class State(StrEnum):
@@ -25,18 +26,25 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """The object it speaks of, where a reader may want to look."""
     place: str = ""
     """`file:line` of that object, where it comes from a file."""
+    missing: tuple[Key, ...] = ()
+    """The objects that it calls missing."""
 
 
 def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
     return Fact(text, State.GOOD, because, object)
 
 
-def bad(text: str, *because: Fact, object: Key | None = None) -> Fact:
-    return Fact(text, State.BAD, because, object)
+def bad(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
+    """`why` ends the sentence."""
+    return _because(Fact(text, State.BAD, because, object), why)
 
 
-def warning(text: str, *because: Fact, object: Key | None = None) -> Fact:
-    return Fact(text, State.WARNING, because, object)
+def warning(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
+    return _because(Fact(text, State.WARNING, because, object), why)
+
+
+def _because(fact: Fact, why: Problem | None) -> Fact:
+    return msgspec.structs.replace(fact, text=f"{fact.text}{why.text}", missing=why.missing) if why else fact
 
 
 def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:

@@ -8,16 +8,14 @@ from lasthop.api import gateway as api
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.explain.reads import above
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.problem import Problem
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.allowed_listeners import LISTENER_SETS
 from lasthop.resolve.attachment import ATTACHED, parents
-from lasthop.resolve.backends import Target
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
@@ -36,11 +34,11 @@ SHOWN = 50
 def explain_gateway(g: Graph, key: Key) -> Fact:
     owner = gateway(g, key)
     if owner is None:
-        return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
+        return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
     own = [listener for listener in owner.listeners if listener.owner == key]
     if not owner.accepted.status:
         refused = (listener_fact(g, key, listener) for listener in own if not listener.served)
-        return bad(str(key), bad(f"not accepted: {owner.accepted.message}"), *refused, object=key)
+        return bad(str(key), bad("not accepted: ", why=owner.accepted.problem), *refused, object=key)
     facts = [good(f"accepted; binds {', '.join(owner.addresses)}")]
     facts += [listener_fact(g, key, listener) for listener in own]
     facts += [*_sets(g, key)]
@@ -58,10 +56,10 @@ def _sets(g: Graph, key: Key) -> Iterator[Fact]:
 def explain_listener_set(g: Graph, key: Key) -> Fact:
     found = listener_set(g, key)
     if found is None:
-        return warning(str(key), warning(f"no effect: it {not_ours(g, key)}"), object=key)
+        return warning(str(key), warning("no effect: ", why=not_ours(g, key)), object=key)
     listeners = [listener_fact(g, found.gateway, listener) for listener in found.listeners]
     if not found.accepted.status:
-        return bad(str(key), bad(f"not accepted: {found.accepted.message}"), *listeners, object=key)
+        return bad(str(key), bad("not accepted: ", why=found.accepted.problem), *listeners, object=key)
     facts = [good(f"accepted by {found.gateway}", object=found.gateway), *listeners]
     return Fact(str(key), worst(facts), tuple(facts), key)
 
@@ -73,7 +71,7 @@ def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
 
 def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
-    wrong = [bad(f"{c.reason}: {c.message}") for c in listener.conditions if _bad_news(c)]
+    wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener.conditions if c.problem]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
     held = port_problem(g, gateway_key, listener.port, listener.transport)
     if held and held.reason != reasons.PENDING:
@@ -85,10 +83,6 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
         routes = [warning(f"no route is attached, so {answer}")]
     state = worst([good(""), *facts, *routes])
     return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
-
-
-def _bad_news(condition: Condition) -> bool:
-    return condition.status == (condition.type == "Conflicted")
 
 
 def _certificate(g: Graph, secret: Key) -> Fact:
@@ -115,7 +109,7 @@ def _route(g: Graph, key: Key, route: Key) -> Fact:
 def _client_certificate(g: Graph, key: Key) -> Iterator[Fact]:
     own = client_certificate(g, key)
     if isinstance(own, Problem):
-        yield bad(f"its client certificate cannot be used, so every TLS hop is refused: {own.text}")
+        yield bad("its client certificate cannot be used, so every TLS hop is refused: ", why=own)
     elif own:
         yield plain(f"shows backends the certificate of {own}", object=own)
 
@@ -124,7 +118,7 @@ def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
     routes = dict.fromkeys(route for listener in owner.listeners for route in attached(g, listener))
     found = dict.fromkeys((*target, protocol) for route in routes for target, protocol in _targets(g, owner.key, route))
     for service, port, protocol in sorted(found)[:SHOWN]:
-        yield hop(g, owner.key, Target(service, port), protocol, prefix="hop to ")
+        yield hop_fact(g, Hop(owner.key, service, port, protocol), "hop to ")
     yield from _more(len(found), "hops")
 
 
@@ -133,9 +127,9 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     spoken = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
     for target in targets(g, route, key):
-        yield from (((target.service, target.port), protocol) for protocol in shown)
+        yield from (((target.backend, target.port), protocol) for protocol in shown)
     if spoken:
-        yield from (((target.service, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
+        yield from (((target.backend, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:
@@ -150,7 +144,7 @@ def explain_class(g: Graph, key: Key) -> Fact:
         other = obj.spec.controller_name if obj else "nobody"
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
-        return bad(f"{key}: not accepted, {accepted.message}", object=key)
+        return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
     nodes = (node for node in above(g, (OBJECTS, key), gateway) if node[0] is gateway)
     users = sorted(node[1] for node in nodes)
     return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

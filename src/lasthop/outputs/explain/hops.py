@@ -8,17 +8,18 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
-from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
+from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.reads import below
-from lasthop.outputs.status.endpoints import fate
+from lasthop.outputs.findings.endpoints import fate
 from lasthop.plan.problem import Problem
+from lasthop.plan.reasons import BACKEND_NOT_FOUND
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import Target, endpoints, problem
+from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.missing_endpoints import missing_endpoints
-from lasthop.resolve.policies.backend_tls import hop_tls
-from lasthop.resolve.policies.standing import precedence
+from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import bundle, day, pair_dates, ref_state, system_store
@@ -33,61 +34,43 @@ REFERS = "refers to {}"
 """What is said of a bundle while nothing is verified with it."""
 
 
-def hop(g: Graph, gateway: Key, found: Target, protocol: Protocol, *, prefix: str = "") -> Fact:
-    """What a Gateway does when it speaks to a Service port, and why."""
-    said = f"{prefix}{found.service} port {found.port}"
-    if found.service.kind == XBACKEND:
-        return hop_fact(g, Hop(gateway, found.service, found.port, protocol), said)
-    why = problem(g, gateway, found, protocol)
-    service = read(g, found.service, Service)
-    if service is None or service.port(found.port, protocol.transport) is None:
-        return bad(f"{said}: refused, {why.text if why else 'it does not exist'}", object=found.service)
-    tls = tls_of(g, gateway, found, protocol)
-    if why and tls.state is not State.BAD:
-        tls = bad(f"refused: {why.text}", *tls.because)
-    facts = (tls, _endpoints(g, found, protocol, refused=bool(why)))
-    return Fact(said, worst(facts), facts, found.service)
+def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
+    """Explains how a Gateway connects to a backend, and why."""
+    said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
+    if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
+        return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
+    facts = (tls_fact(g, hop), endpoints_fact(g, hop))
+    return Fact(said, worst(facts), facts, hop.backend)
 
 
-def hop_fact(g: Graph, hop: Hop, said: str = "") -> Fact:
-    """The same for an XBackend, which may be refused for more than its TLS."""
-    found = Target(hop.service, hop.port)
-    why, tls = problem(g, hop.gateway, found, hop.protocol), tls_of(g, hop.gateway, found, hop.protocol)
-    if why and tls.state is not State.BAD:
-        tls = bad(f"refused: {why.text}", *tls.because)
-    facts = (tls, _endpoints(g, found, hop.protocol, refused=bool(why)))
-    return Fact(said, worst(facts), facts, hop.service)
-
-
-def tls_of(g: Graph, gateway: Key, found: Target, protocol: Protocol) -> Fact:
-    if protocol is Protocol.PASSTHROUGH:
-        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy has a say in it")
-    if protocol is Protocol.UDP:
-        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy has a say in it")
-    tls = hop_tls(g, gateway, found.service, found.port)
-    others = tuple(rivals(g, found.service, found.port))
+def tls_fact(g: Graph, hop: Hop) -> Fact:
+    tls = hop_tls(g, *hop)
+    others = tuple(rivals(g, hop.backend, hop.port)) if hop.protocol.policed else ()
     match tls:
         case BackendTLS():
             # The bundle, the names and the certificate: what the answer was made from is what was read for it.
-            reads = trust(g, (hop_tls, gateway, found.service, found.port))
+            reads = trust(g, (hop_tls, *hop))
             state = warning if tls.waiver else good
-            return state(f"TLS because of {tls.policy}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.policy)
+            return state(f"TLS because of {tls.source}", *checks(tls), *reads, *_own(g, tls), *others, object=tls.source)
         case Refused():
-            reads = trust(g, (hop_tls, gateway, found.service, found.port), REFERS)
-            return bad(f"refused: {tls.message}", *reads, *others, object=tls.policy)
+            return bad("refused: ", *trust(g, (hop_tls, *hop), REFERS), *others, object=tls.source, why=tls.why)
         case Plaintext():
-            return _plaintext(g, found, others)
+            return _plaintext(g, hop, others)
 
 
-def _plaintext(g: Graph, found: Target, others: tuple[Fact, ...]) -> Fact:
-    if found.service.kind == XBACKEND:
+def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
+    if hop.protocol is Protocol.PASSTHROUGH:
+        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy has a say in it")
+    if hop.protocol is Protocol.UDP:
+        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy has a say in it")
+    if hop.backend.kind == XBACKEND:
         return plain("plaintext: its own tls.mode is None")
-    service = read(g, found.service, Service)
-    port = service.port(found.port) if service else None
+    service = read(g, hop.backend, Service)
+    port = service.port(hop.port) if service else None
     said = "plaintext: no BackendTLSPolicy targets this port"
     aims = tuple(
         bad(f"{policy} names Service {name}, which does not exist; it may mean this one", object=policy)
-        for policy, name in misaimed(g, found.service)
+        for policy, name in misaimed(g, hop.backend)
     )
     if aims:
         return warning(said, *aims, *others)
@@ -133,9 +116,9 @@ def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "
     key = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
     found, state = bundle(g, namespace, ref), ref_state(g, namespace, ref)
     if state.problem:
-        return bad(state.problem.text, object=key)
+        return bad("", object=key, why=state.problem)
     if isinstance(found, Problem):
-        return bad(found.text, object=key)
+        return bad("", object=key, why=found)
     anchors = [f"{anchor.subject}, until {day(anchor.not_after)}" for anchor in found.anchors]
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:
@@ -150,7 +133,7 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
         return
     pair = key_pair(g, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
-    whose = "the certificate" if tls.policy.kind == XBACKEND else "the Gateway's own certificate"
+    whose = "the certificate" if tls.source.kind == XBACKEND else "the Gateway's own certificate"
     said = pair_dates(g, secret)
     yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 
@@ -184,14 +167,15 @@ def _lost(g: Graph, claim: Claim, winner: Claim | None, port: str, names: set[st
             yield warning(said, object=claim.policy)
 
 
-def _endpoints(g: Graph, found: Target, protocol: Protocol, *, refused: bool) -> Fact:
-    known = endpoints(g, found.service, found.port, protocol.transport).endpoints
+def endpoints_fact(g: Graph, hop: Hop) -> Fact:
+    known = endpoints(g, hop.backend, hop.port, hop.protocol.transport).endpoints
     if not known:
-        answer = fate(protocol)
-        if found.service.kind == XBACKEND:
+        answer = fate(hop.protocol)
+        if hop.backend.kind == XBACKEND:
             return bad(f"no endpoints, so {answer}: nothing that its selector names is ready")
-        why = missing_endpoints(g, found.service, found.port, protocol.transport)
+        why = missing_endpoints(g, hop.backend, hop.port, hop.protocol.transport)
         return bad(f"no endpoints, so {answer}: {why or 'it is scaled to zero'}")
     shown = ", ".join(f"{e.address}:{e.port}" for e in known[:SHOWN_ENDPOINTS])
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
-    return plain(f"{'would be sent' if refused else 'sent'} to {shown}{more}")
+    sent = "would be sent" if isinstance(hop_tls(g, *hop), Refused) else "sent"
+    return plain(f"{sent} to {shown}{more}")

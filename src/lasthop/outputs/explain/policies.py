@@ -9,10 +9,12 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import REFERS, checks, trust
+from lasthop.plan.problem import invalid
 from lasthop.plan.tls import BackendTLS, Refused
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.policies.backend_tls import ancestors, hop_tls, reached_by
-from lasthop.resolve.policies.standing import shadowed, target_trouble, udp_warning
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import ancestors, reached_by
+from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.resolve.ports import serves_nothing
@@ -55,8 +57,8 @@ def _validity(g: Graph, key: Key) -> Fact:
     judged, wanted = verdict(g, key), wanted_tls(g, key)
     bundles = tuple(trust(g, (verdict, key), "verified against {}" if wanted else REFERS))
     if judged is None or not judged.valid or wanted is None:
-        why = judged.accepted.message if judged else "it could not be read"
-        return bad(f"cannot be fulfilled, so its targets are refused: {why}", *bundles)
+        why = (judged.accepted.problem if judged else None) or invalid("it could not be read")
+        return bad("cannot be fulfilled, so its targets are refused: ", *bundles, why=why)
     warnings = tuple(warning(text) for text in judged.warnings)
     facts = (*checks(wanted), *bundles, *warnings)
     if not judged.resolved.status:
@@ -70,9 +72,9 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
     named = f"target {target.kind} {key.namespace}/{target.name}"
     named += f" port {target.section_name}" if target.section_name else ""
     service = Key("Service", key.namespace, target.name) if is_service(target) else None
-    trouble = target_trouble(g, key, target)
-    if trouble:
-        return bad(f"{named}: no effect, {trouble.message}", object=service)
+    problem = target_problem(g, key, target)
+    if problem:
+        return bad(f"{named}: no effect, ", object=service, why=problem)
     assert service is not None
     exceptions = tuple(_ruled_by_others(g, key, service, target))
     uses = tuple(_uses(g, key, service, target))
@@ -96,9 +98,9 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         if claim is None or claim.policy != key:
             continue
         by = plain(f"by {', '.join(str(route) for route in routes_to(g, gateway, service, port))}")
-        tls = hop_tls(g, gateway, service, port)
+        tls = hop_tls(g, gateway, service, port, Protocol.TCP)
         if isinstance(tls, Refused):
-            yield bad(f"{gateway}, port {port}: refused, {tls.message}", by, object=gateway)
+            yield bad(f"{gateway}, port {port}: refused, ", by, object=gateway, why=tls.why)
         elif unserved := serves_nothing(g, gateway):
             yield bad(f"{gateway}, port {port}: not served, {unserved}", by, object=gateway)
         elif isinstance(tls, BackendTLS) and tls.waiver:

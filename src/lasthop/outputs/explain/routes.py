@@ -16,10 +16,10 @@ from lasthop.api.routes import (
     StreamRouteRule,
 )
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import hop
+from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
@@ -45,7 +45,7 @@ def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
     parent = parent_of(key, ref)
     if (ref.group, ref.kind) not in PARENT_KINDS:
         return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
-    return warning(f"{parent}: no effect, it {not_ours(g, parent)}", object=parent)
+    return warning(f"{parent}: no effect, ", object=parent, why=not_ours(g, parent))
 
 
 def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> Fact:
@@ -67,7 +67,7 @@ def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> F
 def _refused(parent: Parent) -> Fact:
     assert parent.problem is not None
     where = f"listener {parent.section_name}: " if parent.section_name else ""
-    return bad(f"{where}{parent.problem.reason}, {parent.problem.text}")
+    return bad(f"{where}{parent.problem.reason}, ", why=parent.problem)
 
 
 def _served(g: Graph, parent: Parent) -> Fact:
@@ -131,8 +131,8 @@ def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: P
 def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str, protocol: Protocol) -> Fact:
     found = target(g, key, ref)
     if not isinstance(found, Target):
-        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, {found.text}")
-    return hop(g, owner, found, protocol, prefix=share)
+        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
+    return hop_fact(g, Hop(owner, found.backend, found.port, protocol), share)
 
 
 def matched(match: HTTPRouteMatch | GRPCRouteMatch) -> str:

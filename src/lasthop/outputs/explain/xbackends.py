@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import hop_fact, trust
+from lasthop.outputs.explain.hops import endpoints_fact, tls_fact, trust
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.xbackend_standing import hops
-from lasthop.resolve.xbackends import flaw
+from lasthop.resolve.xbackend_conditions import hops
+from lasthop.resolve.xbackends import spec_problem
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -31,9 +31,9 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
 
 
 def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
-    own = flaw(g, key)
+    own = spec_problem(g, key)
     if own:
-        return bad(f"refused wherever it is used: {own.message}")
+        return bad("refused wherever it is used: ", why=own)
     if obj.spec.type == EXTERNAL_HOSTNAME:
         return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
     labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
@@ -47,7 +47,7 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
     elif judged.valid:
         yield good("its TLS can be had", *trust(g, (verdict, key)), *(warning(text) for text in judged.warnings))
     else:
-        yield bad(f"its TLS cannot be had, so it is refused: {judged.accepted.message}", *trust(g, (verdict, key)))
+        yield bad("its TLS cannot be had, so it is refused: ", *trust(g, (verdict, key)), why=judged.accepted.problem)
 
 
 def _spoken(hop: Hop) -> Hop:
@@ -56,7 +56,6 @@ def _spoken(hop: Hop) -> Hop:
 
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
-    found = hop_fact(g, hop)
-    tls, *more = found.because
+    tls, endpoints = tls_fact(g, hop), endpoints_fact(g, hop)
     said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
-    return Fact(said, found.state, (*tls.because, *more))
+    return Fact(said, worst((tls, endpoints)), (*tls.because, endpoints), missing=tls.missing)

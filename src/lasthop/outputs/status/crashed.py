@@ -33,7 +33,7 @@ from lasthop.plan.listener import Listener
 from lasthop.plan.problem import internal_error
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS
-from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.routes import read_route

@@ -19,7 +19,7 @@ from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
-from lasthop.resolve.policies.degraded import waived_ports
+from lasthop.resolve.policies.waiver_index import waived_ports
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.resolve.trust import pair_dates
@@ -34,7 +34,13 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     if obj is None or accepted is None:
         return None
     features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
-    return GatewayClassStatus(stated((accepted, supported_version(g)), obj), features)
+    return GatewayClassStatus(stated(class_conditions(g, key), obj), features)
+
+
+def class_conditions(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """None where the class is not ours."""
+    accepted = gateway_class(g, key)
+    return (accepted, supported_version(g)) if accepted else ()
 
 
 @query
@@ -44,9 +50,13 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
         return None
     own = (listener for listener in owner.listeners if listener.owner == key)
     listeners = tuple(listener_status(g, key, listener, obj) for listener in own)
-    conditions = (owner.accepted, programmed(g, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
     addresses = tuple(GatewayAddress(*address) for address in _addresses(g, owner))
-    return GatewayStatus(addresses, stated(conditions, obj), listeners, ACCEPTED_SETS.size(g, key))
+    return GatewayStatus(addresses, stated(gateway_conditions(g, owner), obj), listeners, ACCEPTED_SETS.size(g, key))
+
+
+def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+    key = owner.key
+    return (owner.accepted, programmed(g, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
 
 
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:

@@ -23,7 +23,11 @@ def listener_set_status(g: Graph, key: Key) -> ListenerSetStatus | None:
     if obj is None or found is None:
         return None
     listeners = tuple(listener_status(g, found.gateway, listener, obj) for listener in found.listeners)
-    return ListenerSetStatus(stated((found.accepted, _programmed(g, found)), obj), listeners)
+    return ListenerSetStatus(stated(set_conditions(g, found), obj), listeners)
+
+
+def set_conditions(g: Graph, found: ListenerSet) -> tuple[Condition, ...]:
+    return found.accepted, _programmed(g, found)
 
 
 def _programmed(g: Graph, found: ListenerSet) -> Condition:

@@ -15,8 +15,8 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import failed
 from lasthop.plan.problem import invalid
 from lasthop.resolve.gateways import age
-from lasthop.resolve.policies.backend_tls import MAX_ANCESTORS, ancestors, reached_by
-from lasthop.resolve.policies.standing import conditions
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
+from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import is_service
 from lasthop.resolve.unserved import concerned
 from lasthop.store.graph import Graph, query

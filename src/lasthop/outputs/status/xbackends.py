@@ -7,7 +7,7 @@ from lasthop.api.meta import Key
 from lasthop.api.status import PolicyStatus
 from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.policies import entry
-from lasthop.resolve.xbackend_standing import conditions, gateways
+from lasthop.resolve.xbackend_conditions import conditions, gateways
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read

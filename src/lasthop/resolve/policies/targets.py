@@ -131,6 +131,19 @@ def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
     )
 
 
+@query
+def missing_port(g: Graph, service_key: Key, section: str) -> str:
+    """Says which port a Service does not have, which ones it has, and what that means for them."""
+    service = read(g, service_key, Service)
+    names = [p.name for p in service.spec.ports if p.name] if service else []
+    guess = meant(section, names)
+    has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
+    return (
+        f"{service_key} has no port named {section} ({has}), so its ports that no policy names are refused, unless their "
+        "appProtocol is a plaintext protocol"
+    )
+
+
 SERVICES = Index[str, str]("service")
 """Names by namespace, to tell which one a policy probably means."""
 MAX_SERVICES: Final = 200

@@ -114,7 +114,7 @@ def wanted_tls(g: Graph, policy: Key) -> BackendTLS | None:
     if trust is None and not (pins and pins.only) and not (waived and waived.mode is Mode.WAIVED_ALL):
         return None
     return BackendTLS(
-        policy=policy,
+        source=policy,
         sni=validation.hostname,
         trust=trust,
         names=_names(validation) if asked.names else (),

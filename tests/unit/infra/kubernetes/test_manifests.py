@@ -15,7 +15,8 @@ from lasthop.infra.kubernetes.names import label_value, object_name
 from lasthop.infra.kubernetes.services import read_back
 from lasthop.infra.kubernetes.wanted import Wanted, wanted
 from lasthop.plan import listener as plan
-from lasthop.plan.condition import false, true
+from lasthop.plan.condition import failed, true
+from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import ACCEPTED
 from tests.unit.infra.kubernetes.cluster import SITE, gateway
 
@@ -238,5 +239,5 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
 
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"))
-    unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), false(ACCEPTED, "Invalid", "no"))
+    unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem("Invalid", "no")))
     assert wanted(obj, unaccepted, ProxySettings()).hold

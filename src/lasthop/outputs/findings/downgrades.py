@@ -16,9 +16,9 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.policies.backend_tls import hop_tls, spoken
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.settings import HAD_POLICY
@@ -28,10 +28,10 @@ from lasthop.store.store import read
 
 
 @query
-def _applied(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Key | None:
+def _applied(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Key | None:
     """Returns the BackendTLSPolicy that decides on a hop, whether it can be fulfilled or not."""
-    tls = spoken(g, Hop(gateway, service, port, protocol))
-    policy = tls.policy if isinstance(tls, BackendTLS | Refused) else None
+    tls = hop_tls(g, gateway, backend, port, protocol)
+    policy = tls.source if isinstance(tls, BackendTLS | Refused) else None
     return policy if policy and policy.kind == "BackendTLSPolicy" else None
 
 
@@ -59,7 +59,7 @@ def _downgrades(g: Graph, key: Key) -> Iterator[Finding]:
 
 def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
     found = [hop for hop in REACH.of(g, service) if hop.port == port and hop.protocol.policed]
-    plain = [hop for hop in found if isinstance(hop_tls(g, hop.gateway, service, port), Plaintext)]
+    plain = [hop for hop in found if isinstance(hop_tls(g, *hop), Plaintext)]
     return sorted({route for hop in plain for route in HOPS.of(g, *hop)})
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, failed, false, true
-from lasthop.plan.problem import Problem
-from lasthop.plan.tls import BackendTLS, Refused, Waiver
+from lasthop.plan.condition import Condition, failed, true
+from lasthop.plan.finding import Severity
+from lasthop.plan.problem import Problem, invalid, joined, not_found
+from lasthop.plan.tls import BackendTLS, Waiver
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.backends import outcome
 from lasthop.resolve.gateways import client_certificate
-from lasthop.resolve.policies.backend_tls import Ancestors, ancestors, missing_port, reached_by
-from lasthop.resolve.policies.gate import permitted_tls
-from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, port_winner, section_winner, service_meant
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
+from lasthop.resolve.policies.permissions import permitted_tls
+from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, missing_port, port_winner, section_winner, service_meant
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
@@ -27,40 +26,30 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """Why a policy has no effect on one of its targets."""
-
-    reason: str
-    message: str
-    unresolved: bool = False
-    """The reference itself leads nowhere."""
-
-
 @query
-def target_trouble(g: Graph, policy: Key, target: PolicyTargetReference) -> Trouble | None:
+def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
+    """Returns why a policy has no effect on one of its targets."""
     if not is_service(target):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
-        return Trouble(reasons.INVALID, message)
+        return invalid(message)
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
     if service is None:
         guess = service_meant(g, key)
-        message = f"{key} does not exist" + (f"; did you mean {guess}?" if guess else "")
-        return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
+        return not_found(reasons.TARGET_NOT_FOUND, key, guess=guess)
     ports = service.spec.ports
     if target.section_name != WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
-            message = missing_port(g, key, target.section_name)
-            return Trouble(reasons.TARGET_NOT_FOUND, message, unresolved=True)
+            return Problem(reasons.TARGET_NOT_FOUND, missing_port(g, key, target.section_name), about=(key,))
     if ports and all(p.protocol == "UDP" for p in ports):
-        message = f"port {ports[0].name or ports[0].port} of Service {key.path} is UDP, which cannot carry TLS"
-        return Trouble(reasons.INVALID, message)
+        return invalid(f"port {ports[0].name or ports[0].port} of {key} is UDP, which cannot carry TLS", key)
     winner = section_winner(g, key, target.section_name)
     if winner is not None and winner.policy != policy:
-        where = f"Service {key.path}" + (f" port {target.section_name}" if target.section_name else "")
-        return Trouble(reasons.CONFLICTED, f"{where} is already targeted by BackendTLSPolicy {precedence(g, policy, winner)}")
+        where = f"{key} port {target.section_name}" if target.section_name else str(key)
+        message = f"{where} is already targeted by BackendTLSPolicy {precedence(g, policy, winner)}"
+        return Problem(reasons.CONFLICTED, message, about=(key, winner.policy))
     return None
 
 
@@ -85,35 +74,34 @@ class Targets(msgspec.Struct, frozen=True):
 
     effective: bool
     """Some target that the Gateway reaches is under this policy."""
-    reached: tuple[Trouble, ...]
+    reached: tuple[Problem, ...]
     """What is wrong with targets that it reaches."""
-    elsewhere: tuple[Trouble, ...]
+    elsewhere: tuple[Problem, ...]
     """And with others, which only this entry can tell: no Gateway may reach them."""
     notes: tuple[str, ...]
 
     @property
-    def troubles(self) -> tuple[Trouble, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         return self.reached + self.elsewhere
 
 
 def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
     obj = read(g, policy, BackendTLSPolicy)
     effective = False
-    reached: list[Trouble] = []
-    elsewhere: list[Trouble] = []
+    reached: list[Problem] = []
+    elsewhere: list[Problem] = []
     notes: list[str] = []
     for target in obj.spec.target_refs if obj else ():
-        here, trouble = _reaches(g, policy, target, gateway), target_trouble(g, policy, target)
-        if trouble:
-            (reached if here else elsewhere).append(trouble)
+        here, problem = _reaches(g, policy, target, gateway), target_problem(g, policy, target)
+        if problem:
+            (reached if here else elsewhere).append(problem)
         elif here:
             effective = True
             notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
         else:
             notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
     for other in ancestors(g, policy).without_room:
-        message = f"this status has no room for {other}, so connections from there fail"
-        elsewhere.append(Trouble(reasons.INVALID, message))
+        elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
 
 
@@ -137,22 +125,22 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if obj is None or judged is None:
         return ()
     found = targets_at(g, policy, gateway)
-    told = [t.message for t in found.troubles]
     accepted, permitted = judged.accepted, permitted_tls(g, gateway, policy)
     if not found.effective and found.reached:
-        accepted = false(reasons.ACCEPTED, found.reached[0].reason, _joined(told))
-    elif isinstance(permitted, Refused):
-        accepted = false(reasons.ACCEPTED, permitted.reason, permitted.message)
+        accepted = failed(reasons.ACCEPTED, joined(found.problems))
+    elif isinstance(permitted, Problem):
+        accepted = failed(reasons.ACCEPTED, permitted)
     elif judged.valid:
-        accepted = true(reasons.ACCEPTED, _joined([*told, *judged.warnings, *found.notes, *judged.notes]))
+        told = [*(problem.text for problem in found.problems), *judged.warnings, *found.notes, *judged.notes]
+        accepted = true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
     resolved = judged.resolved
-    lost = [t for t in found.troubles if t.unresolved]
+    lost = [problem for problem in found.problems if problem.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and lost:
-        resolved = false(reasons.RESOLVED_REFS, lost[0].reason, _joined(t.message for t in lost))
+        resolved = failed(reasons.RESOLVED_REFS, joined(lost))
     more = []
     if accepted.status and found.effective:
-        if found.troubles:
-            more.append(Condition(reasons.PARTIALLY_INVALID, True, found.troubles[0].reason, _joined(told)))
+        if found.problems:
+            more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
         if unserved := not_programmed(g, gateway):
             more.append(unserved)
         if isinstance(permitted, BackendTLS) and permitted.waiver and _in_effect(g, policy, gateway):
@@ -165,7 +153,7 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
     """Why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate cannot be
     shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
-        return false(reasons.PROGRAMMED, reasons.PARENT_NOT_PROGRAMMED, why)
+        return failed(reasons.PROGRAMMED, Problem(reasons.PARENT_NOT_PROGRAMMED, why, about=(gateway,)))
     own = client_certificate(g, gateway)
     if isinstance(own, Problem):
         where = f"connections from {gateway} fail, because of its client certificate"
@@ -173,17 +161,19 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
     return None
 
 
-def unreached(g: Graph, policy: Key) -> str:
-    """Says why no Gateway uses a policy whose targets are all right; empty if one does."""
+def unreached(g: Graph, policy: Key) -> Problem | None:
+    """Returns why no Gateway uses a policy whose targets are all right."""
     obj = read(g, policy, BackendTLSPolicy)
     if obj is None or ancestors(g, policy) != Ancestors():
-        return ""
+        return None
     services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
     hops = [hop for service in services for hop in REACH.of(g, service)]
     if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
-        said = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
-        return f"{said}; remove it, or let the listener terminate TLS"
-    return "no Gateway reaches its targets through a route, so the policy has no effect yet"
+        message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
+        remedy = "remove it, or let the listener terminate TLS"
+        return Problem("NotReached", message, remedy=remedy, severity=Severity.WARNING)
+    message = "no Gateway reaches its targets through a route, so the policy has no effect yet"
+    return Problem("NotReached", message, severity=Severity.WARNING)
 
 
 def degraded(waiver: Waiver) -> Condition:
@@ -196,8 +186,8 @@ def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     obj = read(g, policy, BackendTLSPolicy)
     services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
     hops = (hop for service in services for hop in REACH.of(g, service))
-    made = (outcome(g, hop) for hop in hops if hop.gateway == gateway)
-    return any(isinstance(tls, BackendTLS) and tls.policy == policy for tls in made)
+    made = (hop_tls(g, *hop) for hop in hops if hop.gateway == gateway)
+    return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in made)
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
@@ -205,7 +195,3 @@ def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key)
         return False
     service = Key("Service", policy.namespace, target.name)
     return any(found == gateway for found, _ in reached_by(g, service, target.section_name))
-
-
-def _joined(messages: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(m for m in messages if m))

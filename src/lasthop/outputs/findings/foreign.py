@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from lasthop.api.gateway import Gateway, GatewayClass
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import Problem
 from lasthop.resolve.ours import not_ours, strange_parents
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
@@ -32,9 +35,9 @@ def class_finding(g: Graph, key: Key) -> Finding | None:
     of_class = read(g, Key("GatewayClass", "", name), GatewayClass)
     if of_class is not None and of_class.spec.controller_name == CONTROLLER_NAME:
         return None
-    message = f"it is not served: it {not_ours(g, key)}."
+    why, field = not_ours(g, key, "it is not served: it"), "spec.gatewayClassName"
     remedy = f"{'Create it, with' if of_class is None else 'Give the class'} spec.controllerName {CONTROLLER_NAME}."
-    return Finding(key, "NoGatewayClass", message, remedy, "spec.gatewayClassName")
+    return Finding(key, "NoGatewayClass", f"{why.text}.", remedy, field, about=why.about, missing=why.missing)
 
 
 @query
@@ -51,8 +54,7 @@ def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
             yield Finding(route, reasons.NO_MATCHING_PARENT, ROUTE, severity=Severity.WARNING)
         return
     for number, parent in strange:
-        message = f"it has no effect there: {parent} {not_ours(g, parent)}."
-        yield Finding(route, reasons.NO_MATCHING_PARENT, message, field=f"spec.parentRefs[{number}]")
+        yield _sentence(not_ours(g, parent, f"it has no effect there: {parent}")).at(f"spec.parentRefs[{number}]").on(route)
 
 
 def unheld(g: Graph, listener_set: Key) -> Finding:
@@ -61,8 +63,11 @@ def unheld(g: Graph, listener_set: Key) -> Finding:
         return Finding(
             listener_set, reasons.NO_MATCHING_PARENT, LISTENER_SET, field="spec.parentRef", severity=Severity.WARNING
         )
-    message = f"it has no effect: it {not_ours(g, listener_set)}."
-    return Finding(listener_set, reasons.NO_MATCHING_PARENT, message, field="spec.parentRef")
+    return _sentence(not_ours(g, listener_set, "it has no effect: it")).at("spec.parentRef").on(listener_set)
 
 
-CLASSES = Output("findings-foreign-gateways", "Gateway", class_findings)
+def _sentence(problem: Problem) -> Problem:
+    return replace(problem, message=f"{problem.message}.")
+
+
+FOREIGN_CLASSES = Output("findings-foreign-gateways", "Gateway", class_findings)

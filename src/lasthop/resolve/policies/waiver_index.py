@@ -1,4 +1,4 @@
-"""Where a waiver is in effect, counted by Gateway."""
+"""Ports on which a waiver is in effect, counted by Gateway."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterator
 
 from lasthop.api.meta import Key
 from lasthop.plan.tls import BackendTLS, Mode
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.backends import outcome
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 
 WAIVED_PORTS = Index[Key, Key, int, Protocol]("waived-port")
-"""By Gateway, backend and port: each port once, however many protocols are spoken to it."""
+"""By Gateway, backend and port: each port once, whatever the number of its protocols."""
 WAIVED = Index[Key, tuple[Key, int]]("waived")
 """By Gateway: backend and port."""
 
 
 @indexer(HOPS)
-def index_waived_ports(g: Graph, gateway: Key, service: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    tls = outcome(g, Hop(gateway, service, port, protocol))
+def index_waived_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    tls = hop_tls(g, gateway, backend, port, protocol)
     if isinstance(tls, BackendTLS) and tls.mode is not Mode.STRICT:
-        yield WAIVED_PORTS.entry((gateway, service, port), protocol)
+        yield WAIVED_PORTS.entry((gateway, backend, port), protocol)
 
 
 @indexer(WAIVED_PORTS)
-def index_waived(g: Graph, gateway: Key, service: Key, port: int) -> Iterator[Entry]:
-    yield WAIVED.entry((gateway,), (service, port))
+def index_waived(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WAIVED.entry((gateway,), (backend, port))
 
 
 def waived_ports(g: Graph, gateway: Key) -> int:

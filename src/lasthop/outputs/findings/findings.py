@@ -1,0 +1,81 @@
+"""Every finding that the objects themselves give rise to, as outputs of the graph."""
+
+from __future__ import annotations
+
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.core import Service
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.unserved import Unserved
+from lasthop.outputs.findings.downgrades import downgrade_findings
+from lasthop.outputs.findings.endpoints import ENDPOINT_FINDINGS
+from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
+from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
+from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
+from lasthop.outputs.findings.routes import route_findings
+from lasthop.outputs.status.policies import UNSERVED
+from lasthop.plan import reasons
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import Problem
+from lasthop.plan.tls import Plaintext
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.reach import HOPS
+from lasthop.resolve.trust import minute
+from lasthop.resolve.unserved import concerned
+from lasthop.resolve.waivers import SOON, waiver
+from lasthop.store.graph import Graph, query
+from lasthop.store.stages import Output
+from lasthop.store.store import read
+
+
+@query
+def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    found = waiver(g, key)
+    if isinstance(found, Problem) or found.expires is None or g.before(found.expires - SOON.total_seconds()):
+        return ()
+    message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
+    remedy = "Mend the backend's certificate by then, or prolong the waiver."
+    return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
+
+
+@query
+def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
+    """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
+    service = read(g, service_key, Service) if service_key.kind == "Service" else None
+    service_port = service.port(port) if service else None
+    if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
+        return ()
+    if not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
+        return ()
+    message = f"port {port} has appProtocol {service_port.app_protocol} but is spoken to in plaintext"
+    remedy = "Create a BackendTLSPolicy for it."
+    return (Finding(service_key, "PlaintextBackend", message, remedy, severity=Severity.WARNING),)
+
+
+@query
+def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    """Of those that are meant for us; others may be another controller's."""
+    obj = read(g, key, Unserved)
+    if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not concerned(g, key)):
+        return ()
+    return (Finding(key, reasons.UNSUPPORTED_VALUE, UNSERVED.format(key.kind), severity=Severity.WARNING),)
+
+
+UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)
+
+FINDINGS = (
+    Output("findings-classes", "GatewayClass", class_findings),
+    Output("findings-gateways", "Gateway", gateway_findings),
+    Output("findings-listener-sets", "ListenerSet", listener_set_findings),
+    *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
+    Output("findings-policies", "BackendTLSPolicy", policy_findings),
+    Output("findings-xbackends", XBACKEND, xbackend_findings),
+    Output("findings-waivers", "VerificationWaiver", waiver_findings),
+    Output("findings-hops", HOPS, hop_findings),
+    Output("findings-downgrades", "Service", downgrade_findings),
+    ENDPOINT_FINDINGS,
+    FOREIGN_CLASSES,
+    *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),
+)

@@ -1,0 +1,112 @@
+"""Findings on BackendTLSPolicies and XBackends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
+from lasthop.plan import reasons
+from lasthop.plan.condition import Condition
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import Problem
+from lasthop.resolve import xbackend_conditions
+from lasthop.resolve.policies.ancestors import ancestors
+from lasthop.resolve.policies.conditions import conditions, shadowed, target_problem, udp_warning, unreached
+from lasthop.resolve.policies.permissions import permitted_tls
+from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.profiles import limits
+from lasthop.resolve.refusals import long_session_name, session_problems
+from lasthop.resolve.trust import pair_dates
+from lasthop.resolve.xbackends import PLAINTEXT, client_certificate, spec_problem
+from lasthop.store.graph import Graph, query
+from lasthop.store.store import read
+
+
+@query
+def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_policy(g, key)))
+
+
+def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged = read(g, key, BackendTLSPolicy), verdict(g, key)
+    if obj is None or judged is None:
+        return
+    if problem := judged.accepted.problem or judged.resolved.problem:
+        yield problem.on(key)
+    for warning in judged.warnings:
+        yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
+    problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
+    for number, (target, problem) in enumerate(zip(obj.spec.target_refs, problems, strict=True)):
+        field = f"spec.targetRefs[{number}]"
+        if problem:
+            yield problem.at(field).on(key)
+        if warning := udp_warning(g, key, target):
+            yield Finding(key, "Warning", warning, field=field, severity=Severity.WARNING)
+        if not problem and (never := shadowed(g, key, target)):
+            yield Finding(key, "Shadowed", f"{never}.", "Remove the target.", field=field, severity=Severity.WARNING)
+    if not all(problems) and (unused := unreached(g, key)):
+        yield unused.on(key)
+    reached = ancestors(g, key)
+    for gateway in reached.gateways:
+        yield from _at_gateway(g, key, gateway, judged.valid)
+    for gateway in reached.without_room:
+        message = f"its status has no room for {gateway}; connections from there fail."
+        remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
+        yield Finding(key, reasons.INVALID, message, remedy, about=(gateway,))
+
+
+def _at_gateway(g: Graph, key: Key, gateway: Key, valid: bool) -> Iterator[Finding]:
+    """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
+    permitted = permitted_tls(g, gateway, key)
+    if valid and isinstance(permitted, Problem):
+        yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
+    yield from _weakened(key, gateway, conditions(g, key, gateway), "spec.validation")
+
+
+def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: str) -> Iterator[Finding]:
+    for condition in conditions:
+        if condition.type == reasons.VERIFICATION_DEGRADED:
+            message = f"at {gateway}: {condition.message}"
+            yield Finding(key, condition.type, message, field=field, severity=Severity.WARNING, about=(gateway,))
+
+
+@query
+def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(_of_xbackend(g, key)))
+
+
+def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
+    obj, judged, own = read(g, key, XBackend), verdict(g, key), spec_problem(g, key)
+    if obj is None:
+        return
+    if own:
+        yield own.at("spec").on(key)
+    if judged and (problem := judged.accepted.problem or judged.resolved.problem):
+        yield problem.on(key)
+    for warning in judged.warnings if judged else ():
+        yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
+    shown = client_certificate(g, key)
+    if isinstance(shown, Key) and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.tls.clientCertificateRef", severity=Severity.WARNING)
+    session, gateways = obj.spec.session_persistence, xbackend_conditions.gateways(g, key)
+    for problem in session_problems(session, "spec.sessionPersistence") if session else ():
+        yield problem.on(key)
+    if not gateways:
+        message = "no Gateway reaches it through a route, so it has no effect yet"
+        yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
+        return
+    valid = not own and (judged is None or judged.valid)
+    for gateway in gateways:
+        at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
+        for problem in long_session_name(session, "spec.sessionPersistence", limits(g, gateway)) if session else ():
+            yield problem.within(at, gateway).on(key)
+        accepted = next((c.problem for c in stated if c.type == reasons.ACCEPTED), None)
+        if accepted and valid:
+            yield accepted.within(at, gateway).at("spec").on(key)
+        yield from _weakened(key, gateway, stated, "spec.tls.validation")
+    if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
+        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it is spoken to in plaintext."
+        remedy = "Give it tls: ServerOnly, or ClientAndServer."
+        yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)

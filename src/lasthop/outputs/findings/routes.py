@@ -1,0 +1,55 @@
+"""Findings on routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from lasthop.api.meta import Key
+from lasthop.api.route_kinds import STREAM_KINDS
+from lasthop.outputs.envoy.encoded_routes import unserved
+from lasthop.outputs.findings.foreign import unattached
+from lasthop.outputs.findings.gateways import ignored_scope
+from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.routing import Parent
+from lasthop.resolve.attachment import parents, route_hostname
+from lasthop.resolve.budgets import verdict_at
+from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
+from lasthop.resolve.streams import owner
+from lasthop.store.graph import Graph, query
+
+REPORT: Final = "Edit the route, and please report this: Lasthop should have seen it first."
+
+
+@query
+def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
+    obj, known = read_route(g, key), parents(g, key)
+    if obj is None:
+        return ()
+    found = list(ignored_scope(key, "useDefaultGateways", obj.spec.use_default_gateways))
+    found += unattached(g, key, served=bool(known))
+    found += [replace(problem, severity=Severity.WARNING).on(key) for problem in (unkept_sessions(g, key) if known else ())]
+    for parent in known:
+        if parent.problem:
+            found.append(parent.problem.at("spec.parentRefs").on(key))
+        judged = verdict_at(g, key, parent)
+        found += [problem.on(key) for problem in (*judged.left_out, *judged.refused, *judged.refs)]
+        problems, _ = unserved(g, key, parent.gateway, parent.hosts) if key.kind in PROTOCOLS else ((), False)
+        found += [problem.on(key, REPORT) for problem in problems]
+        found += _shadowed(g, key, parent) if key.kind in STREAM_KINDS else ()
+    return tuple(dict.fromkeys(found))
+
+
+def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
+    """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
+    for table, hostname in parent.hosts:
+        other = owner(g, parent.gateway, table, hostname)
+        if other and other != key:
+            own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
+            why = "which is older, or first by name" if own == others else "which has the more specific hostname"
+            what = f"everything for {hostname}" if hostname else "everything"
+            message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
+            remedy = "Give each a listener or a hostname of its own."
+            yield Finding(key, "Shadowed", message, remedy, severity=Severity.WARNING, about=(parent.gateway, other))

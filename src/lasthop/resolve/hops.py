@@ -1,0 +1,181 @@
+"""How a Gateway connects to a backend: in plaintext, with TLS as a BackendTLSPolicy or the XBackend asks, or not at all.
+
+    claims on the port ──> winner ──┐
+                                    ├──> judgement ──> this Gateway's part ──> TLS ──> and the rest of the backend ──> hop_tls
+    an XBackend's own tls ──────────┘   (permissions, room in the status,           (its type, protocol, endpoints)
+                                         client certificate)
+
+`hop_tls` is the one final answer, for every kind of backend and every protocol: clusters, streams, Secrets, statuses, audit,
+explain and the prober are made from it. It is never plaintext for a port that a policy targets, whatever state that policy
+is in.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
+from lasthop.api.core import Service, ServicePort
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.problem import (
+    Problem,
+    backend_not_found,
+    backend_port_not_found,
+    internal_error,
+    invalid,
+    invalid_backend_tls,
+    policy_unreadable,
+    unsupported_protocol,
+    unsupported_value,
+)
+from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
+from lasthop.resolve import xbackends
+from lasthop.resolve.app_protocols import WSS, says_plaintext
+from lasthop.resolve.backends import endpoints_kind
+from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
+from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
+from lasthop.resolve.policies.targets import missing_port, port_winner, strays
+from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.profiles import backend_rules
+from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
+from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
+from lasthop.store.store import read
+
+
+@query
+def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopTLS:
+    """Returns how a hop is connected in the end, or why it is refused."""
+    hop, xbackend = Hop(gateway, backend, port, protocol), backend.kind == XBACKEND
+    tls = _requested_tls(g, hop)
+    problem = xbackends.problem(g, backend, port, protocol) if xbackend else _service_problem(g, hop)
+    if isinstance(tls, Refused):
+        return Refused(problem or invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
+    problem = problem or (
+        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _wss_problem(g, hop, tls)
+    )
+    return Refused(problem, tls.source if isinstance(tls, BackendTLS) else None) if problem else tls
+
+
+def _service_problem(g: Graph, hop: Hop) -> Problem | None:
+    """Returns why a Service port cannot be used from this Gateway, its TLS aside."""
+    port = _service_port(g, hop.backend, hop.port, hop.protocol.transport)
+    if isinstance(port, Problem):
+        return port
+    service, said = read(g, hop.backend, Service), backend_rules(g, hop.gateway).external_names
+    if settings(g).external_names if said is None else said:
+        return None
+    if service and service.spec.type == "ExternalName":
+        message = f"{hop.backend} is of type ExternalName, which could point anywhere"
+        return unsupported_value(message, "", "use EndpointSlices", hop.backend)
+    # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
+    if endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is EndpointsKind.DNS:
+        message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
+        return unsupported_value(message, "", "use addresses", hop.backend)
+    return None
+
+
+def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> ServicePort | Problem:
+    service = read(g, key, Service)
+    if service is None:
+        return backend_not_found(key)
+    ports = (port.port for port in service.spec.ports if port.protocol == transport)
+    return service.port(number, transport) or backend_port_not_found(key, transport, number, ports)
+
+
+def _wss_problem(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
+    port = _service_port(g, hop.backend, hop.port)
+    if isinstance(port, Problem) or port.app_protocol != WSS or not hop.protocol.http or not isinstance(tls, Plaintext):
+        return None
+    message = f"{hop.backend} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy"
+    return unsupported_protocol(message, "create one", hop.backend)
+
+
+def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
+    """Returns what is asked for on a hop. Where the TLS is the client's own, or none is possible, no policy applies."""
+    if hop.protocol.policed:
+        found = _port_tls.attempt(g, hop.gateway, hop.backend, hop.port)
+        return Refused(internal_error()) if isinstance(found, Crash) else found
+    return _plaintext(g, hop) if hop.protocol is Protocol.UDP else Plaintext()
+
+
+@query
+def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
+    """The same for every protocol that policies apply to."""
+    if backend.kind == XBACKEND:
+        return _own_tls(g, gateway, backend, number)
+    port = _service_port(g, backend, number)
+    if isinstance(port, Problem):
+        return Refused(port)
+    claim = port_winner(g, backend, port.name)
+    if claim is None:
+        return _without_policy(g, Hop(gateway, backend, number, Protocol.TCP), port)
+    policy = claim.policy
+    if claim.rejected:
+        return Refused(policy_unreadable(policy, claim.rejected), policy)
+    wanted = _permitted(g, gateway, policy)
+    if isinstance(wanted, Refused):
+        return wanted
+    if gateway in ancestors(g, policy).without_room:
+        message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
+        return Refused(invalid(message, policy, gateway), policy)
+    own = client_certificate(g, gateway)
+    if isinstance(own, Problem):
+        return Refused(own.within(f"the client certificate of {gateway}", gateway), policy)
+    return msgspec.structs.replace(wanted, client_certificate=own)
+
+
+def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
+    wanted = permitted_tls(g, gateway, source)
+    if isinstance(wanted, Problem):
+        return Refused(wanted.within(f"{source} is not permitted at {gateway}", source, gateway), source)
+    if wanted is None:
+        judged = verdict(g, source)
+        problem = judged.accepted.problem if judged else None
+        return Refused((problem or invalid("it is gone")).within(f"{source} is invalid", source), source)
+    return wanted
+
+
+def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
+    """An XBackend says itself what TLS it wants. The Gateway's own certificate is not shown to it: `ServerOnly` means that."""
+    obj = read(g, key, XBackend)
+    if obj is None:
+        return Refused(backend_not_found(key), key)
+    if obj.spec.tls.mode == xbackends.PLAINTEXT and obj.spec.tls.validation is None:
+        return _plaintext(g, Hop(gateway, key, port, Protocol.TCP))
+    wanted, certificate = _permitted(g, gateway, key), xbackends.client_certificate(g, key)
+    if isinstance(wanted, Refused):
+        return wanted
+    if isinstance(certificate, Problem):
+        return Refused(certificate, key)
+    alpn = (xbackends.ALPN[obj.spec.protocol],) if obj.spec.protocol in xbackends.ALPN else ()
+    options = msgspec.structs.replace(wanted.options, alpn=alpn)
+    return msgspec.structs.replace(wanted, client_certificate=certificate, options=options)
+
+
+def _plaintext(g: Graph, hop: Hop) -> HopTLS:
+    problem = plaintext_problem(g, hop)
+    return Refused(problem) if problem else Plaintext()
+
+
+def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
+    # A port that was renamed, or one mistyped letter in a sectionName, must not turn a verified hop into plaintext.
+    if not says_plaintext(port.app_protocol) and (missing := strays(g, hop.backend)):
+        policy, section = missing[0].policy, missing[0].section
+        message = f"{policy} misses its port: {missing_port(g, hop.backend, section)}"
+        return Refused(Problem(reasons.TARGET_NOT_FOUND, message, about=(policy, hop.backend)), policy)
+    # Not knowing is not "none": while some input that could hold a policy for this port is unreadable, what was plaintext
+    # before stays so, and nothing becomes it.
+    if POLICIES_UNKNOWN.of(g) and not SERVED_PLAINTEXT.of(g, hop.backend, hop.port):
+        message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read"
+        unnamed = Key("BackendTLSPolicy", hop.backend.namespace, "")
+        return Refused(invalid(message, remedy="correct it", missing=(unnamed,)))
+    last = HAD_POLICY.of(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
+    if last and not says_plaintext(port.app_protocol):
+        message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read"
+        return Refused(invalid(message, last, remedy="correct that"))
+    return _plaintext(g, hop)

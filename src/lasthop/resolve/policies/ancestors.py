@@ -1,0 +1,55 @@
+"""The Gateways that reach the targets of a BackendTLSPolicy through routes: the ancestors in its status."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.core import Service
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.gateways import age
+from lasthop.resolve.policies.targets import WHOLE, is_service
+from lasthop.resolve.reach import REACH
+from lasthop.store.graph import Graph, query
+from lasthop.store.store import read
+
+MAX_ANCESTORS = 16
+
+
+class Ancestors(msgspec.Struct, frozen=True):
+    """The Gateways that reach a policy's targets, as far as the policy's status has room for them."""
+
+    gateways: tuple[Key, ...] = ()
+    without_room: tuple[Key, ...] = ()
+
+
+@query
+def ancestors(g: Graph, policy: Key) -> Ancestors:
+    obj = read(g, policy, BackendTLSPolicy)
+    if obj is None:
+        return Ancestors()
+    reached: set[Key] = set()
+    for target in obj.spec.target_refs:
+        if is_service(target):
+            service = Key("Service", policy.namespace, target.name)
+            reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
+    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
+    room = max(0, MAX_ANCESTORS - foreign)
+    ordered = sorted(reached, key=lambda key: age(g, key))
+    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
+
+
+@query
+def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
+    """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
+    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look; but
+    for passthrough, where no policy means anything."""
+    service = read(g, service_key, Service)
+    named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
+    ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
+    policed = not named or any(p.protocol == "TCP" for p in named)
+    hops = REACH.of(g, service_key)
+    reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
+    return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))

@@ -1,0 +1,92 @@
+"""What a GatewayProfile permits of a policy, or of there being none, on one Gateway.
+
+The same policy may be permitted at one Gateway and refused at another; each has its own clusters and its own status entry.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.problem import Problem, invalid
+from lasthop.plan.profile import BackendRules
+from lasthop.plan.tls import Anchors, BackendTLS, Waiver
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.certificates import too_large
+from lasthop.resolve.policies import options
+from lasthop.resolve.policies.targets import misaimed
+from lasthop.resolve.policies.validation import demand, wanted_tls
+from lasthop.resolve.profiles import backend_rules, limits
+from lasthop.resolve.trust import minute
+from lasthop.store.graph import Graph, query
+
+DAY: Final = 86400.0
+MIN_VERSION: Final = f"{options.PREFIX}min-tls-version"
+
+
+@query
+def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
+    """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
+    if it is invalid by itself."""
+    wanted, said = wanted_tls(g, source), demand(g, source)
+    if wanted is None or said is None:
+        return None
+    rules = backend_rules(g, gateway)
+    if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
+        return problem
+    if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
+        return invalid(message)
+    asked, versions = said.options.get(MIN_VERSION), wanted.options
+    # A policy that does not say how low it would go goes no lower than the profile.
+    lowest = versions.min_version if asked else max(versions.min_version, rules.min_version)
+    if lowest < rules.min_version or versions.max_version < rules.min_version:
+        name = "min" if lowest < rules.min_version else "max"
+        message = f"at least TLS {rules.min_version} is demanded here ({rules.by})"
+        remedy = f"correct option {options.PREFIX}{name}-tls-version or remove it"
+        return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
+    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(versions, min_version=lowest))
+
+
+def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | None:
+    def refused(message: str, remedy: str) -> Problem:
+        return Problem(reasons.WAIVER_NOT_PERMITTED, f"{waiver.key} {message}", remedy=remedy, about=(waiver.key,))
+
+    if not rules.waivers:
+        who = f"waivers are not allowed ({rules.by})" if rules.profiles else "no GatewayProfile allows waivers"
+        return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or mend the certificate")
+    if rules.max_waiver_days is None:
+        return None
+    limit = f"waivers are allowed for at most {rules.max_waiver_days} days here ({rules.by})"
+    if waiver.expires is None:
+        return refused(f"never ends, and {limit}", "give it `expires`")
+    if not waiver.created:
+        return refused(f"does not say since when it is, and {limit}", "give it metadata.creationTimestamp")
+    if g.before(waiver.created):
+        return refused(f"was created in the future ({minute(waiver.created)})", "correct its creationTimestamp")
+    last = waiver.created + rules.max_waiver_days * DAY
+    if waiver.expires > last:
+        return refused(f"lasts until {minute(waiver.expires)}, and {limit}", f"let it expire by {minute(last)}")
+    return None
+
+
+def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
+    """Returns why a Gateway may not reach a backend in plaintext."""
+    rules = backend_rules(g, hop.gateway)
+    if rules.plaintext:
+        return None
+    who = f"plaintext backends are denied here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
+    where, about = f"port {hop.port} of Service {hop.backend.path}", [hop.backend]
+    if hop.protocol is Protocol.UDP:
+        message, remedy = f"UDP to {where} cannot carry TLS, and {who}", "remove the backend"
+    elif hop.backend.kind == XBACKEND:
+        message, remedy = f"{hop.backend} has tls.mode None, and {who}", "use ServerOnly or ClientAndServer"
+    else:
+        near = misaimed(g, hop.backend)
+        about += (policy for policy, _ in near)
+        aims = "".join(f" ({policy} names Service {name}, which does not exist)" for policy, name in near)
+        message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {who}", "create a policy for it"
+    return Problem(reasons.PLAINTEXT_NOT_PERMITTED, message, remedy=remedy, about=tuple(about))

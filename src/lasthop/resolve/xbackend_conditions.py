@@ -1,0 +1,72 @@
+"""The conditions of an XBackend at one Gateway that routes lead from."""
+
+from __future__ import annotations
+
+from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
+from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, failed, true
+from lasthop.plan.problem import Problem
+from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.gateways import age
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.conditions import degraded
+from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.reach import REACH
+from lasthop.resolve.xbackends import client_certificate, spec_problem
+from lasthop.store.graph import Graph, query
+from lasthop.store.store import read
+
+MAX_ANCESTORS = 32
+
+
+def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
+    """Returns every hop to an XBackend, from all Gateways."""
+    return tuple(sorted(REACH.of(g, key)))
+
+
+@query
+def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
+    """Returns the Gateways that reach an XBackend, as far as its status has room. The others use it all the same."""
+    obj = read(g, key, XBackend)
+    reached = sorted({hop.gateway for hop in hops(g, key)}, key=lambda gateway: age(g, gateway))
+    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME) if obj else 0
+    return tuple(reached[: max(0, MAX_ANCESTORS - foreign)])
+
+
+@query
+def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
+    """Returns the conditions for one Gateway: accepted only if no hop from there is refused."""
+    resolved = _resolved(g, key)
+    own, judged = spec_problem(g, key), verdict(g, key)
+    if own:
+        return failed(reasons.ACCEPTED, own), resolved
+    if judged and not judged.valid:
+        return judged.accepted, resolved
+    found = [hop_tls(g, *hop) for hop in hops(g, key) if hop.gateway == gateway]
+    for tls in found:
+        if isinstance(tls, Refused):
+            return failed(reasons.ACCEPTED, tls.why), resolved
+    accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
+    waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
+    return (accepted, resolved, degraded(waiver)) if waiver else (accepted, resolved)
+
+
+def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
+    obj, judged = read(g, key, XBackend), verdict(g, key)
+    warnings = [*judged.warnings, *judged.notes] if judged else []
+    if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
+        warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: there is no TLS of ours")
+    return tuple(warnings)
+
+
+def _resolved(g: Graph, key: Key) -> Condition:
+    """The references of its TLS."""
+    judged, certificate = verdict(g, key), client_certificate(g, key)
+    if judged and not judged.resolved.status:
+        return judged.resolved
+    if isinstance(certificate, Problem):
+        return failed(reasons.RESOLVED_REFS, certificate)
+    return true(reasons.RESOLVED_REFS)
