@@ -112,7 +112,6 @@ def _tls(cluster: Any) -> dict[str, Any]:
     params = common.tls_params
     if (params.tls_minimum_protocol_version, params.tls_maximum_protocol_version) != (3, 4):
         shown["versions"] = f"TLS 1.{params.tls_minimum_protocol_version - 1} to 1.{params.tls_maximum_protocol_version - 1}"
-    for field in ("cipher_suites", "ecdh_curves"):
-        if getattr(params, field):
-            shown[field] = list(getattr(params, field))
+    versions = ("tls_minimum_protocol_version", "tls_maximum_protocol_version")
+    shown |= {field.name: list(value) for field, value in params.ListFields() if field.name not in versions}
     return shown

@@ -17,12 +17,12 @@ from lasthop.api.addresses import is_ip
 from lasthop.outputs.envoy.tls import dns_regex
 from lasthop.pki import parse
 from lasthop.plan.tls import BackendTLS, San, SanType
+from lasthop.plan.tls_options import CIPHER_SUITES
 from lasthop.probe import handshake as shake
 from lasthop.probe.certificate_message import Handshake, NoHandshake, Untried, handshake
 from lasthop.probe.certificate_view import Shown, shown
 from lasthop.probe.trust import trust
 from lasthop.probe.values import SHOWN, Check, State, Wish
-from lasthop.resolve.policies.options import CIPHER_SUITES
 
 KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Of backends: Envoy offers no other signatures, and Python has no way to offer as few."""
@@ -122,7 +122,7 @@ def _tls(rest: shake.Attempt, leaf: Shown, held: parse.Extensions, tls: BackendT
 
 
 def _versions(tls: BackendTLS) -> str:
-    low, high = tls.options.min_version, tls.options.max_version
+    low, high = tls.options.lowest, tls.options.max_version
     return f"TLS {low}" if low == high else f"TLS {low} to {high}"
 
 
@@ -159,7 +159,7 @@ def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
 
 def _spoken(tls: BackendTLS) -> set[str]:
     known = list(shake.VERSIONS)
-    low, high = known.index(tls.options.min_version), known.index(tls.options.max_version)
+    low, high = known.index(tls.options.lowest), known.index(tls.options.max_version)
     return {f"TLSv{version}".removesuffix(".0") for version in known[low : high + 1]}
 
 

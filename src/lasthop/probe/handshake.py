@@ -128,7 +128,7 @@ def _context(tls: BackendTLS, alpn: tuple[str, ...], *, chain: bool = True, date
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # whoever asks for TLS 1.0 has been told so elsewhere
-        context.minimum_version = VERSIONS[tls.options.min_version]
+        context.minimum_version = VERSIONS[tls.options.lowest]
         context.maximum_version = VERSIONS[tls.options.max_version]
     # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
     context.set_ciphers(":".join((*(tls.options.cipher_suites or CIPHERS), "@SECLEVEL=0")))

@@ -13,11 +13,13 @@ import msgspec
 from lasthop.api.core import Secret, Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
+from lasthop.api.profiles import PREFIX
 from lasthop.api.routes import GRPCRoute, HTTPRoute, StreamRoute
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
 from lasthop.plan.reasons import CONFLICTED
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.plan.tls_options import OPTIONS
 from lasthop.plan.upstream import Endpoint, Hop, Protocol
 from lasthop.probe.certificate_message import NoHandshake
 from lasthop.probe.checks import Tried, resolved, tried, unreachable
@@ -27,8 +29,8 @@ from lasthop.resolve.backends import Target, endpoints, speaks_h2c, target
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import target_problem
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, claims, is_service, port_winner
-from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.store.graph import Graph
 
 AT_ONCE: Final = 8
@@ -153,8 +155,9 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Aim]:
     g, obj = engine.graph, engine.store.get(policy)
     if not isinstance(obj, BackendTLSPolicy):
         return
-    wanted, judged = wanted_tls(g, policy), verdict(g, policy)
-    refused = "" if wanted else judged.accepted.message if judged else "it is gone"
+    judged = judgement(g, policy)
+    wanted = judged.tls if judged else None
+    refused = judged.problem.text if judged and judged.problem else ""
     for key, port in _ports(engine, obj):
         winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
@@ -249,7 +252,8 @@ def probe(
             policy = str(aim.wish.tls.source) if aim.wish else ""
             aimed = Aimed(aim.gateway, str(aim.service), aim.port, policy, refused, aim.unused, tuple(found), more)
             done.append(aimed)
-    curves = any(aim.wish and aim.wish.tls.options.curves for aim in todo)
-    if curves:
-        notes = (*notes, "Option lasthop.dev/curves is not tried: this machine's own curves were offered.")
+    for option in OPTIONS:
+        if not option.probed and any(aim.wish and getattr(aim.wish.tls.options, option.field) for aim in todo):
+            tried_instead = f"this machine's own {option.label} were offered"
+            notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {tried_instead}.")
     return Probed(str(key), tuple(done), notes)
