@@ -22,8 +22,9 @@ from pathlib import Path
 import msgspec
 
 from lasthop.admission.yaml import parse
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.cli.args.suggestions import closest
 from lasthop.plan import reasons

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Json
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import identify
 from lasthop.plan.reasons import TARGET_NOT_FOUND

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from lasthop.api.meta import Json, Key
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.actions import Action, Apply, Delete, Made, actions, is_ours, leftovers, owners
 from lasthop.infra.kubernetes.api import Api, collection, path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
 """Conditions that are bad news when true."""

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.ratelimit import TokenBucket

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Json
 
 GOOD: Final = frozenset(("Accepted", "Programmed"))
 """Worth an Event when they become true, and when they are true no more; of objects that stand for themselves."""
