@@ -163,14 +163,14 @@ def _spoken(tls: BackendTLS) -> set[str]:
 
 
 def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
-    """What is spoken if the backend picks nothing, and whether it can be understood: who speaks HTTP/2 over TLS says so by
-    ALPN (RFC 9113 3.2), and who would pick h2 if it were offered, and does not pick http/1.1, speaks HTTP/2 alone."""
+    """Judges what ALPN picks. If it picks nothing, the gateway goes on with HTTP/1.1: a server of HTTP/2 over TLS would have
+    picked h2 (RFC 9113 3.2), and one that picks h2 where it is offered, but not http/1.1, has no HTTP/1.1."""
     offered = ", ".join(expected.alpn)
     if not expected.alpn:
         return Check("alpn", State.SKIP, "nothing is offered")
     if seen.alpn:
         return Check("alpn", State.PASS, f"{seen.alpn}, of {offered}")
-    if not expected.http or not (seen.version or seen.chain):
+    if not expected.http:
         return Check("alpn", State.PASS, f"it picks none of {offered}")
     if expected.alpn == ("h2",):
         return Check(
@@ -208,7 +208,7 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
 
 
 def _matches(wanted: San, own: parse.Extensions) -> bool:
-    """By the very expression that Envoy is given (RFC 9525)."""
+    """Uses the very expression that Envoy is given (RFC 9525)."""
     if wanted.type is SanType.URI:
         return wanted.value in own.uris
     return any(re.fullmatch(dns_regex(wanted.value), name) for name in own.dns_names)
