@@ -17,19 +17,9 @@ from lasthop.api.addresses import is_ip
 from lasthop.outputs.envoy.tls import dns_regex
 from lasthop.pki import parse
 from lasthop.plan.tls import BackendTLS, San, SanType
-from lasthop.plan.tls_options import CIPHER_SUITES
+from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 from lasthop.probe.certificate_view import CertificateInfo, describe
-from lasthop.probe.handshake import (
-    UNREADABLE,
-    VERSIONS,
-    Expectation,
-    Handshake,
-    NoHandshake,
-    Untried,
-    fetch,
-    handshake,
-    place,
-)
+from lasthop.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake, place
 from lasthop.probe.result import LISTED, Check, EndpointResult, State
 from lasthop.probe.trust import check_trust
 
@@ -125,7 +115,7 @@ def _versions(tls: BackendTLS) -> str:
 
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
     """Returns why no certificate was seen; a handshake that takes anything may show more."""
-    if seen.failure in UNREADABLE:
+    if seen.unreadable:
         return Check("chain", State.FAIL, f"a certificate that it shows is none ({seen.failure})", ISSUE_ANEW)
     if seen.plaintext:
         return Check("tls", State.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
@@ -157,9 +147,8 @@ def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
 
 
 def _spoken(tls: BackendTLS) -> set[str]:
-    known = list(VERSIONS)
-    low, high = known.index(tls.options.lowest), known.index(tls.options.max_version)
-    return {f"TLSv{version}".removesuffix(".0") for version in known[low : high + 1]}
+    low, high = VERSIONS.index(tls.options.lowest), VERSIONS.index(tls.options.max_version)
+    return {f"TLSv{version}".removesuffix(".0") for version in VERSIONS[low : high + 1]}
 
 
 def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:

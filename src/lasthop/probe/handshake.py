@@ -23,28 +23,23 @@ from OpenSSL import SSL, crypto
 from lasthop.api.addresses import is_ip
 from lasthop.pki import parse
 from lasthop.plan.tls import Anchors, BackendTLS
+from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 
 TIMEOUT: Final = 10.0
 AFTERWARDS: Final = 0.5
 """Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
-VERSIONS: Final = {"1.0": SSL.TLS1_VERSION, "1.1": SSL.TLS1_1_VERSION, "1.2": SSL.TLS1_2_VERSION, "1.3": SSL.TLS1_3_VERSION}
+PROTOCOLS: Final = dict(
+    zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
+)
 GATEWAY_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 """What the gateway speaks to backends unless a policy says otherwise."""
-CIPHERS: Final = (
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-GCM-SHA384",
-)
+CIPHERS: Final = tuple(suite for suite in CIPHER_SUITES if suite.startswith("ECDHE") and not suite.endswith("SHA"))
 """Envoy's own, where a policy names none."""
 Codes = SSL.X509VerificationCodes
 NOT_ASKED_OF_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
 """BoringSSL looks at these extensions of the certificates below an anchor only, OpenSSL at the anchor's too."""
 NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
-UNREADABLE: Final = ("asn1 lib", "cert length mismatch")
-"""What OpenSSL says of a certificate that is none. It keeps nothing of a chain with such a certificate."""
+NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
 
 Identity = Callable[[SSL.Context], None]
 """Gives a context the Gateway's own certificate. A function, so that the key is in no value that could be shown."""
@@ -76,6 +71,11 @@ class Handshake(msgspec.Struct, frozen=True):
     """Why the backend, or OpenSSL, has ended the handshake, or the connection right after it."""
     plaintext: bool = False
     """What has answered does not speak TLS, or nothing has answered."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether one of the certificates is none; OpenSSL keeps nothing of the chain then."""
+        return self.failure in NO_CERTIFICATE
 
     @property
     def client_certificate(self) -> str:
@@ -115,7 +115,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
 
     Raises `NoHandshake` if no certificate is shown.
     """
-    seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), "1.0", "1.3"), timeout)
+    seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
     said, at = seen.failure, place(host, port)
     if seen.plaintext and said.startswith("no answer"):
         message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
@@ -155,8 +155,8 @@ def place(host: str, port: int) -> str:
 
 def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Context:
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    context.set_min_proto_version(VERSIONS[low])
-    context.set_max_proto_version(VERSIONS[high])
+    context.set_min_proto_version(PROTOCOLS[low])
+    context.set_max_proto_version(PROTOCOLS[high])
     # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
     context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())
     context.set_options(SSL.OP_LEGACY_SERVER_CONNECT)
