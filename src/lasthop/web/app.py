@@ -14,7 +14,7 @@ from aiohttp import web
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
-from lasthop.probe.document import document
+from lasthop.probe.result import document
 from lasthop.web.contents import without_contents
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of th
     from lasthop.outputs.audit.hops import HopReport
     from lasthop.plan.finding import Finding
     from lasthop.plan.not_applied import NotApplied
-    from lasthop.probe.plan import Probed
+    from lasthop.probe.result import ProbeResult
     from lasthop.proxy.process import Proxy
     from lasthop.web.measures import Durations, Measure
     from lasthop.web.readiness import Readiness
@@ -51,7 +51,7 @@ class View(Protocol):
         """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
         ...
 
-    async def probe(self, key: Key, address: str) -> Probed:
+    async def probe(self, key: Key, address: str) -> ProbeResult:
         """Connects to the backends of a policy, Service, XBackend or route, or (`address`) to HOST:PORT in their place."""
         ...
 
