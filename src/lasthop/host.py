@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,6 @@ from lasthop.resolve.profiles import proxy_profile
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Source
 from lasthop.store.node import Crash
-from lasthop.web.measures import Measure
 
 REMEMBER_INTERVAL: Final = 1.0
 
@@ -117,9 +116,6 @@ class HostRuntime(Sink):
                     self._log.warning("what is remembered cannot be saved", error=str(error))
                     return
             await asyncio.sleep(REMEMBER_INTERVAL)
-
-    def measures(self) -> Iterator[Measure]:
-        return iter(())
 
     def unready(self) -> list[str]:
         """A gateway of one owner is there to serve: it is ready once some port of a Gateway is served, and every proxy has

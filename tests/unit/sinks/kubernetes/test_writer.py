@@ -18,6 +18,7 @@ from lasthop.kubernetes.ratelimit import TokenBucket
 from lasthop.sinks.kubernetes.writer import Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
 from tests.fake_api import FakeApi, Refusal, client_of, until
+from tests.metrics import count, counts
 
 A = Key("HTTPRoute", "shop", "a")
 ACCEPTED = RouteStatus((mk_parent("gw"),))
@@ -74,17 +75,17 @@ async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
 async def test_no_write_when_nothing_changed(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         writer.want({A: ACCEPTED})
         observe(observed, api, "a")
         await until(lambda: not writer.pending)
-        assert writer.counts == {"writes": 1, "unchanged": 1}
+        assert counts(writer.counts) == {"writes": 1, "unchanged": 1}
 
 
 async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -> None:
     async with writing(api, "a", "b") as (writer, _):
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
     api.requests.clear()
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
@@ -94,7 +95,7 @@ async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -
         task = tasks.create_task(again.run())
         again.lead(True)
         again.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await until(lambda: again.counts["unchanged"] == 2)
+        await until(lambda: count(again.counts, "unchanged") == 2)
         task.cancel()
     assert not api.requests
 
@@ -103,8 +104,8 @@ async def test_a_conflict_is_read_merged_and_tried_again(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         touch(api, "a", status={"parents": [foreign("parentRef", "x")]})  # and our watch does not know yet
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
-        assert writer.counts["conflicts"] == 1
+        await until(lambda: count(writer.counts, "writes") == 1)
+        assert count(writer.counts, "conflicts") == 1
         [theirs, ours] = api.get("httproutes", "a", "shop")["status"]["parents"]
         assert theirs == foreign("parentRef", "x") and ours["parentRef"]["name"] == "gw"
 
@@ -112,7 +113,7 @@ async def test_a_conflict_is_read_merged_and_tried_again(api: FakeApi) -> None:
 async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         standing = api.get("httproutes", "a", "shop")["status"]["parents"]
         touch(api, "a", status={"parents": [*standing, foreign("parentRef", "x")]})
         observe(observed, api, "a")
@@ -124,12 +125,12 @@ async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
 async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: FakeApi) -> None:
     async with writing(api, "a", dispute=0.1) as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         for _ in range(3):
             touch(api, "a", status={})
             observe(observed, api, "a")
-        assert writer.counts["writes"] == 1
-        await until(lambda: writer.counts["writes"] == 2)
+        assert count(writer.counts, "writes") == 1
+        await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
 
 
@@ -139,14 +140,14 @@ async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too
 
         async def slow(path: str, body: dict[str, Any]) -> dict[str, Any]:
             answer = await inner(path, body)
-            if writer.counts["writes"] == 0:
+            if count(writer.counts, "writes") == 0:
                 touch(api, "a", status={})
                 observe(observed, api, "a")
             return answer
 
         writer._client.put = slow  # type: ignore[method-assign]
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
 
 
@@ -160,7 +161,7 @@ async def test_the_newest_wish_wins(api: FakeApi) -> None:
         writer.want({A: REFUSED})
         await until(lambda: accepted(api) == "False")
         await until(lambda: not writer.pending)
-        assert writer.counts["writes"] == 2
+        assert count(writer.counts, "writes") == 2
 
 
 async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
@@ -169,7 +170,7 @@ async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
     async with writing(api, *names, in_flight=3, rate=200.0, burst=10) as (writer, _):
         started = asyncio.get_running_loop().time()
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
-        await until(lambda: writer.counts["writes"] == 30)
+        await until(lambda: count(writer.counts, "writes") == 30)
         assert asyncio.get_running_loop().time() - started >= 20 / 200
     assert api.most_in_flight == 3
 
@@ -180,7 +181,7 @@ async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: F
         await asyncio.sleep(0.05)
         assert not api.requests
         writer.lead(True)
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
 
 
 async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
@@ -194,12 +195,12 @@ async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> Non
 
         writer._client.put = watched  # type: ignore[method-assign]
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
-        await until(lambda: writer.counts["writes"] >= 5)
+        await until(lambda: count(writer.counts, "writes") >= 5)
         writer.lead(False)
         await asyncio.sleep(0.1)
         assert len(led) < 20 and writer.pending
         writer.lead(True)
-        await until(lambda: writer.counts["writes"] == 20)
+        await until(lambda: count(writer.counts, "writes") == 20)
         assert all(led)
 
 
@@ -220,7 +221,7 @@ async def test_a_server_that_is_away_is_tried_again(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
         await until(lambda: accepted(api) == "True")
-        assert writer.counts["errors"] == 1
+        assert count(writer.counts, "errors") == 1
 
 
 async def test_an_object_that_is_gone_is_dropped(api: FakeApi) -> None:
@@ -228,13 +229,13 @@ async def test_an_object_that_is_gone_is_dropped(api: FakeApi) -> None:
         api.delete("httproutes", "a", "shop")
         writer.want({A: ACCEPTED})
         await until(lambda: not writer.pending)
-        assert observed.get(A) is None and writer.counts["writes"] == 0
+        assert observed.get(A) is None and count(writer.counts, "writes") == 0
 
 
 async def test_a_status_about_a_former_object_of_that_name_is_not_written(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         writer.want({A: RouteStatus((mk_parent("gw", mk_condition(generation=9)),))})
-        await until(lambda: writer.counts["outdated"] == 1)
+        await until(lambda: count(writer.counts, "outdated") == 1)
         assert not api.asked("update", "httproutes")
 
 
@@ -242,7 +243,7 @@ async def test_a_refusal_by_validation_is_not_repeated(api: FakeApi) -> None:
     api.fail("update", "httproutes", "*", Refusal(422, "Invalid", "status.parents: too many"))
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["errors"] == 1 and not writer.pending)
+        await until(lambda: count(writer.counts, "errors") == 1 and not writer.pending)
         await asyncio.sleep(0.05)
         assert len(api.asked("update", "httproutes")) == 1
 

@@ -18,6 +18,7 @@ from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.sources.source import Batch
 from tests.api_objects import mk_config_map, mk_policy, mk_route
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
+from tests.metrics import count
 from tests.unit.sources.kubernetes.reflecting import FAST
 
 POLICIES = (GATEWAY, "v1", "backendtlspolicies")
@@ -332,7 +333,7 @@ async def test_api_server_away_keeps_everything_and_says_so() -> None:
     [finding] = reader.findings
     assert finding.reason == "APIServerUnavailable" and "last known state is kept" in finding.message
     assert reader.names("HTTPRoute") == ["a"] and reader.batches[-1].policies_known
-    await until(lambda: reader.source.restarts[("HTTPRoute", "unreachable")])
+    await until(lambda: count(reader.source.restarts, "HTTPRoute", "unreachable"))
     said = len(reader.batches)
     async with serving(api, port):
         await until(lambda: not reader.findings)
