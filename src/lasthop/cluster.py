@@ -122,12 +122,10 @@ class ClusterRuntime(Sink, Leadership):
         yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
 
     def unready(self) -> list[str]:
-        """Every kind has been read once and the xDS server has its certificate, so proxies can be served. Theirs is another
-        readiness."""
-        return [
-            *self.controller.unready(),
-            *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]),
-        ]
+        """Ready once every kind has been read and the xDS server has its certificate, so that proxies can be served. Theirs is
+        another readiness."""
+        certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
+        return [*self.controller.unready(), *certificate]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
@@ -164,7 +162,7 @@ class ClusterRuntime(Sink, Leadership):
         self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
-        """Where to report to: empty if that is us, or nobody."""
+        """Returns where to report to; empty while this replica leads, or none does."""
         elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
@@ -178,7 +176,7 @@ class ClusterRuntime(Sink, Leadership):
         return self._uids.get(uid)
 
     async def _deploy(self) -> None:
-        """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""
+        """Runs Deployments while this replica leads; losing the Lease ends that in the middle of whatever is going on."""
         while True:
             await self._leading.wait()
             await self._identity.refresh()
@@ -193,12 +191,12 @@ class ClusterRuntime(Sink, Leadership):
 
 
 def measures(updater: StatusUpdater, source: KubernetesSource) -> Iterator[Measure]:
-    """What is counted wherever an API server is spoken to."""
+    """Returns what is counted in every runtime that writes to an API server."""
     writer, leads = updater.writer, updater.elector.certain
     yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
     results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
     yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
-    pending = writer.pending if leads else 0  # whoever follows has them all in mind, and nothing to do
+    pending = writer.pending if leads else 0  # a follower has all of them queued, and none to write
     yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
     restarts = sorted(source.restarts.items())
     yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
