@@ -122,12 +122,10 @@ class ClusterRuntime(Sink, Leadership):
         self._reporter.changed.set()
 
     def unready(self) -> list[str]:
-        """Every kind has been read once and the xDS server has its certificate, so proxies can be served. Theirs is another
-        readiness."""
-        return [
-            *self.controller.unready(),
-            *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]),
-        ]
+        """Ready once every kind has been read and the xDS server has its certificate, so that proxies can be served. Theirs is
+        another readiness."""
+        certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
+        return [*self.controller.unready(), *certificate]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
@@ -164,7 +162,7 @@ class ClusterRuntime(Sink, Leadership):
         self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
-        """Where to report to: empty if that is us, or nobody."""
+        """Returns where to report to; empty while this replica leads, or none does."""
         elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
@@ -178,7 +176,7 @@ class ClusterRuntime(Sink, Leadership):
         return self._uids.get(uid)
 
     async def _deploy(self) -> None:
-        """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""
+        """Runs Deployments while this replica leads; losing the Lease ends that in the middle of whatever is going on."""
         while True:
             await self._leading.wait()
             await self._identity.refresh()

@@ -49,12 +49,8 @@ class HostRuntime(Sink):
         remembered: Path | None = None,
     ) -> None:
         """`remembered` is the file of what must survive a restart."""
-        self.controller = Controller(
-            source,
-            engine or Engine(now=time.time()),
-            SystemStoreCopies(run_dir / "system-ca").current,
-            (*sinks, self),
-        )
+        store = SystemStoreCopies(run_dir / "system-ca").current
+        self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
         self._log = self.controller.log
         self._remembered = remembered
         self.controller.engine.policies.recall(memory.load(remembered) if remembered else {})
@@ -118,8 +114,8 @@ class HostRuntime(Sink):
             await asyncio.sleep(REMEMBER_INTERVAL)
 
     def unready(self) -> list[str]:
-        """A gateway of one owner is there to serve: it is ready once some port of a Gateway is served, and every proxy has
-        acknowledged everything that is there for it."""
+        """Ready once some port of a Gateway is served and every proxy has acknowledged all there is for it: a gateway of one
+        owner is there to serve."""
         if found := self.controller.unready():
             return found
         gateways = sorted(self.controller.fleet.gateways)
@@ -152,12 +148,8 @@ class HostRuntime(Sink):
                 self.controller.do(self.controller.fleet.no_proxy(key, event))
 
     def _entries_skipped(self, key: Key, skipped: Skipped) -> None:
-        self._log.warning(
-            "too many failed requests to log them all",
-            gateway=key.path,
-            lines_skipped=skipped.lines,
-            bytes_skipped=skipped.bytes,
-        )
+        counts = {"lines_skipped": skipped.lines, "bytes_skipped": skipped.bytes}
+        self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
 def with_reason(statuses: StatusCache, entry: Entry) -> Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
+from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
@@ -40,16 +41,34 @@ def touch(api: FakeApi, name: str, **changes: Any) -> None:
     api.put("httproutes", {**obj, **changes})
 
 
+class WatchedClient(Client):
+    """Says when a write begins, and when it is done but not yet answered."""
+
+    before_put: Callable[[], None] = staticmethod(lambda: None)
+    after_put: Callable[[], None] = staticmethod(lambda: None)
+
+    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.before_put()
+        answer = await super().put(path, body)
+        self.after_put()
+        return answer
+
+
 @asynccontextmanager
 async def writing(
-    api: FakeApi, *names: str, lead: bool = True, guard: WriteGuard | None = None, **limits: Any
+    api: FakeApi,
+    *names: str,
+    lead: bool = True,
+    guard: WriteGuard | None = None,
+    client: Client | None = None,
+    **limits: Any,
 ) -> AsyncIterator[tuple[StatusWriter, Observed]]:
     for name in names:
         api.put("httproutes", mk_route(name))
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
-    async with client_of(api) as client:
-        writer = StatusWriter(client, observed, guard=guard, limits=Limits(**{"dispute": 0.05, **limits}))
+    async with client or client_of(api) as used:
+        writer = StatusWriter(used, observed, guard=guard, limits=Limits(**{"dispute": 0.05, **limits}))
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -135,17 +154,14 @@ async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: Fak
 
 
 async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too(api: FakeApi) -> None:
-    async with writing(api, "a") as (writer, observed):
-        inner = writer._client.put
+    def overtaken() -> None:
+        if count(writer.counts, "writes") == 0:
+            touch(api, "a", status={})
+            observe(observed, api, "a")
 
-        async def slow(path: str, body: dict[str, Any]) -> dict[str, Any]:
-            answer = await inner(path, body)
-            if count(writer.counts, "writes") == 0:
-                touch(api, "a", status={})
-                observe(observed, api, "a")
-            return answer
-
-        writer._client.put = slow  # type: ignore[method-assign]
+    client = WatchedClient(api.access)  # type: ignore[arg-type]
+    client.after_put = overtaken
+    async with writing(api, "a", client=client) as (writer, observed):
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
@@ -186,14 +202,11 @@ async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: F
 
 async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
-    async with writing(api, *names, rate=50.0, burst=5) as (writer, _):
-        inner, led = writer._client.put, []
+    led: list[bool] = []
 
-        async def watched(path: str, body: dict[str, Any]) -> dict[str, Any]:
-            led.append(writer.leading)
-            return await inner(path, body)
-
-        writer._client.put = watched  # type: ignore[method-assign]
+    client = WatchedClient(api.access)  # type: ignore[arg-type]
+    client.before_put = lambda: led.append(writer.leading)
+    async with writing(api, *names, client=client, rate=50.0, burst=5) as (writer, _):
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
         await until(lambda: count(writer.counts, "writes") >= 5)
         writer.lead(False)
