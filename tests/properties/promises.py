@@ -225,8 +225,8 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
     assert len(pins) <= 1 and len(waivers) <= 1
     waives = waivers[0].spec.waives if waivers else ""
     known = {f"lasthop.dev/{option.name}": set(option.values) for option in OPTIONS}
-    for key, value in getattr(policy.spec, "options", ()):
-        assert not key.startswith("lasthop.dev/") or set(value.split(",")) <= known[key], "served, though an option is wrong"
+    for name, value in getattr(policy.spec, "options", ()):
+        assert not name.startswith("lasthop.dev/") or set(value.split(",")) <= known[name], "served, though an option is wrong"
     assert context.sni == validation.hostname
     if not context.common_tls_context.HasField("validation_context"):
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names

@@ -85,7 +85,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
     facts: list[Fact] = []
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}
-    for node in above(g, (OBJECTS, key), verdict, endpoints, own_listeners):
+    for node in above(g, (OBJECTS, key), judgement, endpoints, own_listeners):
         query, *args = node
         if query is bundle:
             bundles[args[1]] = args[0]
