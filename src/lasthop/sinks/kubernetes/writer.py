@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -77,13 +77,14 @@ class StatusWriter:
         limits: Limits = LIMITS,
         now: Callable[[], str] = _now,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.counts = Counter("lasthop_status_writes", "Statuses looked at, by what came of it.", ["result"], registry=None)
         for result in ("writes", "unchanged", "conflicts", "errors", "outdated"):
             self.counts.labels(result)
         self._client, self._observed = client, observed
         self._guard, self._limits, self._bucket = guard or WriteGuard(), limits, TokenBucket(limits.rate, limits.burst, clock)
-        self._now, self._clock = now, clock
+        self._now, self._clock, self._sleep = now, clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to look at, in order; a dict because each stands there once."""
@@ -217,7 +218,7 @@ class StatusWriter:
         if self._guard.premature(key, current, status):
             self._enqueue_later(key, LOOK_AGAIN)
             return False
-        await asyncio.sleep(self._bucket.take())
+        await self._sleep(self._bucket.take())
         if not (self.leading and self._guard.may_write()):
             self._enqueue(key)
             return False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,8 +17,9 @@ from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
-from lasthop.sinks.kubernetes.writer import Limits, StatusWriter, WriteGuard
+from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
+from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
 from tests.metrics import count, counts
 
@@ -61,6 +63,8 @@ async def writing(
     lead: bool = True,
     guard: WriteGuard | None = None,
     client: Client | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **limits: Any,
 ) -> AsyncIterator[tuple[StatusWriter, Observed]]:
     for name in names:
@@ -68,7 +72,8 @@ async def writing(
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
     async with client or client_of(api) as used:
-        writer = StatusWriter(used, observed, guard=guard, limits=Limits(**{"dispute": 0.05, **limits}))
+        found = Limits(**{"dispute": 0.05, **limits})
+        writer = StatusWriter(used, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -192,10 +197,10 @@ async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
 
 
 async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: FakeApi) -> None:
-    async with writing(api, "a", "b", lead=False) as (writer, _):
+    async with writing(api, "a", "b", lead=False) as (writer, _), client_of(api) as other:
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await asyncio.sleep(0.05)
-        assert not api.requests
+        await other.get("/api/v1/namespaces")  # asked after it, and answered
+        assert [verb for verb, _, _ in api.requests] == ["list"]
         writer.lead(True)
         await until(lambda: count(writer.counts, "writes") == 2)
 
@@ -203,29 +208,41 @@ async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: F
 async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
     led: list[bool] = []
+    woken: list[float] = []
+    turn = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds:  # beyond the burst
+            await turn.wait()
+            woken.append(seconds)
 
     client = WatchedClient(api.access)  # type: ignore[arg-type]
     client.before_put = lambda: led.append(writer.leading)
-    async with writing(api, *names, client=client, rate=50.0, burst=5) as (writer, _):
+    async with writing(api, *names, client=client, burst=5, clock=Clock(), sleep=sleep) as (writer, _):
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
-        await until(lambda: count(writer.counts, "writes") >= 5)
+        await until(lambda: count(writer.counts, "writes") == 5)
         writer.lead(False)
-        await asyncio.sleep(0.1)
-        assert len(led) < 20 and writer.pending
+        turn.set()
+        await until(lambda: len(woken) == LIMITS.in_flight)
+        assert (len(led), writer.pending) == (5, 15)
         writer.lead(True)
         await until(lambda: count(writer.counts, "writes") == 20)
         assert all(led)
 
 
 class Closed(WriteGuard):
+    asked = 0
+
     def may_write(self) -> bool:
+        self.asked += 1
         return False
 
 
 async def test_a_lease_that_ran_out_while_frozen_forbids_the_write(api: FakeApi) -> None:
-    async with writing(api, "a", guard=Closed()) as (writer, _):
+    guard = Closed()
+    async with writing(api, "a", guard=guard) as (writer, _):
         writer.want({A: ACCEPTED})
-        await asyncio.sleep(0.03)
+        await until(lambda: guard.asked > 3)
         assert not api.asked("update", "httproutes")
 
 
@@ -257,7 +274,6 @@ async def test_a_refusal_by_validation_is_not_repeated(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "errors") == 1 and not writer.pending)
-        await asyncio.sleep(0.05)
         assert len(api.asked("update", "httproutes")) == 1
 
 

@@ -25,6 +25,7 @@ class Memory:
         self.objects: dict[Key, Object] = {}
         self.log: list[str] = []
         self.wholes = 0
+        self.names_when_whole: list[str] = []
         self.error: ApiError | None = None
         self.errors: list[ApiError] = []
         self.ended: Counter[str] = Counter()
@@ -44,6 +45,7 @@ class Memory:
 
     def whole(self, reflector: Reflector) -> None:
         self.wholes += 1
+        self.names_when_whole = self.names
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
         self.error = error
