@@ -105,6 +105,10 @@ def alive(pid: int) -> bool:
         return False
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes_it_over(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
@@ -113,8 +117,8 @@ async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes
     await until(lambda: answers(port))
     first.kill()
     first.communicate()
-    await asyncio.sleep(0.3)
-    assert answers(port), "Envoy died with its parent"
+    await until(lambda: parent(int(pid)) != first.pid)  # whoever is to die with its parent has been sent its signal by now
+    assert answers(port) and alive(int(pid)), "Envoy died with its parent"
 
     second = supervisor(run_dir, port)
     assert heard(second, "adopted", "attached") == [pid, GATEWAY]
@@ -188,7 +192,10 @@ async def test_an_envoy_with_other_settings_is_replaced_and_ends_only_when_the_n
     async with supervised.running():
         new = supervised.started[0].pid
         assert new != old and not supervised.started[0].adopted
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(PATIENCE):
+            while not (state := await supervised.proxy.admin.state()):  # noqa: ASYNC110 (another process)
+                await asyncio.sleep(0.02)
+        assert state.endswith("INITIALIZING")
         assert alive(old) and answers(port), "the old one must serve while the new one has no configuration"
         async with ads_server(run_dir / "xds.sock", port):
             await until(lambda: not alive(old))
