@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lasthop.proxy.admin import Admin
-from lasthop.proxy.drain import end
-from lasthop.proxy.running import Running
+from lasthop.proxy.drain import drain_and_terminate
+from lasthop.proxy.handle import EnvoyHandle
 from tests.backends import until
 from tests.servers import Patient, server
 from tests.unit.proxy.static_envoy import StaticEnvoy, cluster, static_envoy
@@ -36,9 +36,9 @@ def envoy(folder: Path, slow: Patient) -> Iterator[StaticEnvoy]:
 
 
 async def timed_end(envoy: StaticEnvoy, grace: float, at_once: asyncio.Event | None = None) -> float:
-    running = Running(envoy.pid, os.pidfd_open(envoy.pid), ())
+    running = EnvoyHandle(envoy.pid, os.pidfd_open(envoy.pid), ())
     began = time.monotonic()
-    await end(running, Admin(envoy.admin_socket), grace, at_once or asyncio.Event())
+    await drain_and_terminate(running, Admin(envoy.admin_socket), grace, at_once or asyncio.Event())
     assert not running.alive
     running.close()
     return time.monotonic() - began

@@ -194,7 +194,7 @@ async def test_if_envoy_dies_it_ends_with_an_error(folder: Path, controller: Con
         await becomes((200, "ready\n"), proxy.ready)
         os.kill(proxy.envoy(), signal.SIGKILL)
         assert await proxy.ended() == 1
-        assert said(folder)[-1] == {"event": "Envoy has ended by itself", "level": "info", "exit_code": -9}
+        assert said(folder)[-1] == {"event": "Envoy exited by itself", "level": "info", "exit_code": -9}
 
 
 async def test_if_it_is_killed_envoy_dies_too_and_the_next_one_starts_in_the_same_folder(
