@@ -59,7 +59,7 @@ class _Entry(msgspec.Struct, frozen=True):
     ref: LocalObjectReference
     field: str
     inside: str = ""
-    """The PinSet that it stands in."""
+    """The place in the PinSet that holds it."""
 
     @property
     def place(self) -> str:
