@@ -17,6 +17,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
@@ -33,8 +34,6 @@ LOOK_AGAIN: Final = 0.5
 """Seconds until something that was premature is looked at again; a new status is looked at at once."""
 LONGEST_PAUSE: Final = 10.0
 """Between two attempts while the server is away."""
-
-Json = dict[str, Any]
 
 
 def _now() -> str:
