@@ -1,5 +1,7 @@
-"""One HTTP request over a unix socket, blocking or not. A library for this takes longer to import than Envoy to start, or than
-a running gateway to answer."""
+"""Sends one HTTP request over a unix socket, blocking or not.
+
+A library for this takes longer to import than Envoy to start, or than a running gateway to answer.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 class BadResponse(Exception):
-    """What came back is not HTTP, or ended too early."""
+    """The response is not HTTP, or ended too early."""
 
 
 def get(path: Path, target: str, timeout: float) -> tuple[int, bytes]:
@@ -27,17 +29,17 @@ def get(path: Path, target: str, timeout: float) -> tuple[int, bytes]:
         if uid not in (0, os.geteuid()):
             raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
         connection.sendall(_head("GET", target))
-        return _answer(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+        return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
 
 
 async def request(path: Path, method: str, target: str) -> tuple[int, bytes]:
-    """Returns status and body. Raises OSError or `BadResponse`; has no time limit of its own."""
+    """Returns status and body. Raises OSError or `BadResponse`; has no timeout of its own."""
     import asyncio
 
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
         writer.write(_head(method, target))
-        return _answer(await reader.read())
+        return _response(await reader.read())
     finally:
         writer.close()
 
@@ -46,8 +48,8 @@ def _head(method: str, target: str) -> bytes:
     return f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
 
 
-def _answer(received: bytes) -> tuple[int, bytes]:
-    """Everything until the end of the connection, which is asked to close; the headers tell whether it is complete."""
+def _response(received: bytes) -> tuple[int, bytes]:
+    """Reads a response from everything that was received before the connection closed, as it was asked to."""
     head, _, body = received.partition(b"\r\n\r\n")
     try:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -58,7 +60,7 @@ def _answer(received: bytes) -> tuple[int, bytes]:
         if len(body) < int(headers.get("content-length", 0)):
             raise ValueError("it ended too early")
     except (ValueError, IndexError) as error:
-        raise BadResponse(f"no HTTP answer: {error}") from error
+        raise BadResponse(f"no HTTP response: {error}") from error
     return status, body
 
 
