@@ -26,12 +26,12 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.cli.args.suggestions import closest
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE
 from lasthop.sources.files.content import key_in
 from lasthop.sources.files.folder import Unreadable, read
+from lasthop.suggestions import closest
 
 NOT_APPLIED = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 LOCAL_FILE = "LocalFile"

@@ -7,9 +7,9 @@ import re
 import msgspec
 
 from lasthop.api.kinds import KINDS
-from lasthop.cli.args.suggestions import closest
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
+from lasthop.suggestions import closest
 from lasthop.web.engine_view import names
 
 _MISSING = re.compile(
