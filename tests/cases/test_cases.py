@@ -14,6 +14,7 @@ import yaml
 
 from lasthop.engine import Engine
 from lasthop.plan.tls import SystemStore
+from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.source import FilesSource
 from tests.snapshot import Snapshot, settle
 from tests.summary import summary
@@ -31,8 +32,8 @@ def outcome(documents: str, base: Path, folder: Path) -> str:
     source = FilesSource(folder)
     batch = source.load()
     engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.set_system_store(SystemStore("/etc/ssl/system.pem", "digest"))
-    engine.set_policies_known(batch.policies_known)
+    SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "digest"))
+    engine.policies.set_known(batch.policies_known)
     engine.apply(batch.changes)
     settle(engine, snapshot)
     assert engine.graph.crashes == {}

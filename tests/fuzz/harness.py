@@ -15,12 +15,10 @@ from envoy.config.route.v3 import route_pb2
 
 from lasthop.api.kinds import decode, key_of
 from lasthop.api.meta import Key, Object
-from lasthop.host import HostController
+from lasthop.host import HostRuntime
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
 from lasthop.proxy.find import find_envoy
-from lasthop.resolve.settings import Settings
 from lasthop.sources.source import Batch
-from lasthop.xds.events import Nacked
 from tests.fuzz import certificates
 from tests.fuzz.objects import PORTS, SHARED, Document
 from tests.ports import free_port
@@ -56,20 +54,12 @@ class _Feed:
             yield await self.queue.get()
 
 
-class _Controller(HostController):
-    nacks: list[str]
-
-    def nacked(self, gateway: str, event: Nacked) -> None:
-        self.nacks.append(f"{event.type_url.rsplit('.')[-1]}: {event.detail}")
-        super().nacked(gateway, event)
-
-
 class Harness:
     def __init__(self, run_dir: Path) -> None:
         self.ports = {name: free_port() for name in PORTS}
         self._feed = _Feed()
-        self.controller = _Controller(self._feed, find_envoy(), run_dir, settings=Settings(), concurrency=1)
-        self.controller.nacks = []
+        self.runtime = HostRuntime(self._feed, find_envoy(), run_dir, concurrency=1)
+        self.controller = self.runtime.controller
         self._tenant: set[Key] = set()
         self._before: dict[str, Any] = {}
 
@@ -139,19 +129,26 @@ class Harness:
             async with asyncio.timeout(PATIENCE):
                 while True:
                     await asyncio.sleep(0.002)
-                    busy = not self._feed.queue.empty() or controller._dirty.is_set() or controller.engine.unsettled
-                    if controller.loaded.is_set() and not busy and controller.server.state(GATEWAY.path).synced:
+                    settled = self._feed.queue.empty() and controller.settled
+                    if controller.loaded.is_set() and settled and controller.server.state(GATEWAY).synced:
                         return
-                    if controller.nacks:
+                    if self._refusals():
                         return
         raise Failed(f"not confirmed by Envoy within {PATIENCE:g} s")
+
+    def _refusals(self) -> list[str]:
+        """Once Envoy has refused anything: what, as far as that is known."""
+        known = self.controller.fleet.gateways.get(GATEWAY)
+        if known is None or not any(traffic.nacks for traffic in self.controller.server.traffic.values()):
+            return []
+        return [known.problem, *(known.quarantine.detail(part) for part in known.withheld)]
 
     def _look(self) -> None:
         controller = self.controller
         if crashes := controller.engine.graph.crashes:
             raise Failed("raised: " + "; ".join(f"{where}: {what}" for where, what in list(crashes.items())[:3]))
-        if controller.nacks:
-            raise Failed("refused by Envoy: " + "; ".join(controller.nacks[:3]))
+        if refusals := self._refusals():
+            raise Failed("refused by Envoy: " + "; ".join(refusals))
         if internal := [f for f in controller.engine.findings() if f.reason in ("InternalError", "RefusedByProxy")]:
             raise Failed(f"found: {internal[0]}")
         now = self._neighbours_share()
@@ -161,7 +158,7 @@ class Harness:
 
     def _neighbours_share(self) -> dict[str, Any]:
         """Everything that belongs to the neighbour alone, and its part of what it shares."""
-        cache = self.controller.server.cache(GATEWAY.path)
+        cache = self.controller.server.cache(GATEWAY)
         assert cache is not None
         found: dict[str, Any] = {}
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
@@ -180,7 +177,7 @@ class Harness:
 
     def _statuses(self) -> list[Any]:
         keys = (Key("HTTPRoute", "shop", "own"), Key("TLSRoute", "shop", "pass"), Key("BackendTLSPolicy", "shop", "api"))
-        return [[(c.type, c.status, c.reason) for c in _conditions(self.controller.book.get(key))] for key in keys]
+        return [[(c.type, c.status, c.reason) for c in _conditions(self.controller.statuses.get(key))] for key in keys]
 
 
 def _conditions(status: Any) -> list[Any]:
@@ -218,11 +215,11 @@ async def harness() -> AsyncIterator[Harness]:
     with tempfile.TemporaryDirectory(prefix="lf-") as folder:
         found = Harness(Path(folder))
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(found.controller.run())
+            running = tasks.create_task(found.runtime.run())
             try:
                 await found.start()
                 yield found
             finally:
-                found.controller.stop()
-                found.controller.stop()
+                found.runtime.stop()
+                found.runtime.stop()
                 await running

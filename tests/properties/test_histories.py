@@ -9,8 +9,10 @@ Service has lost its policy, which is a finding and decides nothing.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -21,13 +23,15 @@ from lasthop.api.meta import Key, Object, StringMap
 from lasthop.api.status import Status
 from lasthop.controller import Controller
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
+from lasthop.outputs.envoy.quarantine import withhold
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.ports import Probe
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
+from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
 from lasthop.xds.events import Acked, Nacked
 from tests.random_world import BASE, EDIT
@@ -85,15 +89,15 @@ class Inputs:
         snapshot = Snapshot()
         self.tell_rest(engine)
         for part, complaint in self.quarantined.items():
-            engine.set_quarantine(*part, complaint)
+            withhold(engine.graph, Part(*part), complaint)
         engine.apply({key: obj for key, obj in self.objects.items() if obj is not None})
         settle(engine, snapshot)
         return snapshot
 
     def tell_rest(self, engine: Engine) -> None:
         engine.advance(self.now.timestamp())
-        engine.set_crd_versions(StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
-        engine.set_system_store(self.store)
+        CRD_VERSIONS.set(engine.graph, StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
+        SYSTEM_STORE.set(engine.graph, self.store)
 
 
 @settings(slow, max_examples=35)
@@ -105,7 +109,7 @@ def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any
     settle(engine, snapshot)
     for step, value in steps:
         take(inputs, engine, snapshot, step, value)
-    engine.set_policies_known(True)
+    engine.policies.set_known(True)
     settle(engine, snapshot)
     other = Engine(now=inputs.now.timestamp())
     expected = inputs.tell(other)
@@ -113,7 +117,7 @@ def test_an_engine_with_a_history_ends_as_a_fresh_one(steps: list[tuple[str, Any
     assert snapshot.xds == expected.xds
     assert said(snapshot.status) == said(expected.status)
     assert told(engine.findings()) == told(other.findings())
-    assert engine._marks == {}
+    assert engine.policies.marks == {}
 
 
 def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: Any) -> None:
@@ -125,7 +129,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             if look:
                 settle(engine, snapshot)
         case "known":
-            engine.set_policies_known(value)
+            engine.policies.set_known(value)
         case "hours":
             inputs.now += timedelta(hours=value)
             inputs.tell_rest(engine)
@@ -142,7 +146,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             if choice:
                 type_url, name, hash = part = choice[number % len(choice)]
                 complaint = None if release else "no"
-                engine.set_quarantine(type_url, name, hash, complaint)
+                withhold(engine.graph, Part(type_url, name, hash), complaint)
                 inputs.quarantined.pop(part, None)
                 inputs.quarantined |= {part: complaint} if complaint else {}
         case "proxy":
@@ -150,7 +154,7 @@ def take(inputs: Inputs, engine: Engine, snapshot: Snapshot, step: str, value: A
             gateways = engine.store.keys("Gateway")
             if gateways:
                 state = ProxyState.at({(80, "TCP")}, True, "") if here else ProxyState()
-                engine.set_proxy(gateways[number % len(gateways)], state)
+                PROXY.set(engine.graph, state, gateways[number % len(gateways)])
         case "settle":
             snapshot.take(engine.settle(value))
 
@@ -164,64 +168,66 @@ class NoSource:
         yield
 
 
-class Site(Controller):
+class Site(Sink):
     """A controller on a host where every port is free, with at most one proxy for each Gateway."""
 
     def __init__(self) -> None:
-        super().__init__(NoSource(), Settings(), lambda: STORE)
-        self.proxies: dict[str, Proxy] = {}
+        self.controller = Controller(NoSource(), Engine(now=time.time()), lambda: STORE, (self,))
+        self.proxies: dict[Key, Proxy] = {}
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         for name, plan in gateways.items():
             for address in plan.addresses:
                 for listener in plan.listeners:
-                    self.engine.set_probe(name, address, listener.port, Probe(), listener.transport)
-        for path in self.proxies.keys() - {name.path for name in gateways}:
-            del self.proxies[path]
+                    PROBE.set(self.controller.engine.graph, Probe(), name, address, listener.port, listener.transport)
+        for name in self.proxies.keys() - gateways.keys():
+            del self.proxies[name]
 
-    def connect(self, path: str) -> None:
-        if self.server.cache(path) is not None and path not in self.proxies:
-            self.proxies[path] = Proxy(self, path)
-            self.connected(path)
+    def connect(self, name: Key) -> None:
+        if name in self.controller.fleet.gateways and name not in self.proxies:
+            self.proxies[name] = Proxy(self.controller, name)
+            self.controller.connected(name)
 
-    def disconnect(self, path: str) -> None:
-        if self.proxies.pop(path, None):
-            self.disconnected(path)
+    def disconnect(self, name: Key) -> None:
+        if self.proxies.pop(name, None):
+            self.controller.disconnected(name)
 
     def rest(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(200):
-            self._settle()
-            if not (any([proxy.take() for proxy in list(self.proxies.values())]) or self.engine.unsettled):
+            self.controller.settle()
+            if not (any([proxy.take() for proxy in list(self.proxies.values())]) or self.controller.engine.unsettled):
                 return
         raise AssertionError("never comes to rest")
 
     def state(self) -> tuple[Any, ...]:
+        known = self.controller.fleet.gateways.items()
         caches = {
-            (key.path, type_url, name): resource.body
-            for key in self._gateways
+            (name, type_url, resource.name): resource.body
+            for name, proxies in known
             for type_url in (CLUSTER, LISTENER, ROUTES, SECRET)
-            for name, resource in self._served(key, type_url).items()
+            for resource in map(proxies.cache.get, repeat(type_url), proxies.cache.names(type_url))
+            if isinstance(resource, Resource)
         }
-        statuses = {name: status for name in self.book.keys() if (status := self.book.get(name))}  # noqa: SIM118
-        withheld = {key: parts for key, parts in self._withheld.items() if parts}
-        problems = {key: problem for key in self._gateways if (problem := self._problem(key))}
-        return caches, said(statuses), told(self.findings()), withheld, problems, dict(self._proxies)
+        book = self.controller.statuses
+        statuses = {name: status for name in book.keys() if (status := book.get(name))}  # noqa: SIM118
+        proxies = {name: (proxies.withheld, proxies.problem, proxies.state) for name, proxies in known}
+        return caches, said(statuses), told(self.controller.findings()), proxies
 
 
 class Proxy:
     """Takes what it is given, one resource after the other, but for what it cannot abide; and listens on no port of its own
     choice."""
 
-    def __init__(self, site: Site, path: str) -> None:
-        self._site, self._path = site, path
+    def __init__(self, controller: Controller, gateway: Key) -> None:
+        self._controller, self._gateway = controller, gateway
         self._held: dict[str, dict[str, str]] = {}
         self._refused: dict[tuple[str, str], str] = {}
 
     def take(self) -> bool:
         """Whether it had anything to say."""
         busy = False
-        cache = self._site.server.cache(self._path)
+        cache = self._controller.server.cache(self._gateway)
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
             held = self._held.setdefault(type_url, {})
             there = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
@@ -230,7 +236,7 @@ class Proxy:
                 del held[name]
             if gone:
                 busy = True
-                self._site.acked(self._path, Acked(type_url, {}, gone))
+                self._controller.acked(self._gateway, Acked(type_url, {}, gone))
             for name, resource in there.items():
                 if not isinstance(resource, Resource) or resource.version in (
                     held.get(name),
@@ -240,10 +246,10 @@ class Proxy:
                 busy = True
                 if why := unbearable(resource):
                     self._refused[type_url, name] = resource.version
-                    self._site.nacked(self._path, Nacked(type_url, {name: resource}, why))
+                    self._controller.nacked(self._gateway, Nacked(type_url, {name: resource}, why))
                 else:
                     held[name] = resource.version
-                    self._site.acked(self._path, Acked(type_url, {name: resource}))
+                    self._controller.acked(self._gateway, Acked(type_url, {name: resource}))
         return busy
 
 
@@ -259,7 +265,7 @@ def unbearable(resource: Resource) -> str:
     return ""
 
 
-GATEWAYS = [f"{ns}/{name}" for ns in "ab" for name in ("g0", "g1")]
+GATEWAYS = [Key("Gateway", ns, name) for ns in "ab" for name in ("g0", "g1")]
 EVENTS = st.one_of(
     st.tuples(st.just("edit"), st.lists(EDIT, min_size=1, max_size=3)),
     st.tuples(st.just("edit"), st.lists(EDIT, min_size=1, max_size=3)),
@@ -277,18 +283,18 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, min_size=5, max_size=25))
 def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str, Any]]) -> None:
     site, objects, known, versions = Site(), dict(BASE), True, StringMap()
-    site.take(Batch(dict(objects)))
+    site.controller.take(Batch(dict(objects)))
     for event, value in events:
         match event:
             case "edit":
                 changes = {key(obj): None if delete else obj for obj, delete, _ in value}
                 objects |= changes
-                site.take(Batch(changes, policies_known=known, crd_versions=versions))
+                site.controller.take(Batch(changes, policies_known=known, crd_versions=versions))
                 if value[-1][2]:
-                    site._settle(3)
+                    site.controller.settle(3)
             case "known" | "versions":
                 known, versions = (value, versions) if event == "known" else (known, StringMap.of({"HTTPRoute": value}))
-                site.take(Batch({}, policies_known=known, crd_versions=versions))
+                site.controller.take(Batch({}, policies_known=known, crd_versions=versions))
             case "connect":
                 site.connect(value)
             case "disconnect":
@@ -297,15 +303,15 @@ def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str,
                 site.proxies[value].take()
             case "rest":
                 site.rest()
-    site.take(Batch({}, crd_versions=versions))
+    site.controller.take(Batch({}, crd_versions=versions))
     other = Site()
-    other.take(Batch({key: obj for key, obj in objects.items() if obj is not None}, crd_versions=versions))
+    other.controller.take(Batch({key: obj for key, obj in objects.items() if obj is not None}, crd_versions=versions))
     for each in (site, other):
         each.rest()
-        for path in GATEWAYS:
-            each.connect(path)
+        for name in GATEWAYS:
+            each.connect(name)
         each.rest()
-        each.presence.expire(math.inf)
+        each.controller.do(each.controller.fleet.expire(math.inf))
         each.rest()
     for found, expected in zip(site.state(), other.state(), strict=True):
         assert found == expected

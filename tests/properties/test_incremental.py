@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
-from lasthop.resolve.hops import HAD_POLICY
+from lasthop.resolve.settings import HAD_POLICY, SYSTEM_STORE
 from tests.random_world import BASE, EDITS, OBJECTS, Edit
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, STORE, key
@@ -64,7 +64,7 @@ def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object]
     shuffled = list(world.items())
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.set_system_store(STORE)
+    SYSTEM_STORE.set(engine.graph, STORE)
     for name, obj in shuffled:
         engine.apply({name: obj})
         settle(engine, snapshot)

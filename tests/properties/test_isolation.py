@@ -185,7 +185,7 @@ class Arena:
         settle(self.engine, self.snapshot)
         assert differing(self.before, of_others(self.engine, self.snapshot)) == {}
         for key in attack:
-            tree(self.engine.graph, key, lambda _: None)
+            list(tree(self.engine.graph, key, lambda _: None))
 
     def take_back(self, attack: dict[Key, Object | None]) -> None:
         self.engine.apply({key: WORLD.get(key) for key in attack})

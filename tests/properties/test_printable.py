@@ -17,7 +17,7 @@ from lasthop import logs
 from lasthop.cli.main import main
 from lasthop.cli.render.table import Columns, row
 from lasthop.cli.views.folder import FolderView
-from lasthop.outputs.status.book import StatusBook
+from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.printable import LIMIT, clean, printable
 from tests.certificates import DAY, NOW, Certificate
 from tests.folders import BASE, config_map, policy
@@ -101,7 +101,7 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
         looked = FolderView(folder)
         for finding in [*looked.source_findings, *looked.engine.findings()]:
             _assert_fit(_logged(str(finding)), "the log")
-        book = StatusBook(looked.engine.store)
+        book = StatusCache(looked.engine.store)
         for kind in ("BackendTLSPolicy", "Gateway"):
             rows = [row({**document, "rejected": text}) for document in book.documents(kind)]
             for each in rows:

@@ -106,7 +106,7 @@ def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
     objects, engine, snapshot = walk([])
     frozen: set[tuple[str, ...]] | None = None
     for known, edits in episodes:
-        engine.set_policies_known(known)
+        engine.policies.set_known(known)
         if known:
             frozen = None
         elif frozen is None:
@@ -125,7 +125,7 @@ def test_nothing_becomes_plaintext_while_not_every_policy_is_known(
         if not known:
             settle(engine, snapshot)
             _check_frozen(objects, snapshot, frozen)
-    engine.set_policies_known(True)
+    engine.policies.set_known(True)
     settle(engine, snapshot)
     _check_frozen(objects, snapshot, None)
 

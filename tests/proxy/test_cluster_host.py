@@ -11,7 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from lasthop.cluster_host import ClusterHostController
+from lasthop.cli.view import ControllerView
+from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.proxy.find import find_envoy
 from tests.backends import Backend
 from tests.fake_api import KINDS, FakeApi, client_of, serving, until
@@ -33,18 +34,16 @@ def programmed(api: FakeApi) -> str:
 
 
 @contextlib.asynccontextmanager
-async def running(api: FakeApi) -> AsyncIterator[ClusterHostController]:
+async def running(api: FakeApi) -> AsyncIterator[ClusterHostRuntime]:
     # Short, because unix sockets are in it.
     with tempfile.TemporaryDirectory(prefix="lh-", dir="/tmp") as folder:
         async with client_of(api) as client, asyncio.TaskGroup() as tasks:
             run_dir = Path(folder)
-            controller = ClusterHostController(
-                client, find_envoy(), run_dir, identity="me", namespace="system", address="127.0.0.1"
-            )
-            task = tasks.create_task(controller.run())
-            yield controller
-            controller.stop()
-            controller.stop()
+            runtime = ClusterHostRuntime(client, find_envoy(), run_dir, identity="me", namespace="system", address="127.0.0.1")
+            task = tasks.create_task(runtime.run())
+            yield runtime
+            runtime.stop()
+            runtime.stop()
             await task
 
 
@@ -69,7 +68,7 @@ async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_statu
                 docs.policy("api", certs.HOSTNAME, "ca"),
                 docs.config_map("ca", certs.CA.pem),
             )
-            async with running(api) as controller:
+            async with running(api) as runtime:
                 await until(lambda: programmed(api) == "True")
                 assert api.get("gateways", "web", "shop")["status"]["addresses"] == [
                     {"type": "IPAddress", "value": "127.0.0.1"}
@@ -77,7 +76,7 @@ async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_statu
                 assert await ask(port) == 200
                 assert not backend.saw_plaintext
                 assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "me"
-                names = {measure.name for measure in controller.measures()}
+                names = {measure.name for measure in ControllerView(runtime, lambda *_: None).measures()}
                 assert {"lasthop_leader", "lasthop_status_writes", "lasthop_xds_clients"} <= names
 
                 put(api, docs.config_map("ca", certs.OTHER_CA.pem))

@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 from envoy.service.discovery.v3 import discovery_pb2
 
-from lasthop.cluster import ClusterController
+from lasthop.api.meta import Key
+from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.fake_api import KINDS, FakeApi, Refusal, client_of, serving, until
@@ -38,8 +39,8 @@ def gateway() -> dict[str, Any]:
 
 
 class Replica:
-    def __init__(self, controller: ClusterController, port: int, task: asyncio.Task[None]) -> None:
-        self.controller, self.port, self.task = controller, port, task
+    def __init__(self, runtime: ClusterRuntime, port: int) -> None:
+        self.runtime, self.controller, self.port = runtime, runtime.controller, port
 
 
 @contextlib.asynccontextmanager
@@ -47,12 +48,12 @@ async def replica(api: FakeApi, name: str) -> AsyncIterator[Replica]:
     port = free_port()
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         own = f"127.0.0.1:{port}"
-        controller = ClusterController(
+        runtime = ClusterRuntime(
             client, Site("lasthop", NAME, 18000), identity=name, namespace="system", xds_listen=own, own_address=own
         )
-        task = tasks.create_task(controller.run())
-        yield Replica(controller, port, task)
-        controller.stop()
+        tasks.create_task(runtime.run())
+        yield Replica(runtime, port)
+        runtime.stop()
 
 
 async def give_address(api: FakeApi) -> None:
@@ -103,17 +104,17 @@ def _first() -> Iterator[Any]:
 
 async def test_a_proxy_of_a_follower_makes_its_gateway_programmed() -> None:
     async with world() as api, replica(api, "a") as leader:
-        await until(lambda: leader.controller.ready)
+        await until(lambda: not leader.runtime.unready())
         await give_address(api)
         await until(lambda: condition(api) == "False Pending")
         async with replica(api, "b") as follower:
-            await until(lambda: follower.controller.ready)
+            await until(lambda: not follower.runtime.unready())
             assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "a"
             async with proxy(api, follower.port):
                 await until(lambda: condition(api) == "True Programmed")
-                assert not follower.controller.scribe.writer.counts["writes"]
-                assert leader.controller.presence.replicas == ["b"]
-                assert leader.controller.server.state("shop/web").proxies == 0
+                assert not follower.runtime.updater.writer.counts["writes"]
+                assert leader.controller.fleet.acks.replicas == ["b"]
+                assert leader.controller.server.state(Key("Gateway", "shop", "web")).proxies == 0
                 await until(lambda: "Programmed" in [event["reason"] for event in api.objects["events"].values()])
 
 
@@ -124,27 +125,27 @@ async def test_nothing_is_served_made_or_written_while_policies_cannot_be_read()
         async with replica(api, "a") as only:
             await until(lambda: bool(api.asked("watch", "httproutes")))
             await asyncio.sleep(0.5)
-            assert not only.controller.ready and not only.controller.loaded.is_set()
-            assert not only.controller.scribe.elector.leading, "another replica may know more"
+            assert only.runtime.unready() and not only.controller.loaded.is_set()
+            assert not only.runtime.updater.elector.leading, "another replica may know more"
             assert not api.objects.get("deployments") and condition(api) == ""
             with contextlib.suppress(OSError):
                 await asyncio.open_connection("127.0.0.1", only.port)
                 raise AssertionError("it listens")
             api.faults.clear()
-            await until(lambda: only.controller.ready)
+            await until(lambda: not only.runtime.unready())
             await until(lambda: condition(api, "Accepted") == "True Accepted")
 
 
 async def test_a_new_leader_takes_over_without_a_flip_of_the_status() -> None:
     async with world() as api, contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(replica(api, "a"))
-        await until(lambda: first.controller.ready)
+        await until(lambda: not first.runtime.unready())
         await give_address(api)
         async with replica(api, "b") as second, proxy(api, second.port):
             await until(lambda: condition(api) == "True Programmed")
             before = len(api.asked("update", "gateways"))
-            first.controller.stop()
-            await until(lambda: second.controller.scribe.elector.leading)
-            await until(lambda: not second.controller.scribe.writer.pending)
+            first.runtime.stop()
+            await until(lambda: second.runtime.updater.elector.leading)
+            await until(lambda: not second.runtime.updater.writer.pending)
             assert condition(api) == "True Programmed"
             assert len(api.asked("update", "gateways")) == before, "there was nothing to write"

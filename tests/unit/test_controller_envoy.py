@@ -8,26 +8,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lasthop import loop
 from lasthop.api.meta import Key
 from lasthop.api.status import GatewayStatus, RouteStatus
 from lasthop.controller import Controller
+from lasthop.engine import Engine
 from lasthop.outputs.envoy import encoded_routes, route_messages
 from lasthop.outputs.envoy.resource import ROUTES, SECRET
+from lasthop.plan.listener import Gateway
 from lasthop.resolve import certificates
-from lasthop.resolve.ports import Probe
-from lasthop.resolve.settings import Settings
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
 from tests.ports import free_port
 from tests.world import key_pair, keyed, mk_class, mk_gateway, mk_route, mk_secret, mk_service, mk_slice
-from tests.xds_envoy import NODE, backend, becomes, envoy, get, short_directory, until
+from tests.xds_envoy import GATEWAY, NODE, backend, becomes, envoy, get, short_directory, until
 
-GATEWAY = Key("Gateway", *NODE.split("/"))
 EVIL = Key("HTTPRoute", "shop", "evil")
 GARBAGE = "garbage"
 
@@ -38,19 +41,23 @@ class NoSource:
         yield Batch({})
 
 
-class Bare(Controller):
+class FreePorts(Sink):
     """Envoy is started by the test."""
 
-    def want(self, gateways: Any) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
         for key, plan in gateways.items():
             for listener in plan.listeners:
-                self.engine.set_probe(key, "127.0.0.1", listener.port, Probe())
+                PROBE.set(self._engine.graph, Probe(), key, "127.0.0.1", listener.port, "TCP")
 
 
 class World:
     def __init__(self, port: int) -> None:
         self.http, self.good, self.bad = free_port(), free_port(), free_port()
-        self.controller = Bare(NoSource(), Settings(), lambda: None)
+        engine = Engine(now=time.time())
+        self.controller = Controller(NoSource(), engine, lambda: None, (FreePorts(engine),))
         listeners = [
             {"name": "http", "port": self.http, "protocol": "HTTP"},
             *(
@@ -80,14 +87,14 @@ class World:
         self.controller.take(Batch(keyed(*objects)))
 
     def accepted(self, key: Key) -> tuple[str, str]:
-        status = self.controller.book.get(key)
+        status = self.controller.statuses.get(key)
         if not isinstance(status, RouteStatus):
             return "", ""
         (found,) = [c for c in status.parents[0].conditions if c.type == "Accepted"]
         return found.status, found.reason
 
     def resolved(self, listener: str) -> tuple[str, str]:
-        status = self.controller.book.get(GATEWAY)
+        status = self.controller.statuses.get(GATEWAY)
         assert isinstance(status, GatewayStatus)
         (own,) = [each for each in status.listeners if each.name == listener]
         (found,) = [c for c in own.conditions if c.type == "ResolvedRefs"]
@@ -119,9 +126,9 @@ async def running(world: World, directory: Path) -> AsyncIterator[World]:
     await server.start(ads)
     server.open()
     async with asyncio.TaskGroup() as tasks:
-        settling = tasks.create_task(world.controller._settle_when_dirty())
+        settling = tasks.create_task(loop.run(world.controller))
         async with envoy(directory, ads):
-            await until(lambda: world.controller.ready)
+            await until(world.controller.loaded.is_set)
             await becomes((200, "one"), lambda: get(world.http))
             yield world
         await server.close()
@@ -147,7 +154,7 @@ async def test_a_refused_route_answers_500_by_itself_and_says_so(monkeypatch: py
     async with serving() as world:
         world.put(world.route("evil", "/evil", "/worse"), world.route("other", "/other"))
         await until(lambda: world.accepted(EVIL) == ("False", "RefusedByProxy"))
-        await until(lambda: world.controller.server.state(NODE).synced)
+        await until(lambda: world.controller.server.state(GATEWAY).synced)
         assert await get(world.http, "/evil") == await get(world.http, "/worse") == (500, "")
         assert await get(world.http, "/") == await get(world.http, "/other") == (200, "one")
         assert world.accepted(Key("HTTPRoute", "shop", "other")) == ("True", "Accepted")
@@ -170,7 +177,7 @@ async def test_where_envoy_refuses_even_the_match_the_route_is_left_out_and_the_
     async with serving() as world:
         world.put(world.route("evil", "/evil"))
         await until(lambda: world.accepted(EVIL) == ("False", "RefusedByProxy"))
-        await until(lambda: world.controller.server.state(NODE).synced)
+        await until(lambda: world.controller.server.state(GATEWAY).synced)
         assert world.controller.server.traffic[ROUTES].nacks == 2  # the route, then its 500
         assert await get(world.http, "/") == (200, "one")
 
@@ -184,8 +191,8 @@ async def test_a_refused_secret_closes_its_own_listener_and_no_other(monkeypatch
         world.put(mk_secret("shop/bad", GARBAGE, GARBAGE))
         await until(lambda: world.controller.server.traffic[SECRET].nacks == 1)
         await until(lambda: world.resolved("bad") == ("False", "InvalidCertificateRef"))
-        await until(lambda: world.controller.server.state(NODE).synced)
-        assert world.controller.ready and world.controller.server.traffic[SECRET].nacks == 1
+        await until(lambda: world.controller.server.state(GATEWAY).synced)
+        assert not world.controller.unready() and world.controller.server.traffic[SECRET].nacks == 1
         assert await world.tls(world.good) and not await world.tls(world.bad)
         assert world.resolved("good") == ("True", "ResolvedRefs")
         world.put(mk_secret("shop/bad", *key_pair("other")))

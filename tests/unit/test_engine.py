@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lasthop.engine import Engine
+from lasthop.resolve.settings import POLICIES_DOUBTFUL
 from lasthop.sources.files.loader import Loader
 from tests.snapshot import Snapshot, settle, tls_context
 
@@ -57,8 +58,8 @@ class Folder:
             file.unlink(missing_ok=True) if text is None else file.write_text(text)
         batch = self.loader.apply(self.loader.look())
         if batch is not None:
-            self.engine.set_policies_known(batch.policies_known)
-            self.engine.set_policies_doubtful(batch.policies_doubtful)
+            self.engine.policies.set_known(batch.policies_known)
+            POLICIES_DOUBTFUL.set(self.engine.graph, batch.policies_doubtful or None)
             self.engine.apply(batch.changes)
         settle(self.engine, self.snapshot)
         cluster = {name: found for (_, name), found in self.snapshot.clusters().items()}.get(HOP)

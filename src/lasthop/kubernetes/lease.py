@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any, Final
@@ -19,14 +19,29 @@ import structlog
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 
-DURATION: Final = 10
-"""Seconds a Lease lasts. A dead leader is replaced after this and two looks: within 12 s, and the promise is 15."""
-RENEW_DEADLINE: Final = 7.0
-"""Seconds after which a leader that could not renew stops, well before another may start."""
-RENEW_INTERVAL: Final = 2.5
-LOOK_INTERVAL: Final = 1.0
-
 Json = dict[str, Any]
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """In seconds."""
+
+    duration: int = 10
+    """How long a Lease lasts. A dead leader is replaced after this and two looks: within 12 s, and the promise is 15."""
+    renew_deadline: float = 7.0
+    """When a leader that could not renew stops, well before another may start."""
+    renew_interval: float = 2.5
+    look_interval: float = 1.0
+
+
+TIMING: Final = Timing()
+
+
+class Leadership:
+    """Hears when the Lease comes to us and goes; overrides what it needs."""
+
+    def started_leading(self) -> None: ...
+
+    def stopped_leading(self) -> None: ...
 
 
 class Next(Enum):
@@ -58,7 +73,7 @@ def decide(lease: Json | None, seen: Seen | None, identity: str, now: float) -> 
         return Next.RENEW
     if not holder:
         return Next.TAKE
-    lasts = spec.get("leaseDurationSeconds") or DURATION
+    lasts = spec.get("leaseDurationSeconds") or TIMING.duration
     expired = seen is not None and seen.record == record_of(lease) and now - seen.at >= lasts
     return Next.TAKE if expired else Next.WAIT
 
@@ -87,16 +102,11 @@ class LeaderElector:
         namespace: str,
         name: str,
         identity: str,
+        leadership: Leadership,
         *,
-        on_started: Callable[[], None] = lambda: None,
-        on_stopped: Callable[[], None] = lambda: None,
         annotations: Mapping[str, str] | None = None,
-        duration: int = DURATION,
-        renew_deadline: float = RENEW_DEADLINE,
-        renew_interval: float = RENEW_INTERVAL,
-        look_interval: float = LOOK_INTERVAL,
+        timing: Timing = TIMING,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`annotations` are put on the Lease while we hold it: where followers find the leader."""
         self.leading = False
@@ -111,11 +121,8 @@ class LeaderElector:
             "kind": "Lease",
             "metadata": {"name": name, "namespace": namespace},
         }
-        self._on_started, self._on_stopped = on_started, on_stopped
         self._annotations = dict(annotations or {})
-        self._duration, self._deadline = duration, renew_deadline
-        self._renew_interval, self._look_interval = renew_interval, look_interval
-        self._clock, self._sleep = clock, sleep
+        self._leadership, self._timing, self._clock = leadership, timing, clock
         self._lease: Json | None = None
         self._seen: Seen | None = None
         self._renewed = 0.0
@@ -125,7 +132,7 @@ class LeaderElector:
     @property
     def certain(self) -> bool:
         """Leading, and the Lease is surely still ours: also right after the process has been frozen for a while."""
-        return self.leading and self._clock() - self._renewed < self._duration
+        return self.leading and self._clock() - self._renewed < self._timing.duration
 
     async def run(self) -> None:
         """Until cancelled; then the Lease is given back, so that another need not wait for its end."""
@@ -142,22 +149,24 @@ class LeaderElector:
 
     async def _follow(self) -> None:
         """Ends when the Lease is ours."""
-        while not await self._attempt():
-            await self._sleep(self._look_interval)
+        while True:
+            if await self._attempt():
+                return
+            await asyncio.sleep(self._timing.look_interval)
 
     async def _lead(self) -> None:
         """Ends when it is no longer certain that the Lease is ours."""
         while True:
-            await self._sleep(self._renew_interval)
+            await asyncio.sleep(self._timing.renew_interval)
             while not await self._in_time():
-                if self._clock() - self._renewed >= self._deadline or self.holder != self._identity:
+                if self._clock() - self._renewed >= self._timing.renew_deadline or self.holder != self._identity:
                     return
-                await self._sleep(min(0.5, self._look_interval))
+                await asyncio.sleep(min(0.5, self._timing.look_interval))
 
     async def _in_time(self) -> bool:
         """One renewal, which must not take longer than the Lease is still surely ours."""
         try:
-            async with asyncio.timeout(max(0.0, self._renewed + self._deadline - self._clock())):
+            async with asyncio.timeout(max(0.0, self._renewed + self._timing.renew_deadline - self._clock())):
                 return await self._attempt()
         except TimeoutError:
             return False
@@ -172,10 +181,10 @@ class LeaderElector:
                 case Next.WAIT:
                     return False
                 case Next.CREATE:
-                    body = taken(self._empty, self._identity, _micro_time(), self._duration, self._annotations)
+                    body = taken(self._empty, self._identity, _micro_time(), self._timing.duration, self._annotations)
                     self._saw(await self._client.create(self._collection, body))
                 case _:
-                    body = taken(self._lease or {}, self._identity, _micro_time(), self._duration, self._annotations)
+                    body = taken(self._lease or {}, self._identity, _micro_time(), self._timing.duration, self._annotations)
                     self._saw(await self._client.put(self._path, body))
         except ApiError as error:
             self._lease = None  # look again before the next attempt: somebody else may have it
@@ -205,12 +214,12 @@ class LeaderElector:
     def _start(self) -> None:
         self.leading = True
         self._log.info("leading", identity=self._identity)
-        self._on_started()
+        self._leadership.started_leading()
 
     def _stop(self) -> None:
         self.leading = False
         self._log.warning("no longer leading", identity=self._identity)
-        self._on_stopped()
+        self._leadership.stopped_leading()
 
     async def _release(self) -> None:
         lease = self._lease

@@ -41,10 +41,9 @@ from lasthop.resolve.policies.permissions import permitted_tls, plaintext_proble
 from lasthop.resolve.policies.targets import missing_port, port_winner, strays
 from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.settings import POLICIES_DOUBTFUL, POLICIES_UNKNOWN, settings
+from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
-from lasthop.store.sources import Input
 from lasthop.store.store import read
 
 
@@ -161,12 +160,6 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
 def _plaintext(g: Graph, hop: Hop) -> HopTLS:
     problem = plaintext_problem(g, hop)
     return Refused(problem) if problem else Plaintext()
-
-
-SERVED_PLAINTEXT = Input[Key, int, bool]("served-plaintext")
-"""Set for a Service port that was served in plaintext while the policies were still all known."""
-HAD_POLICY = Input[Key, int, Key]("had-policy")
-"""The policy that applied to a Service port last."""
 
 
 def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.meta import Key
@@ -19,8 +21,8 @@ class Probe(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-PROBES = Input[Key, str, int, str, Probe]("probe")
-"""By Gateway, address, port and transport."""
+PROBE: Final = Input[Key, str, int, str, Probe]("probe")
+"""By Gateway, address, port and transport; while it is not set the port has not been tried yet and is not served."""
 
 
 @query
@@ -34,7 +36,7 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
         message = f"port {port} belongs to {holder}, which is older"
         return Problem(reasons.ADDRESS_NOT_USABLE, message, remedy="use another port or address", about=(holder,))
     for address in owner.addresses:
-        probe = PROBES.of(g, key, address, port, transport)
+        probe = PROBE.of(g, key, address, port, transport)
         if probe is None:
             return pending(f"{address}:{port} has not been tried yet")
         if probe.problem:

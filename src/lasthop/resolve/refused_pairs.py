@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
@@ -25,14 +26,14 @@ def pair_digest(secret: Secret) -> str:
     return hashed.hexdigest()
 
 
-REFUSED_PAIRS = Input[str, str, str]("refused-pair")
-"""What Envoy said, by part and digest."""
+REFUSED_PAIR: Final = Input[str, str, str]("refused-pair")
+"""What Envoy said of a certificate, by part and digest."""
 
 
 def refused_pair(g: Graph, gateway: Key, secret: Key) -> Problem | None:
     """Returns what this Gateway's Envoy has refused of a Secret as it is now."""
     obj = read(g, secret, Secret)
-    said = REFUSED_PAIRS.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
+    said = REFUSED_PAIR.of(g, pair_part(gateway, secret), pair_digest(obj)) if obj else None
     if said is None:
         return None
     return invalid_certificate_ref(f"Envoy refused the certificate of {secret}: {said or 'no reason given'}", secret)

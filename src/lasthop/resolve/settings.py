@@ -1,4 +1,5 @@
-"""What the way of running decides: the same objects mean slightly different things on a laptop and in a cluster."""
+"""What comes in besides objects, and what the way of running decides: the same objects mean slightly different things on a
+laptop and in a cluster."""
 
 from __future__ import annotations
 
@@ -27,15 +28,21 @@ class Settings(msgspec.Struct, frozen=True):
     """Backends are Pods, which labels select; elsewhere whoever writes a selector writes the EndpointSlices too."""
 
 
+SETTINGS: Final = Input[Settings]("settings")
+POLICIES_UNKNOWN: Final = Input[bool]("policies-unknown")
+"""Set while some input that could hold a policy cannot be read; `PolicyMemory` sets it."""
+POLICIES_DOUBTFUL: Final = Input[bool]("policies-doubtful")
+"""Some text cannot be read and an older one is in force: what loses its policy now has perhaps not lost it."""
+SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
+"""Set for a port of a Service that was served in plaintext while the policies were still all known."""
+HAD_POLICY: Final = Input[Key, int, Key]("had-policy")
+"""The policy that applied to a port of a Service last."""
+SYSTEM_STORE: Final = Input[SystemStore]("system-store")
+CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
+PROXY: Final = Input[Key, ProxyState]("proxy")
+INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
+
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
-SETTINGS = Input[Settings]("settings")
-POLICIES_UNKNOWN = Input[bool]("policies-unknown")
-POLICIES_DOUBTFUL = Input[bool]("policies-doubtful")
-SYSTEM_STORE = Input[SystemStore]("system-store")
-CRD_VERSIONS = Input[StringMap]("crd-versions")
-PROXIES = Input[Key, ProxyState]("proxy")
-INFRASTRUCTURE = Input[Key, Infrastructure]("infrastructure")
-"""Both by Gateway."""
 
 
 def settings(g: Graph) -> Settings:

@@ -46,6 +46,11 @@ class Store:
     def get(self, key: Key) -> Object | None:
         return OBJECTS.peek(self._stages.graph, key)
 
+    def uid(self, key: Key) -> str:
+        """Returns an object's UID; empty where it does not exist."""
+        obj = self.get(key)
+        return obj.metadata.uid if obj is not None else ""
+
     def keys(self, kind: str) -> list[Key]:
         return sorted(self._keys.get(kind, ()))
 

@@ -130,7 +130,7 @@ async def _explain(request: web.Request) -> web.Response:
     found = await request.app[VIEW].explain(key, reads=bool(query.get("reads")))
     if found is None:
         raise web.HTTPNotFound(text=f"there is no {key}\n")
-    return _json(found)
+    return await _large(found)
 
 
 async def _audit(request: web.Request) -> web.Response:

@@ -15,7 +15,7 @@ from lasthop.outputs.audit.hops import HopReport, joined
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.plan import Probed, aims, probe
-from lasthop.web.slices import in_slices
+from lasthop.web.slices import in_slices, step_by_step
 from lasthop.web.view import Document
 
 Locate = Callable[..., tuple[str, int] | None]
@@ -48,7 +48,7 @@ class EngineView:
         return Audit(tuple(hops), tuple(certificates))
 
     async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
-        return tree(self.engine.graph, key, self.locate, reads=reads)
+        return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))
 
     async def probe(self, key: Key, address: str) -> Probed:
         host, _, port = address.rpartition(":")

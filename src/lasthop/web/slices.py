@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -16,13 +16,28 @@ SHARE: Final = 5
 
 async def in_slices(items: Iterable[T]) -> list[T]:
     """Consumes an iterator that works as it goes, without holding up others."""
-    found, begun = [], time.monotonic()
-    for each in items:
-        found.append(each)
+
+    def collect() -> Generator[None, None, list[T]]:
+        found = []
+        for each in items:
+            found.append(each)
+            yield
+        return found
+
+    return await step_by_step(collect())
+
+
+async def step_by_step(work: Generator[None, None, T]) -> T:
+    """Runs a generator to its end, without holding up others for longer than one of its steps takes."""
+    begun = time.monotonic()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         if time.monotonic() - begun > SLICE:
             await asyncio.sleep(0)
             begun = time.monotonic()
-    return found
 
 
 class Shared(Generic[T]):

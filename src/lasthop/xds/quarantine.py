@@ -22,27 +22,13 @@ Pure: no time, no I/O. One per Gateway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Part, Resource, parts_of
 from lasthop.xds.cache import Cache
-from lasthop.xds.refusal import is_environment, reasons, summary
-
-
-class Part(NamedTuple):
-    type_url: str
-    id: str
-    hash: str
-    owner: Key | None = None
-    """The object that is at fault if this is; None: the Gateway."""
-
-
-def parts_of(resource: Resource) -> Iterator[Part]:
-    for id, hash in resource.parts.items():
-        yield Part(resource.type_url, id, hash, resource.owners.get(id))
-
+from lasthop.xds.nack import is_environment, reasons, summary
 
 _NOBODY: Final = Key("", "", "")
 

@@ -1,6 +1,6 @@
-"""Replicas among themselves: whoever does not hold the Lease tells whoever does how its proxies stand.
+"""Reports from the replicas that do not hold the Lease to the one that does: what their proxies have acknowledged.
 
-    follower ──Report (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
+    follower ──AckReport (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
 A whole report each time, as soon as something has changed and every few seconds besides, so nothing need be remembered about
 what the other side has heard. A proxy's certificate speaks for its Gateway and not for a replica: it cannot report.
@@ -15,8 +15,8 @@ from typing import Final
 import grpc
 import msgspec
 
+from lasthop.xds.acks import AckReport
 from lasthop.xds.credentials import Credentials, peer_replica
-from lasthop.xds.presence import Report
 
 SERVICE: Final = "lasthop.Replicas"
 METHOD: Final = "Report"
@@ -26,10 +26,10 @@ COALESCE: Final = 0.05
 ANSWER_WITHIN: Final = 3.0
 RETRY: Final = 1.0
 
-Heard = Callable[[str, Report], bool]
+Heard = Callable[[str, AckReport], bool]
 """The replica and what it tells; False if this one does not lead."""
 
-_decoder: Final = msgspec.json.Decoder(Report)
+_decoder: Final = msgspec.msgpack.Decoder(AckReport)
 
 
 def handler(heard: Heard) -> grpc.GenericRpcHandler:
@@ -56,7 +56,7 @@ class Reporter:
         leader: Callable[[], str],
         credentials: Callable[[], Credentials],
         server_name: str,
-        report: Callable[[], Report],
+        report: Callable[[], AckReport],
         *,
         problem: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -83,7 +83,7 @@ class Reporter:
                 call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
-                    await call(msgspec.json.encode(self._report()), timeout=ANSWER_WITHIN)
+                    await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN)
                     self._say("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:

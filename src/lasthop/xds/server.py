@@ -19,6 +19,7 @@ import grpc
 import msgspec
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import TYPES, Changes
 from lasthop.xds import replicas
 from lasthop.xds.cache import Cache
@@ -52,17 +53,17 @@ REMOTE_OPTIONS: Final = (
 )
 
 Context = grpc.aio.ServicerContext[DeltaDiscoveryRequest, bytes]
-Identify = Callable[[DeltaDiscoveryRequest, Context], str | None]
+Identify = Callable[[DeltaDiscoveryRequest, Context], Key | None]
 """Which Gateway a client serves, told from its first request and gRPC's context; None if it is none of ours."""
 
 
 class Observer(Protocol):
-    """What the controller hears. Called on the event loop; must not block."""
+    """Receives what proxies do. Called on the event loop; must not block."""
 
-    def connected(self, gateway: str) -> None: ...
-    def disconnected(self, gateway: str) -> None: ...
-    def acked(self, gateway: str, event: Acked) -> None: ...
-    def nacked(self, gateway: str, event: Nacked) -> None: ...
+    def connected(self, gateway: Key) -> None: ...
+    def disconnected(self, gateway: Key) -> None: ...
+    def acked(self, gateway: Key, event: Acked) -> None: ...
+    def nacked(self, gateway: Key, event: Nacked) -> None: ...
 
 
 class Traffic(msgspec.Struct):
@@ -102,28 +103,21 @@ class _Gateway:
 
 
 class Server:
-    def __init__(
-        self,
-        observer: Observer,
-        *,
-        gateway_of: Callable[[str], str] = lambda node_id: node_id,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`gateway_of` tells from a proxy's node id which Gateway it serves."""
+    def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
         self.traffic = {type_url: Traffic() for type_url in TYPES}
         self._observer = observer
-        self._gateway_of = gateway_of
         self._clock = clock
-        self._gateways: dict[str, _Gateway] = {}
+        self._gateways: dict[Key, _Gateway] = {}
         self._opened = asyncio.Event()
         self._closed = False
         self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
 
     async def start(self, socket: Path) -> None:
-        """Listens for proxies of this host: who may open the socket may say who it is. Nothing is sent before `open`."""
+        """Listens for proxies of this host: who may open the socket may say by its node id which Gateway it serves. Nothing is
+        sent before `open`."""
         claim(socket)
-        server = self._listener(lambda request, context: self._gateway_of(request.node.id), OPTIONS)
+        server = self._listener(lambda request, context: self._named(request.node.id), OPTIONS)
         server.add_insecure_port(f"unix:{socket}")
         socket.chmod(0o600)
         self._socket = socket
@@ -133,7 +127,7 @@ class Server:
         self,
         address: str,
         credentials: Callable[[], Credentials],
-        gateway_of_uid: Callable[[str], str | None],
+        gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.Heard = lambda replica, report: False,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
@@ -144,6 +138,9 @@ class Server:
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port
+
+    def _named(self, path: str) -> Key | None:
+        return next((key for key in self._gateways if key.path == path), None)
 
     def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
         """Each way in has a gRPC server of its own, so that no client of one is ever identified by the rules of another."""
@@ -175,23 +172,27 @@ class Server:
         if self._socket is not None:
             release(self._socket)
 
-    def update(self, gateway: str, changes: Changes) -> bool:
-        """The first update of a Gateway makes it known and carries all it has, be that nothing; later ones what changed.
-        Returns whether there was anything new."""
-        known = self._gateways.setdefault(gateway, _Gateway())
-        changed = known.cache.apply(changes)
+    def add(self, gateway: Key) -> Cache:
+        """Returns the cache of a Gateway, which is known from now on, be it with nothing to send."""
+        if gateway not in self._gateways:
+            self._gateways[gateway] = _Gateway()
+        return self._gateways[gateway].cache
+
+    def update(self, gateway: Key, changes: Changes) -> bool:
+        """Takes in what has changed, which of a new Gateway is all that it has. Returns whether there was anything new."""
+        changed = self.add(gateway).apply(changes)
         if changed:
-            known.wake()
+            self._gateways[gateway].wake()
         return changed
 
-    def remove(self, gateway: str) -> None:
+    def remove(self, gateway: Key) -> None:
         """The Gateway is gone. Its proxies are cut off, not emptied: whoever runs them ends them."""
         if known := self._gateways.pop(gateway, None):
             for stream in known.streams:
                 stream.closed = True
             known.wake()
 
-    def cache(self, gateway: str) -> Cache | None:
+    def cache(self, gateway: Key) -> Cache | None:
         known = self._gateways.get(gateway)
         return known.cache if known else None
 
@@ -200,12 +201,12 @@ class Server:
         """Whether clusters wait to be sent to some proxy."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
-    def busy(self, gateway: str) -> bool:
+    def busy(self, gateway: Key) -> bool:
         """Whether every proxy of the Gateway is still at work on the last route table that it was sent."""
         known, now = self._gateways.get(gateway), self._clock()
         return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
 
-    def state(self, gateway: str) -> State:
+    def state(self, gateway: Key) -> State:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []
         synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
@@ -240,7 +241,7 @@ class Server:
 
     async def _read(
         self,
-        gateway: str,
+        gateway: Key,
         stream: _Stream,
         first: DeltaDiscoveryRequest,
         requests: AsyncIterator[DeltaDiscoveryRequest],
@@ -249,7 +250,7 @@ class Server:
         async for request in requests:
             self._receive(gateway, stream, request)
 
-    def _receive(self, gateway: str, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
+    def _receive(self, gateway: Key, stream: _Stream, request: DeltaDiscoveryRequest) -> None:
         for event in stream.session.receive(request, self._clock()):
             match event:
                 case Acked():

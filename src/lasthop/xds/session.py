@@ -22,7 +22,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource
 from lasthop.xds.cache import Cache
 from lasthop.xds.events import Acked, Event, Nacked
-from lasthop.xds.refusal import reasons
+from lasthop.xds.nack import reasons
 from lasthop.xds.response import Response
 from lasthop.xds.subscription import Subscription
 

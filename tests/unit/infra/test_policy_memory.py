@@ -27,10 +27,10 @@ WORLD = keyed(
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine = Engine(now=NOW.timestamp())
-    engine.recall_policies(memory.load(path))
+    engine.policies.recall(memory.load(path))
     engine.apply(objects)
     settle(engine, Snapshot())
-    memory.save(path, engine.last_policies())
+    memory.save(path, engine.policies.last())
     return engine
 
 
@@ -59,10 +59,10 @@ def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     engine, _ = settled(WORLD)
-    before = engine.last_policies_version
+    before = engine.policies.version
     engine.apply(keyed(mk_policy("a/p", "api", "other.example", ["ca"])))
     settle(engine, Snapshot())
-    assert engine.last_policies_version == before
+    assert engine.policies.version == before
     engine.apply({ROUTE: None})
     settle(engine, Snapshot())
-    assert engine.last_policies_version > before
+    assert engine.policies.version > before

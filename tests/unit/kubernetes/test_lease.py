@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from lasthop.kubernetes.lease import (
-    DURATION,
-    LOOK_INTERVAL,
-    RENEW_DEADLINE,
-    RENEW_INTERVAL,
+    TIMING,
     LeaderElector,
+    Leadership,
     Next,
     Seen,
+    Timing,
     decide,
     record_of,
     taken,
@@ -23,7 +24,18 @@ from tests.fake_api import FakeApi, Refusal, client_of, until
 
 LONG = 30
 """Seconds of a lease that nobody waits for."""
-QUICK: dict[str, Any] = {"duration": 2, "renew_deadline": 0.6, "renew_interval": 0.1, "look_interval": 0.05}
+QUICK = Timing(duration=2, renew_deadline=0.6, renew_interval=0.1, look_interval=0.05)
+
+
+class Log(Leadership):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def started_leading(self) -> None:
+        self.events.append("started")
+
+    def stopped_leading(self) -> None:
+        self.events.append("stopped")
 
 
 def mk_lease(holder: str, renewed: str = "t0", **spec: Any) -> dict[str, Any]:
@@ -32,15 +44,15 @@ def mk_lease(holder: str, renewed: str = "t0", **spec: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def electing(
-    api: FakeApi, identity: str, **options: Any
+    api: FakeApi, identity: str, annotations: dict[str, str] | None = None, **timing: Any
 ) -> AsyncIterator[tuple[LeaderElector, asyncio.Task[None], list[str]]]:
-    log: list[str] = []
+    log = Log()
     async with client_of(api) as client:
-        told = {"on_started": lambda: log.append("started"), "on_stopped": lambda: log.append("stopped")}
-        elector = LeaderElector(client, "system", "lasthop", identity, **{**QUICK, **told, **options})
+        quick = msgspec.structs.replace(QUICK, **timing)
+        elector = LeaderElector(client, "system", "lasthop", identity, log, timing=quick, annotations=annotations)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(elector.run())
-            yield elector, task, log
+            yield elector, task, log.events
             task.cancel()
 
 
@@ -50,8 +62,8 @@ def spec_of(api: FakeApi) -> dict[str, Any]:
 
 
 def test_take_over_is_within_15_seconds_and_never_overlaps() -> None:
-    assert LOOK_INTERVAL + DURATION + LOOK_INTERVAL < 15
-    assert RENEW_INTERVAL < RENEW_DEADLINE < DURATION
+    assert TIMING.look_interval + TIMING.duration + TIMING.look_interval < 15
+    assert TIMING.renew_interval < TIMING.renew_deadline < TIMING.duration
 
 
 def test_decisions() -> None:
@@ -147,3 +159,15 @@ async def test_a_lease_deleted_under_a_leader_is_made_again(api: FakeApi) -> Non
         api.delete("leases", "lasthop", "system")
         await until(lambda: ("system", "lasthop") in api.objects["leases"])
         assert elector.leading and log == ["started"]
+
+
+async def test_a_leader_that_was_frozen_is_not_certain_any_more(api: FakeApi) -> None:
+    now = [100.0]
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        elector = LeaderElector(client, "system", "lasthop", "one", Leadership(), clock=lambda: now[0])
+        task = tasks.create_task(elector.run())
+        await until(lambda: elector.leading)
+        assert elector.certain
+        now[0] += TIMING.duration
+        assert elector.leading and not elector.certain
+        task.cancel()

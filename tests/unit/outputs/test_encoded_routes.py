@@ -17,7 +17,8 @@ from lasthop.api.status import RouteStatus
 from lasthop.engine import Engine
 from lasthop.outputs.envoy import encoded_routes, route_messages, routes
 from lasthop.outputs.envoy.encode import field, packed
-from lasthop.outputs.envoy.resource import ROUTES, Resource
+from lasthop.outputs.envoy.quarantine import withhold
+from lasthop.outputs.envoy.resource import ROUTES, Part, Resource
 from lasthop.outputs.envoy.route_index import ANY_VALUE
 from lasthop.plan.routing import Backend, Forward, Match, PathType, Retry, Route
 from lasthop.plan.upstream import Hop, Protocol
@@ -74,7 +75,7 @@ class World:
         return found.status, found.reason
 
     def withhold(self, part: str, complaint: str = "Envoy does not like it") -> None:
-        self.engine.set_quarantine(ROUTES, part, self.resource.parts[part], complaint)
+        withhold(self.engine.graph, Part(ROUTES, part, self.resource.parts[part]), complaint)
         settle(self.engine, self.snapshot)
 
 

@@ -9,6 +9,7 @@ from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.explain.tree import tree
+from lasthop.web.slices import step_by_step
 from tests.snapshot import settled
 from tests.world import (
     STREAMS,
@@ -229,9 +230,9 @@ def test_a_server_that_is_asked_is_a_hop_too() -> None:
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is State.GOOD
 
 
-def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
+async def test_reads_show_names_and_missing_objects_and_no_contents() -> None:
     engine = _engine(*_without("ConfigMap"), mk_secret("shop/k0", *key_pair("k0")))
-    found = tree(engine.graph, ROUTE, lambda key: None, reads=True)
+    found = await step_by_step(tree(engine.graph, ROUTE, lambda key: None, reads=True))
     assert found is not None
     text = str(found)
     assert "object ConfigMap shop/corp-ca (does not exist)" in text
@@ -247,8 +248,8 @@ def test_explaining_leaves_nothing_behind_in_the_graph() -> None:
     assert set(engine.graph.nodes) == before
 
 
-def test_what_does_not_exist_is_not_explained() -> None:
-    assert tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None) is None
+async def test_what_does_not_exist_is_not_explained() -> None:
+    assert await step_by_step(tree(_engine(*WORLD).graph, Key("Service", "shop", "nowhere"), lambda key: None)) is None
 
 
 def test_a_route_of_connections_says_what_is_spoken_on_each_listener_and_who_comes_first() -> None:

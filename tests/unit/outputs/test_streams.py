@@ -10,7 +10,8 @@ from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.outputs.audit.hops import Manner
-from lasthop.outputs.envoy.resource import LISTENER, Resource
+from lasthop.outputs.envoy.quarantine import withhold
+from lasthop.outputs.envoy.resource import LISTENER, Part, Resource
 from tests.snapshot import Snapshot, settle
 from tests.summary_streams import listener_lines
 from tests.world import (
@@ -131,11 +132,11 @@ def test_a_chain_that_envoy_refused_closes_its_connections_and_leaves_them_to_no
     world = World()
     part = f"{TLS}#8443/ends/one.example"
     digest = world.resource.parts[part]
-    world.engine.set_quarantine(LISTENER, part, digest, "refused")
+    withhold(world.engine.graph, Part(LISTENER, part, digest), "refused")
     settle(world.engine, world.snapshot)
     assert "one.example: closed" in listener_lines(world.listener())
     assert part not in world.resource.parts
-    world.engine.set_quarantine(LISTENER, part, digest, None)
+    withhold(world.engine.graph, Part(LISTENER, part, digest), None)
     settle(world.engine, world.snapshot)
     assert world.resource.parts[part] == digest
 

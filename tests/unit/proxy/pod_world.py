@@ -20,9 +20,8 @@ from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port
-from tests.xds_envoy import Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
+from tests.xds_envoy import GATEWAY, Heard, becomes, changes, cluster, get, listener, route_table, until, virtual_host
 
-GATEWAY = "shop/web"
 UID = "6a7e1d0c"
 NAME = "lasthop-xds.lasthop-system.svc"
 
@@ -134,7 +133,7 @@ async def lasthop_proxy(
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(Path(lasthop.__file__).parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "LASTHOP_GATEWAY": GATEWAY,
+        "LASTHOP_GATEWAY": GATEWAY.path,
         "LASTHOP_XDS_ADDRESS": f"127.0.0.1:{controller.port}",
         "LASTHOP_XDS_SERVER_NAME": NAME,
         "LASTHOP_XDS_CERTIFICATES": str(secret.path),

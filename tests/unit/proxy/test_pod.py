@@ -19,8 +19,8 @@ import pytest
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from tests.servers import OK, server
-from tests.unit.proxy.pod_world import GATEWAY, Controller, MountedSecret, get, lasthop_proxy, said, until
-from tests.xds_envoy import becomes, changes, cluster
+from tests.unit.proxy.pod_world import Controller, MountedSecret, get, lasthop_proxy, said, until
+from tests.xds_envoy import GATEWAY, NODE, becomes, changes, cluster
 
 SLOW = 1.5
 
@@ -60,7 +60,7 @@ async def test_it_gets_its_gateways_configuration_and_is_ready_then(
     async with lasthop_proxy(folder, controller, secret) as proxy:
         await becomes((200, "ready\n"), proxy.ready)
         assert (await get(controller.http))[0] == 200, "ready means that requests are answered"
-        assert controller.heard.events == [f"connected {GATEWAY}"]
+        assert controller.heard.events == [f"connected {NODE}"]
 
 
 async def test_it_is_not_ready_without_a_controller(folder: Path, controller: Controller, secret: MountedSecret) -> None:
@@ -135,7 +135,7 @@ async def test_both_ends_take_up_the_next_ca_without_a_restart(
             await controller.restart()
             controller.serve(backend)
             await controller.start()
-            await until(lambda: f"connected {GATEWAY}" in controller.heard.events[before:])
+            await until(lambda: f"connected {NODE}" in controller.heard.events[before:])
             await until(controller.synced)
 
         # 1. Both are trusted, the old one signs: the server first, as it would be before the kubelet has come round.
@@ -167,7 +167,7 @@ async def test_a_renewed_certificate_does_not_touch_the_stream(
         await becomes((200, "ready\n"), proxy.ready)
         secret.write(controller.secret())
         await asyncio.sleep(0.5)
-        assert controller.heard.events == [f"connected {GATEWAY}"]
+        assert controller.heard.events == [f"connected {NODE}"]
 
 
 async def test_sigterm_ends_readiness_first_and_lets_requests_finish(

@@ -16,8 +16,8 @@ from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import Probe
-from lasthop.resolve.settings import IN_CLUSTER, Settings
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import keyed, mk, mk_class, mk_gateway, mk_listener_set
 
@@ -95,7 +95,7 @@ def attached(snapshot: Snapshot) -> int:
 
 def test_a_port_that_cannot_be_had_is_the_sets_problem_only() -> None:
     engine, snapshot = running(mk_listener_set("shop/set", "edge/web", [http(81)]))
-    engine.set_probe(WEB, "0.0.0.0", 81, Probe("0.0.0.0:81 is in use by nginx"))
+    PROBE.set(engine.graph, Probe("0.0.0.0:81 is in use by nginx"), WEB, "0.0.0.0", 81, "TCP")
     snapshot.take(engine.settle())
     assert reasons(snapshot) == ("Accepted", "-PortUnavailable")
     status = snapshot.status[WEB]
@@ -115,8 +115,8 @@ def test_a_port_that_cannot_be_had_is_the_sets_problem_only() -> None:
 def test_programmed_waits_for_the_gateway_and_for_the_port(around: Infrastructure, proxy: ProxyState, expected: str) -> None:
     listeners = mk_listener_set("shop/set", "edge/web", [http(81)])
     engine, snapshot = running(listeners, settings=Settings(host_network=False))
-    engine.set_infrastructure(WEB, around)
-    engine.set_proxy(WEB, proxy)
+    INFRASTRUCTURE.set(engine.graph, around, WEB)
+    PROXY.set(engine.graph, proxy, WEB)
     snapshot.take(engine.settle())
     assert reasons(snapshot) == ("Accepted", expected)
 

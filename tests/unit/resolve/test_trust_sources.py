@@ -11,6 +11,7 @@ from lasthop.engine import Engine
 from lasthop.plan import reasons
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.settings import SYSTEM_STORE
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import (
     NOW,
@@ -36,7 +37,7 @@ WAIVER = own_ref("VerificationWaiver", "names")
 
 def settled(**trust: Any) -> tuple[Engine, Snapshot]:
     engine, snapshot = Engine(now=NOW.timestamp()), Snapshot()
-    engine.set_system_store(SystemStore("/system.pem", "digest"))
+    SYSTEM_STORE.set(engine.graph, SystemStore("/system.pem", "digest"))
     target = {"group": "", "kind": "Service", "name": "s"}
     spec = {"targetRefs": [target], "validation": {"hostname": "api.example", **trust}}
     engine.apply(

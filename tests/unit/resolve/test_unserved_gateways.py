@@ -8,7 +8,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
 from lasthop.outputs.explain.explain import explain
-from lasthop.resolve.ports import Probe
+from lasthop.resolve.ports import PROBE, Probe
 from tests.snapshot import settled
 from tests.world import (
     HTTP_AND_HTTPS,
@@ -40,7 +40,7 @@ WORLD = keyed(
 def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, str, str]], Engine]:
     engine, snapshot = settled({**WORLD, **keyed(gateway)})
     if problem:
-        engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe(problem))
+        PROBE.set(engine.graph, Probe(problem), GATEWAY, "0.0.0.0", 80, "TCP")
         snapshot.take(engine.settle())
     status = snapshot.status[POLICY]
     assert isinstance(status, PolicyStatus)
@@ -78,7 +78,7 @@ def test_a_gateway_that_serves_nothing_is_named_in_the_entry_and_its_hops_are_no
 def test_one_port_of_two_is_enough_to_serve() -> None:
     two = [HTTP_AND_HTTPS[0], {**HTTP_AND_HTTPS[0], "name": "other", "port": 8080}]
     engine, _ = settled({**WORLD, **keyed(mk_gateway("a/g", two))})
-    engine.set_probe(GATEWAY, "0.0.0.0", 80, Probe("taken"))
+    PROBE.set(engine.graph, Probe("taken"), GATEWAY, "0.0.0.0", 80, "TCP")
     engine.settle()
     assert [hop.manner for hop in engine.hops()] == ["verified"]
 

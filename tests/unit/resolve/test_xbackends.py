@@ -12,7 +12,7 @@ from lasthop.plan.tls import Refused, SystemStore
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.settings import IN_CLUSTER, Settings
+from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
 from lasthop.resolve.xbackends import is_address
 from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_waiver, mk_xbackend, own_ref, profile_ref
 
@@ -30,7 +30,7 @@ def refused(
 ) -> str:
     """The reason why a Gateway may not reach it; empty if it may."""
     engine = Engine(settings)
-    engine.set_system_store(SystemStore("/ca.pem", "digest"))
+    SYSTEM_STORE.set(engine.graph, SystemStore("/ca.pem", "digest"))
     profile: dict[str, Any] = {"backendTLS": {"waivers": "Allow"}, **({"externalHostnames": said} if said else {})}
     engine.apply(keyed(*(mk_waiver(f"a/{waives.lower()}", waives) for waives in ("All", "Names", "Expiry"))))
     engine.apply(keyed(mk_class(), mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")})))

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.cli.view import ControllerView
-from lasthop.cluster import ClusterController
+from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.sources.source import Batch
 from lasthop.web.app import application
@@ -36,10 +36,10 @@ SOON = Certificate("soon CA", ca=True, valid=(NOW - timedelta(days=1), NOW + tim
 
 async def test_what_is_waived_is_red_and_certificates_are_to_be_renewed() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
-        controller = ClusterController(
+        runtime = ClusterRuntime(
             client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
         )
-        controller.take(
+        runtime.controller.take(
             Batch(
                 keyed(
                     mk_class(),
@@ -55,8 +55,8 @@ async def test_what_is_waived_is_red_and_certificates_are_to_be_renewed() -> Non
                 )
             )
         )
-        controller.engine.advance(time.time())
-        view = ControllerView(controller, {}, lambda *_: None)
+        runtime.controller.engine.advance(time.time())
+        view = ControllerView(runtime, lambda *_: None)
         async with TestClient(TestServer(application(view))) as browser:
             page = await (await browser.get("/")).text()
             audit: dict[str, Any] = json.loads(await (await browser.get("/api/audit")).text())

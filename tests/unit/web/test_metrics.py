@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from lasthop.api.meta import Key
 from lasthop.cli.view import ControllerView
-from lasthop.cluster import ClusterController
+from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.sources.source import Batch
@@ -15,7 +16,7 @@ from lasthop.xds.events import Acked
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
 
-GATEWAY = "a/gw"
+GATEWAY = Key("Gateway", "a", "gw")
 
 
 def sample(text: str, name: str) -> float:
@@ -25,11 +26,12 @@ def sample(text: str, name: str) -> float:
 
 async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
-        controller = ClusterController(
+        runtime = ClusterRuntime(
             client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
         )
-        route = mk_route("a/r", GATEWAY, [{"name": "none", "port": 443}], ["one.example"])
-        controller.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY), mk_service("a/api"), route)))
+        route = mk_route("a/r", GATEWAY.path, [{"name": "none", "port": 443}], ["one.example"])
+        controller = runtime.controller
+        controller.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), route)))
         controller.connected(GATEWAY)
         cache = controller.server.cache(GATEWAY)
         assert cache is not None
@@ -37,10 +39,10 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
             found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
             held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
             controller.acked(GATEWAY, Acked(type_url, held))
-        controller.scribe.writer.counts.update(writes=3, conflicts=1)
-        controller._kubernetes.ended["HTTPRoute", "410"] = 2
+        runtime.updater.writer.counts.update(writes=3, conflicts=1)
+        runtime.source.ended["HTTPRoute", "410"] = 2
         controller.time_to_programmed.observe(0.2)
-        text = (await metrics(ControllerView(controller, {}, lambda *_: None))).decode()
+        text = (await metrics(ControllerView(runtime, lambda *_: None))).decode()
 
     assert sample(text, 'lasthop_objects{kind="HTTPRoute"}') == 1
     assert sample(text, 'lasthop_findings{reason="BackendNotFound",severity="error"}') == 1

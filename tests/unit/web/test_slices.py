@@ -10,7 +10,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.cli.view import ControllerView
-from lasthop.cluster import ClusterController
+from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
@@ -83,13 +83,13 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
     monkeypatch.setattr(certificates, "_of_policy", of_policy)
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
-        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
         objects = [mk_class(), mk_gateway("a/gw"), mk_config_map("a/ca", ca_pem("good"))]
         for name in ("odd", "even"):
             objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca"])]
             objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
-        controller.take(Batch(keyed(*objects)))
-        view = ControllerView(controller, {}, lambda *_: None)
+        runtime.controller.take(Batch(keyed(*objects)))
+        view = ControllerView(runtime, lambda *_: None)
         text = (await metrics(view)).decode()
         found = {hop.backend: hop.manner for hop in (await view.audit()).hops}
         shown = await page(view)
@@ -102,11 +102,11 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
 async def test_an_object_that_nothing_reads_yet_is_shown_at_once() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
-        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
-        controller.take(Batch(keyed(mk_class(), mk_gateway("a/gw"))))
-        controller.engine.settle()
-        view = ControllerView(controller, {}, lambda *_: None)
+        runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        runtime.controller.take(Batch(keyed(mk_class(), mk_gateway("a/gw"))))
+        runtime.controller.engine.settle()
+        view = ControllerView(runtime, lambda *_: None)
         assert await view.objects("BackendTLSPolicy") == []
-        controller.engine.apply(keyed(mk_policy("a/p", "nowhere", "api.example", ["ca"])))
-        controller.engine.settle()
+        runtime.controller.engine.apply(keyed(mk_policy("a/p", "nowhere", "api.example", ["ca"])))
+        runtime.controller.engine.settle()
         assert [document["metadata"]["name"] for document in await view.objects("BackendTLSPolicy")] == ["p"]

@@ -6,7 +6,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.cli.view import ControllerView
-from lasthop.cluster import ClusterController
+from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.web.app import application
 from tests.fake_api import FakeApi, client_of, serving
@@ -31,8 +31,8 @@ PRIVATE = ("/", "/live", "/api/objects", "/api/findings", "/api/not-applied", "/
 async def test_what_names_objects_is_for_this_machine(headers: dict[str, str], private: set[int], metrics: int) -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
-        controller = ClusterController(client, site, identity="a", namespace="n", xds_listen="", own_address="")
-        view = ControllerView(controller, {}, lambda *_: None)
+        runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        view = ControllerView(runtime, lambda *_: None)
         async with TestClient(TestServer(application(view), host="127.0.0.1")) as browser:
 
             async def status(path: str) -> int:

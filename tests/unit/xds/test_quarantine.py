@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Part, Resource
 from lasthop.xds.cache import Cache
-from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.xds.quarantine import Quarantine
 
 
 def table(*parts: str, name: str = "http", type_url: str = ROUTES) -> Resource:

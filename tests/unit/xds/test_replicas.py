@@ -15,15 +15,16 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.pki import authority as ca
 from lasthop.pki.certificates import KeyPair
+from lasthop.xds.acks import AckReport, GatewayAcks
 from lasthop.xds.credentials import Credentials
-from lasthop.xds.presence import Report, Standing
 from lasthop.xds.replicas import METHOD, SERVICE, Reporter
 from lasthop.xds.server import Server
 from tests.xds_envoy import Heard, until
 
 NAME = "lasthop-xds.lasthop-system.svc"
 OWNER = Key("HTTPRoute", "shop", "r")
-REPORT: Report = {"shop/web": Standing(True, {LISTENER: {"web/80": "1"}}, refused=(("type", "part", "hash", OWNER, "bad"),))}
+REFUSED = (("type", "part", "hash", OWNER, "bad"),)
+REPORT: AckReport = {Key("Gateway", "shop", "web"): GatewayAcks(True, {LISTENER: {"web/80": "1"}}, refused=REFUSED)}
 
 
 class Leader:
@@ -33,14 +34,14 @@ class Leader:
         self.credentials = Credentials(ca.server_pair(self.authority, (NAME,), self.now), self.authority.bundle)
         self.server = Server(Heard())
         self.leads = True
-        self.told: list[tuple[str, Report]] = []
+        self.told: list[tuple[str, AckReport]] = []
         self.port = 0
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def heard(self, replica: str, report: Report) -> bool:
+    def heard(self, replica: str, report: AckReport) -> bool:
         if self.leads:
             self.told.append((replica, report))
         return self.leads
@@ -78,7 +79,7 @@ async def call(leader: Leader, shown: tuple[bytes, bytes], content: bytes) -> st
 
 
 async def test_a_change_is_told_at_once_and_whole(leader: Leader) -> None:
-    report: Report = {}
+    report: AckReport = {}
     client = leader.client()
     reporter = Reporter(lambda: leader.address, lambda: client, NAME, lambda: report)
     async with reporting(reporter):
@@ -90,18 +91,20 @@ async def test_a_change_is_told_at_once_and_whole(leader: Leader) -> None:
 
 async def test_a_proxy_cannot_report_not_even_on_its_own_gateway(leader: Leader) -> None:
     proxy = ca.client_secret(leader.authority, "uid-of-web", leader.now)
-    assert await call(leader, (proxy["tls.key"], proxy["tls.crt"]), msgspec.json.encode(REPORT)) == "PERMISSION_DENIED"
+    assert await call(leader, (proxy["tls.key"], proxy["tls.crt"]), msgspec.msgpack.encode(REPORT)) == "PERMISSION_DENIED"
     assert leader.told == []
 
 
 async def test_a_stranger_does_not_even_get_a_connection(leader: Leader) -> None:
     pair = ca.replica_pair(ca.renewed(None, leader.now), "b", leader.now)
-    assert await call(leader, (pair.private_key, pair.certificate), b"{}") == "UNAVAILABLE"
+    assert await call(leader, (pair.private_key, pair.certificate), msgspec.msgpack.encode({})) == "UNAVAILABLE"
 
 
 async def test_nonsense_is_refused(leader: Leader) -> None:
     pair = leader.client().own
-    assert await call(leader, (pair.private_key, pair.certificate), b'{"shop/web": 1}') == "INVALID_ARGUMENT"
+    assert (
+        await call(leader, (pair.private_key, pair.certificate), msgspec.msgpack.encode({"shop/web": 1})) == "INVALID_ARGUMENT"
+    )
     assert leader.told == []
 
 
@@ -132,4 +135,4 @@ async def test_a_new_leader_is_found(leader: Leader) -> None:
 async def test_one_that_does_not_lead_takes_no_reports(leader: Leader) -> None:
     leader.leads = False
     pair = leader.client().own
-    assert await call(leader, (pair.private_key, pair.certificate), b"{}") == "FAILED_PRECONDITION"
+    assert await call(leader, (pair.private_key, pair.certificate), msgspec.msgpack.encode({})) == "FAILED_PRECONDITION"

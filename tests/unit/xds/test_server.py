@@ -16,9 +16,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
 from lasthop.xds.server import Server, State
 from tests.unit.xds.playbook import clusters, withdrawn
-from tests.xds_envoy import Heard, short_directory, until
+from tests.xds_envoy import GATEWAY, NODE, Heard, short_directory, until
 
-GATEWAY = "shop/web"
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
@@ -48,7 +47,7 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def proxy(socket: Path, node: str = GATEWAY) -> AsyncIterator[Proxy]:
+async def proxy(socket: Path, node: str = NODE) -> AsyncIterator[Proxy]:
     async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
         call = channel.stream_stream(
             METHOD,
@@ -96,7 +95,7 @@ async def test_updates_reach_the_proxy_and_its_confirmations_the_controller(sock
         counts = server.traffic[CLUSTER]
         assert (counts.responses, counts.resources, counts.acks, counts.nacks) == (2, 2, 1, 1)
         assert counts.bytes == first.ByteSize() + second.ByteSize()
-    assert heard.events == [f"connected {GATEWAY}", f"disconnected {GATEWAY}"]
+    assert heard.events == [f"connected {NODE}", f"disconnected {NODE}"]
 
 
 async def test_before_it_is_open_nothing_is_said_to_anyone(socket: Path) -> None:
@@ -120,12 +119,8 @@ async def test_a_node_of_no_gateway_is_turned_away_and_told_nothing(socket: Path
     assert heard.events == [] and server.traffic[CLUSTER].responses == 0
 
 
-async def test_which_gateway_a_node_serves_can_be_decided_elsewhere(socket: Path) -> None:
-    async with (
-        serving(socket, Heard(), gateway_of=lambda node: node.partition("~")[0]) as server,
-        proxy(socket, f"{GATEWAY}~pod-1") as one,
-        proxy(socket, f"{GATEWAY}~pod-2") as two,
-    ):
+async def test_two_proxies_of_a_gateway_get_the_same(socket: Path) -> None:
+    async with serving(socket, Heard()) as server, proxy(socket) as one, proxy(socket) as two:
         server.update(GATEWAY, clusters("a=1"))
         server.open()
         for envoy in (one, two):

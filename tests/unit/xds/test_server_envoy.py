@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Withdrawal
-from lasthop.xds.quarantine import Part, Quarantine
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Change, Part, Withdrawal
+from lasthop.xds.quarantine import Quarantine
 from lasthop.xds.server import Server
 from tests.ports import free_port
 from tests.xds_envoy import (
+    GATEWAY,
     NODE,
     Heard,
     backend,
@@ -47,7 +48,7 @@ class World:
         self.table = route_table("http", virtual_host("*", {"/": "a"}))
 
     async def start(self) -> None:
-        self.server.update(NODE, changes(self.cluster, self.endpoints, self.listener, self.table))
+        self.server.update(GATEWAY, changes(self.cluster, self.endpoints, self.listener, self.table))
         await self.server.start(self.ads)
         self.server.open()
 
@@ -55,7 +56,7 @@ class World:
         return (await get(self.port))[0]
 
     def synced(self) -> bool:
-        return self.server.state(NODE).synced
+        return self.server.state(GATEWAY).synced
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def test_traffic_passes_and_everything_is_confirmed(world: World) -> None:
     confirmed = {(event.type_url, name) for event in world.heard.acks for name in event.resources}
     assert confirmed == {(CLUSTER, "a"), (ENDPOINTS, world.endpoints.name), (LISTENER, "http"), (ROUTES, "http")}
     assert world.heard.events == [f"connected {NODE}"] and not world.heard.nacks
-    assert world.server.state(NODE).proxies == 1
+    assert world.server.state(GATEWAY).proxies == 1
 
 
 async def test_a_cluster_edit_is_effective_in_milliseconds_and_touches_nothing_else(world: World) -> None:
@@ -83,7 +84,7 @@ async def test_a_cluster_edit_is_effective_in_milliseconds_and_touches_nothing_e
     async with backend("two") as two:
         edited, endpoints = cluster("a", two, timeout=6)
         new: dict[str, Change] = {world.endpoints.name: Withdrawal(urgent=False), endpoints.name: endpoints}
-        world.server.update(NODE, {CLUSTER: {"a": edited}, ENDPOINTS: new})
+        world.server.update(GATEWAY, {CLUSTER: {"a": edited}, ENDPOINTS: new})
         # 9 ms on a quiet machine (docs/measurements.md#stable-names); a cluster that waits for its endpoints takes 1 s.
         assert await becomes((200, "two"), lambda: get(world.port)) < 0.5
         await until(world.synced)
@@ -96,7 +97,7 @@ async def test_edits_on_each_others_heels_end_in_the_last_one_and_never_fail(wor
         for timeout in range(6, 16):
             edited, endpoints = cluster("a", two, timeout=timeout)
             world.server.update(
-                NODE, {CLUSTER: {"a": edited}, ENDPOINTS: {name: Withdrawal(urgent=False), endpoints.name: endpoints}}
+                GATEWAY, {CLUSTER: {"a": edited}, ENDPOINTS: {name: Withdrawal(urgent=False), endpoints.name: endpoints}}
             )
             name = endpoints.name
             assert (await get(world.port))[0] == 200
@@ -108,9 +109,9 @@ async def test_edits_on_each_others_heels_end_in_the_last_one_and_never_fail(wor
 
 
 async def test_an_urgent_withdrawal_answers_500_at_once(world: World) -> None:
-    world.server.update(NODE, {CLUSTER: {"a": Withdrawal(urgent=True)}})
+    world.server.update(GATEWAY, {CLUSTER: {"a": Withdrawal(urgent=True)}})
     assert await becomes(500, world.status) < 0.5
-    world.server.update(NODE, changes(world.cluster))
+    world.server.update(GATEWAY, changes(world.cluster))
     assert await becomes(200, world.status) < 0.5
 
 
@@ -118,7 +119,7 @@ async def test_a_new_cluster_and_its_route_come_without_a_single_error(world: Wo
     async with backend("two") as two:
         new, endpoints = cluster("b", two)
         world.server.update(
-            NODE,
+            GATEWAY,
             {
                 **changes(endpoints, route_table("http", virtual_host("*", {"/": "b"}))),
                 CLUSTER: {"b": new, "a": Withdrawal(urgent=False)},
@@ -138,7 +139,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
     assert world.heard.events[-1] == f"disconnected {NODE}"
     again = Heard()
     world.server = Server(again)
-    world.server.update(NODE, changes(world.cluster, world.endpoints, world.listener, world.table))
+    world.server.update(GATEWAY, changes(world.cluster, world.endpoints, world.listener, world.table))
     await world.server.start(world.ads)
     await asyncio.sleep(1)  # it reconnects and waits: before `open` nothing is known, so nothing is said
     assert await get(world.port) == (200, "one")
@@ -152,7 +153,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
 async def test_after_a_restart_what_changed_meanwhile_is_sent_and_what_is_gone_is_removed(world: World) -> None:
     await world.server.close()
     world.server = Server(Heard())
-    world.server.update(NODE, changes(world.listener, world.table))
+    world.server.update(GATEWAY, changes(world.listener, world.table))
     await world.server.start(world.ads)
     world.server.open()
     await becomes(500, world.status)
@@ -161,13 +162,13 @@ async def test_after_a_restart_what_changed_meanwhile_is_sent_and_what_is_gone_i
 
 
 async def test_a_bad_regex_is_refused_and_the_old_table_goes_on(world: World) -> None:
-    world.server.update(NODE, changes(route_table("http", virtual_host("*", {"~(unclosed": "a", "/": "a"}))))
+    world.server.update(GATEWAY, changes(route_table("http", virtual_host("*", {"~(unclosed": "a", "/": "a"}))))
     await until(lambda: world.heard.nacks)
     [event] = world.heard.nacks
     assert event.type_url == ROUTES and set(event.resources) == {"http"} and "missing )" in event.detail
     assert await world.status() == 200
     assert not world.synced()
-    world.server.update(NODE, changes(world.table))
+    world.server.update(GATEWAY, changes(world.table))
     await until(world.synced)
 
 
@@ -178,7 +179,7 @@ async def test_one_bad_cluster_is_named_quarantined_and_removed_and_its_companio
     bad, bad_endpoints = cluster("a", world.one, bad=True)
     waived, waived_endpoints = cluster("waived", world.one, expires=time.time() + 3)
     world.server.update(
-        NODE,
+        GATEWAY,
         changes(
             bad, bad_endpoints, waived, waived_endpoints, route_table("http", virtual_host("*", {"/w": "waived", "/": "a"}))
         ),
@@ -190,7 +191,7 @@ async def test_one_bad_cluster_is_named_quarantined_and_removed_and_its_companio
     assert quarantine.quarantined == {Part(CLUSTER, "a", bad.version)}
     assert "no.such.socket" in quarantine.detail(Part(CLUSTER, "a", bad.version))
 
-    world.server.update(NODE, {CLUSTER: {"a": Withdrawal(urgent=True)}})
+    world.server.update(GATEWAY, {CLUSTER: {"a": Withdrawal(urgent=True)}})
     await becomes(500, world.status)
     await until(world.synced)
     await becomes((200, "one"), lambda: get(world.port, "/w"))
@@ -203,7 +204,7 @@ async def test_a_port_that_is_taken_is_no_fault_of_the_listener(world: World) ->
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        world.server.update(NODE, changes(listener("second", taken.getsockname()[1], "http")))
+        world.server.update(GATEWAY, changes(listener("second", taken.getsockname()[1], "http")))
         await until(lambda: world.heard.nacks)
     [event] = world.heard.nacks
     quarantine = Quarantine()
@@ -214,7 +215,7 @@ async def test_a_port_that_is_taken_is_no_fault_of_the_listener(world: World) ->
 async def test_a_bad_listener_is_named(world: World) -> None:
     good = listener("good", free_port(), "http")
     bad = listener("bad", world.port, "http")  # the same address as another listener's
-    world.server.update(NODE, changes(good, bad))
+    world.server.update(GATEWAY, changes(good, bad))
     await until(lambda: world.heard.nacks)
     [event] = world.heard.nacks
     quarantine = Quarantine()
@@ -225,7 +226,7 @@ async def test_a_bad_listener_is_named(world: World) -> None:
 async def test_endpoints_that_do_not_exist_do_not_hold_up_the_confirmation(world: World) -> None:
     """Envoy would wait for them much longer than this test does."""
     orphan, _ = cluster("orphan", world.one, fetch_timeout=1000)
-    world.server.update(NODE, changes(orphan))
+    world.server.update(GATEWAY, changes(orphan))
     await until(world.synced)
 
 
@@ -240,8 +241,8 @@ async def test_two_bad_virtual_hosts_among_several_are_found_and_the_others_serv
             parts = route_table("http", *hosts.values()).parts
             out = tuple(name for name, hash in parts.items() if Part(ROUTES, name, hash) in without)
             built = [virtual_host(name, {"/": ""}) if name in out else hosts[name] for name in hosts]
-            world.server.update(NODE, changes(route_table("http", *built, instead=out)))
-            cache = world.server.cache(NODE)
+            world.server.update(GATEWAY, changes(route_table("http", *built, instead=out)))
+            cache = world.server.cache(GATEWAY)
             assert cache
             if not quarantine.served(cache, without):
                 return
@@ -278,6 +279,6 @@ async def test_two_bad_virtual_hosts_among_several_are_found_and_the_others_serv
 
 
 async def test_a_proxy_whose_gateway_is_removed_goes_on_until_someone_ends_it(world: World) -> None:
-    world.server.remove(NODE)
+    world.server.remove(GATEWAY)
     await until(lambda: world.heard.events[-1] == f"disconnected {NODE}")
     assert await get(world.port) == (200, "one")

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import CLUSTER
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
@@ -18,7 +19,8 @@ from lasthop.xds.server import Server
 from tests.xds_envoy import Heard, changes, cluster, until
 
 NAME = "lasthop-xds.lasthop-system.svc"
-UIDS = {"uid-of-web": "shop/web", "uid-of-api": "shop/api"}
+WEB, API = Key("Gateway", "shop", "web"), Key("Gateway", "shop", "api")
+UIDS = {"uid-of-web": WEB, "uid-of-api": API}
 
 
 class World:
@@ -29,8 +31,8 @@ class World:
         self.server = Server(self.heard)
         self.port = 0
         self.use(self.authority)
-        self.server.update("shop/web", changes(*cluster("of-web", 1)))
-        self.server.update("shop/api", changes(*cluster("of-api", 2)))
+        self.server.update(WEB, changes(*cluster("of-web", 1)))
+        self.server.update(API, changes(*cluster("of-api", 2)))
 
     def use(self, authority: Authority) -> None:
         self.credentials = Credentials(ca.server_pair(authority, (NAME,), self.now), authority.bundle)
@@ -117,5 +119,5 @@ async def test_the_next_ca_is_taken_up_without_a_restart_and_the_last_one_truste
 async def test_a_gateway_that_goes_takes_its_streams_along(world: World) -> None:
     assert await world.clusters(world.client("uid-of-web")) == ["of-web"]
     await until(lambda: world.heard.events[-1:] == ["disconnected shop/web"])
-    world.server.remove("shop/web")
+    world.server.remove(WEB)
     assert await world.clusters(world.client("uid-of-web")) == ["NOT_FOUND"]

@@ -7,25 +7,22 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from lasthop import logs
-from lasthop.api.meta import Key
 from lasthop.cli.args import paths
 from lasthop.cli.render.printer import Printer, printing
 from lasthop.cli.view import ControllerView
-from lasthop.cluster import ClusterController
-from lasthop.cluster_host import ClusterHostController
+from lasthop.cluster import ClusterRuntime
+from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ConfigError
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
 from lasthop.proxy.folder import Folder, FolderHeld
-from lasthop.proxy.process import Proxy
 from lasthop.web.app import AdminUnusable, serving
 
 
@@ -108,11 +105,10 @@ async def _run(
     run_dir = paths.private(paths.runtime_root() / "controller")
     async with Client(access) as client:
         identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
-        controller: ClusterController | ClusterHostController
-        proxies: Mapping[Key, Proxy] = {}
+        runtime: ClusterRuntime | ClusterHostRuntime
         held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if site is None:
-            controller = ClusterHostController(
+            runtime = ClusterHostRuntime(
                 client,
                 find_envoy(),
                 run_dir,
@@ -122,9 +118,9 @@ async def _run(
                 namespaces=namespaces,
                 entry=printer,
             )
-            proxies, held = controller.processes.proxies, Folder(run_dir).held()
+            held = Folder(run_dir).held()
         else:
-            controller = ClusterController(
+            runtime = ClusterRuntime(
                 client,
                 site,
                 identity=identity,
@@ -135,12 +131,12 @@ async def _run(
             )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, controller.stop)
-        view = ControllerView(controller, proxies, lambda *_: None)
+            loop.add_signal_handler(number, runtime.stop)
+        view = ControllerView(runtime, lambda *_: None)
         with held:
             async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
-                controller.log.info("running", cluster=access.name, admin=admin)
-                await controller.run()
+                runtime.controller.log.info("running", cluster=access.name, admin=admin)
+                await runtime.run()
 
 
 def _site(image: str, xds_address: str | None) -> Site:

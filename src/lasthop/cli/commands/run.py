@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import click
@@ -13,7 +14,8 @@ from lasthop import logs
 from lasthop.cli.args import paths, target
 from lasthop.cli.render.printer import Printer, printing
 from lasthop.cli.view import ControllerView
-from lasthop.host import HostController
+from lasthop.engine import Engine
+from lasthop.host import HostRuntime
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
 from lasthop.proxy.folder import Folder, FolderHeld
 from lasthop.resolve.settings import Settings
@@ -67,22 +69,20 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None, 
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))
     source = FilesSource(folder, state, target.allowed_files())
-    controller = HostController(
+    runtime = HostRuntime(
         source,
         envoy,
         run_dir,
-        settings=Settings(default_address=address),
+        engine=Engine(Settings(default_address=address), now=time.time()),
         entry=printer,
         concurrency=concurrency,
         remembered=state / "policies.json",
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, controller.stop)
+        loop.add_signal_handler(number, runtime.stop)
     # Held first: a second one on the same folder must not take away the sockets of the one that runs.
     with Folder(run_dir).held():
-        async with serving(
-            ControllerView(controller, controller.processes.proxies, source.locate), admin, run_dir / paths.ADMIN_SOCKET
-        ):
-            controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
-            await controller.run()
+        async with serving(ControllerView(runtime, source.locate), admin, run_dir / paths.ADMIN_SOCKET):
+            runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
+            await runtime.run()

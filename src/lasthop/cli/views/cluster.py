@@ -29,7 +29,7 @@ from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.probe.plan import Probed
-from lasthop.resolve.settings import IN_CLUSTER
+from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
 from lasthop.sources.kubernetes.snapshot import Listed, look
 from lasthop.web.engine_view import EngineView
 from lasthop.web.view import Document
@@ -99,7 +99,7 @@ class ClusterView(EngineView):
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
-        self.engine.set_system_store(host_store())
+        SYSTEM_STORE.set(self.engine.graph, host_store())
         for kind, each in listed.items():
             for item in each.items:
                 read = read_object(kind, item)

@@ -6,7 +6,8 @@ from lasthop.engine import Engine
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.ports import Probe
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
 from lasthop.store.node import Crash
 
 
@@ -19,7 +20,7 @@ def serve_all(engine: Engine) -> None:
             continue
         for address in found.addresses:
             for listener in found.listeners:
-                engine.set_probe(key, address, listener.port, Probe(), listener.transport)
-        engine.set_infrastructure(key, Infrastructure((("IPAddress", "0.0.0.0"),)))
-        engine.set_proxy(key, ProxyState.serving(found.listeners))
+                PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
+        INFRASTRUCTURE.set(engine.graph, Infrastructure((("IPAddress", "0.0.0.0"),)), key)
+        PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
     engine.settle()

@@ -21,6 +21,7 @@ from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity
 from lasthop.probe.plan import Probed
+from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import scan
 from lasthop.sources.files.source import FilesSource
@@ -43,8 +44,8 @@ class FolderView(EngineView):
         self.path, self.where, self.namespace = path, str(path), namespace
         self.source_findings = batch.findings
         self._objects = sum(self._written(key) for key in batch.changes)
-        self.engine.set_system_store(host_store())
-        self.engine.set_policies_known(batch.policies_known)
+        SYSTEM_STORE.set(self.engine.graph, host_store())
+        self.engine.policies.set_known(batch.policies_known)
         self.engine.apply(batch.changes)
         serve_all(self.engine)
         for line in _older_text(path):

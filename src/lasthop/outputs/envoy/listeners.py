@@ -70,12 +70,6 @@ def listener_name(key: Key, port: int, transport: str) -> str:
     return f"{key.path}/{port}" if transport == "TCP" else f"{key.path}/{port}/{transport.lower()}"
 
 
-def listener_port(name: str) -> tuple[int, str]:
-    """(port, TCP or UDP): the way back."""
-    _, _, port, *udp = name.split("/")
-    return int(port), "UDP" if udp else "TCP"
-
-
 @query
 def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
     """The Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be had is left

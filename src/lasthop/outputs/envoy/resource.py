@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -67,6 +67,21 @@ class Resource(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Resource({self.type_url.rsplit('.', 1)[-1]} {self.name}@{self.version[:8]}, {len(self.body)} B)"
+
+
+class Part(NamedTuple):
+    """What a NACK is narrowed down to: one part of a resource at one content."""
+
+    type_url: str
+    id: str
+    hash: str
+    owner: Key | None = None
+    """The object that is at fault if this is; None: the Gateway."""
+
+
+def parts_of(resource: Resource) -> Iterator[Part]:
+    for id, hash in resource.parts.items():
+        yield Part(resource.type_url, id, hash, resource.owners.get(id))
 
 
 class Withdrawal(msgspec.Struct, frozen=True):

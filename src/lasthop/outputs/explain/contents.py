@@ -85,7 +85,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
     facts: list[Fact] = []
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}
-    for node in above(g, (OBJECTS, key)):
+    for node in above(g, (OBJECTS, key), verdict, endpoints, own_listeners):
         query, *args = node
         if query is bundle:
             bundles[args[1]] = args[0]
@@ -101,7 +101,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
             uses.setdefault(args[0], f"holds the certificate that {args[0]} shows to backends")
         elif query is endpoints:
             uses[args[0]] = f"gives {args[0]} endpoints"
-    facts += [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in bundles.items()]
+    facts += [ca_bundle(g, namespace, ref, "holds a usable CA bundle") for ref, namespace in sorted(bundles.items(), key=str)]
     facts += list(_pair(g, key))
     facts += [plain(said, object=user) for user, said in sorted(uses.items())]
     if not uses:
@@ -110,7 +110,7 @@ def explain_content(g: Graph, key: Key) -> Fact:
 
 
 def _pair(g: Graph, key: Key) -> Iterator[Fact]:
-    if any(query is key_pair for query, *_ in above(g, (OBJECTS, key))):
+    if any(query is key_pair for query, *_ in g.readers_at((OBJECTS, key))):
         pair = key_pair(g, key)
         if isinstance(pair, KeyPair):
             yield plain(f"certificate of {pair.subject}, until {day(pair.not_after)}; its private key fits")

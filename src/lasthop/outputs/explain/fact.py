@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -67,17 +66,3 @@ def honest(fact: Fact) -> Fact:
 
 def _holds_bad(facts: Iterable[Fact]) -> bool:
     return any(fact.state is State.BAD or _holds_bad(fact.because) for fact in facts)
-
-
-Locate = Callable[[Key], tuple[str, int] | None]
-
-
-def placed(fact: Fact, locate: Locate) -> Fact:
-    """With the places of all objects it speaks of."""
-    return _placed(fact, functools.cache(locate))
-
-
-def _placed(fact: Fact, locate: Locate) -> Fact:
-    found = locate(fact.object) if fact.object else None
-    because = tuple(_placed(each, locate) for each in fact.because)
-    return msgspec.structs.replace(fact, because=because, place=f"{found[0]}:{found[1]}" if found else "")

@@ -145,6 +145,6 @@ def explain_class(g: Graph, key: Key) -> Fact:
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
-    nodes = (node for node in above(g, (OBJECTS, key)) if node[0] is gateway)
+    nodes = (node for node in above(g, (OBJECTS, key), gateway) if node[0] is gateway)
     users = sorted(node[1] for node in nodes)
     return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from lasthop.outputs.status.listener_sets import listener_set_status
 from lasthop.outputs.status.policies import policy_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.outputs.status.xbackends import xbackend_status
-from lasthop.store.graph import BEFORE, Graph, Query, query
+from lasthop.store.graph import BEFORE, Graph, Query
 from lasthop.store.node import NodeId
 from lasthop.store.store import OBJECTS
 
@@ -42,35 +42,40 @@ def below(g: Graph, root: NodeId) -> Iterator[NodeId]:
         todo.extend(reversed(fresh))
 
 
-def above(g: Graph, root: NodeId) -> Iterator[NodeId]:
-    """Everything that rests on a node, directly or not, each once, the nearest first."""
+def above(g: Graph, root: NodeId, *ends: Callable[..., Any]) -> Iterator[NodeId]:
+    """Returns everything that depends on a node, directly or not, each once, the nearest first, but not what depends on these
+    queries: beyond them may be most of the graph."""
     seen = {root}
     todo = [root]
     for node in todo:
-        fresh = sorted((reader for reader in g.readers_at(node) if reader not in seen), key=name)
+        fresh = [reader for reader in g.readers_at(node) if reader not in seen]
         seen.update(fresh)
-        todo.extend(fresh)
+        todo.extend(each for each in fresh if each[0] not in ends)
         yield from fresh
 
 
-@query
-def reads_tree(g: Graph, key: Key) -> Fact:
-    """The reads behind an object's status, as they are; for an object that has none, the queries that read it."""
+def reads_tree(g: Graph, key: Key) -> Generator[None, None, Fact]:
+    """Returns the reads behind an object's status; for an object that has none, the queries that read it. That may be most of
+    the graph, so it is built step by step."""
     if status := STATUS_OF.get(key.kind):
-        status(g, key)
-        return _tree(g, (status, key), set(), up=False)
-    return _tree(g, (OBJECTS, key), set(), up=True)
+        status.attempt(g, key)
+        return (yield from _tree(g, (status, key), set(), up=False))
+    return (yield from _tree(g, (OBJECTS, key), set(), up=True))
 
 
-def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Fact:
+def _tree(g: Graph, node: NodeId, seen: set[NodeId], *, up: bool) -> Generator[None, None, Fact]:
     nodes = sorted(g.readers_at(node), key=name) if up else g.reads_at(node)
     if node in seen and nodes:
         return Fact(f"{name(node)} (see above)")
     seen.add(node)
     # An input is named by its key alone: whatever it holds, a private key perhaps, is not shown.
     missing = node[0] is OBJECTS and OBJECTS.peek(g, node[1]) is None
-    because = tuple(_tree(g, each, seen, up=up) for each in nodes)
-    return Fact(name(node) + (" (does not exist)" if missing else ""), State.BAD if missing else State.PLAIN, because)
+    because = []
+    for each in nodes:
+        because.append((yield from _tree(g, each, seen, up=up)))
+    yield
+    text = name(node) + (" (does not exist)" if missing else "")
+    return Fact(text, State.BAD if missing else State.PLAIN, tuple(because))
 
 
 def name(node: NodeId) -> str:

@@ -18,9 +18,10 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.app_protocols import says_plaintext
-from lasthop.resolve.hops import HAD_POLICY, hop_tls
+from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.resolve.reach import HOPS, REACH
+from lasthop.resolve.settings import HAD_POLICY
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read

@@ -21,7 +21,7 @@ from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
 from lasthop.resolve.policies.waiver_index import waived_ports
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.settings import INFRASTRUCTURE, PROXIES, settings
+from lasthop.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -71,7 +71,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
 def programmed(g: Graph, key: Key) -> Condition:
     """True as soon as the proxy serves at least one listener as it is written now."""
     owner = gateway(g, key)
-    proxy = PROXIES.of(g, key) or ProxyState()
+    proxy = PROXY.of(g, key) or ProxyState()
     if owner is None or not owner.accepted.status:
         return failed(reasons.PROGRAMMED, invalid("the Gateway is not accepted"))
     if not settings(g).host_network:

@@ -14,7 +14,7 @@ from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.attachment import ATTACHED
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.settings import PROXIES
+from lasthop.resolve.settings import PROXY
 from lasthop.store.graph import Graph
 
 
@@ -37,7 +37,7 @@ def listener_programmed(g: Graph, gateway: Key, listener: Listener) -> Condition
     if problem:
         of_set = listener.owner.kind == "ListenerSet" and problem.reason != reasons.PENDING
         return failed(reasons.PROGRAMMED, problem.with_reason(reasons.PORT_UNAVAILABLE) if of_set else problem)
-    proxy = PROXIES.of(g, gateway) or ProxyState()
+    proxy = PROXY.of(g, gateway) or ProxyState()
     if proxy.serves(listener.port, listener.transport):
         return true(reasons.PROGRAMMED)
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged it yet"))

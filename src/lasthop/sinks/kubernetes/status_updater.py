@@ -1,4 +1,4 @@
-"""What this replica says to the cluster: statuses and Events, and both only while the Lease is its own.
+"""Writes statuses and Events to the cluster, and both only while the Lease is ours.
 
 statuses ──> StatusWriter ──> what has changed in the cluster thereby ──> Events
 findings ─────────────────────────────────────────────────────────────────^
@@ -15,13 +15,14 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.lease import LeaderElector
+from lasthop.kubernetes.lease import LeaderElector, Leadership
 from lasthop.kubernetes.observed import Observed
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.events import EventRecorder
 from lasthop.sinks.kubernetes.transitions import BAD, programmed, transitions
-from lasthop.sinks.kubernetes.writer import StatusWriter
+from lasthop.sinks.kubernetes.writer import StatusWriter, WriteGuard
+from lasthop.sinks.sink import Sink
 
 LEASE: Final = "lasthop"
 """RBAC names it."""
@@ -33,7 +34,7 @@ PATIENCE: Final = 3.0
 UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
 
 
-class Scribe:
+class StatusUpdater(Sink, Leadership, WriteGuard):
     def __init__(
         self,
         client: Client,
@@ -43,19 +44,14 @@ class Scribe:
         namespace: str,
         uid_of: Callable[[Key], str],
         annotations: Mapping[str, str] | None = None,
-        leads: Callable[[], None] = lambda: None,
-        follows: Callable[[], None] = lambda: None,
+        leadership: Leadership | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`uid_of` an object that is there, else empty; `leads` and `follows` hear when the lead comes and goes."""
-        self.elector = LeaderElector(
-            client, namespace, LEASE, identity, on_started=self._lead, on_stopped=self._follow, annotations=annotations
-        )
-        self.writer = StatusWriter(
-            client, observed, may_write=lambda: self.elector.certain, premature=self._premature, written=self._written
-        )
-        self.events = EventRecorder(client, identity, may_write=lambda: self.elector.certain)
-        self._uid_of, self._leads, self._follows, self._clock = uid_of, leads, follows, clock
+        """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` hears of it after us."""
+        self.elector = LeaderElector(client, namespace, LEASE, identity, self, annotations=annotations)
+        self.writer = StatusWriter(client, observed, guard=self)
+        self.events = EventRecorder(client, identity, may_write=self.may_write)
+        self._uid_of, self._leadership, self._clock = uid_of, leadership or Leadership(), clock
         self._since = 0.0
         self._recent: dict[Finding, asyncio.TimerHandle] = {}
 
@@ -68,10 +64,10 @@ class Scribe:
             for timer in self._recent.values():
                 timer.cancel()
 
-    def told(self, status: Mapping[Key, Status | None]) -> None:
-        self.writer.want(status)
+    def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
+        self.writer.want(changes)
 
-    def found(self, new: list[Finding], gone: list[Finding]) -> None:
+    def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
         """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
         before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
         new, gone = ([each for each in some if each.reason not in BAD] for some in (new, gone))
@@ -88,26 +84,29 @@ class Scribe:
         self._emit(finding.object, finding.reason, _note(finding), warning=True)
 
     def _emit(self, key: Key | None, reason: str, note: str, *, warning: bool = False) -> None:
-        if key is not None and key.kind in KINDS and self.elector.certain and (uid := self._uid_of(key)):
+        if key is not None and key.kind in KINDS and self.may_write() and (uid := self._uid_of(key)):
             self.events.emit(key, uid, reason, note, warning=warning)
 
-    def _lead(self) -> None:
+    def may_write(self) -> bool:
+        return self.elector.certain
+
+    def started_leading(self) -> None:
         self._since = self._clock()
         self.writer.lead(True)
-        self._leads()
+        self._leadership.started_leading()
 
-    def _follow(self) -> None:
+    def stopped_leading(self) -> None:
         self.writer.lead(False)
-        self._follows()
+        self._leadership.stopped_leading()
 
-    def _premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """A Gateway that was programmed is said to be so no more, by one that has only begun to listen."""
+    def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
+        """Holds back that a Gateway is not programmed any more while this replica has only begun to listen."""
         if key.kind != "Gateway" or self._clock() - self._since >= SETTLING:
             return False
         now = programmed(after)
         return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD
 
-    def _written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
         for reason, note, warning in transitions(before, after):
             self._emit(key, reason, note, warning=warning)
 

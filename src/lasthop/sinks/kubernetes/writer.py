@@ -27,14 +27,8 @@ from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
 
-IN_FLIGHT: Final = 8
-RATE: Final = 100.0
-BURST: Final = 100
-"""5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
 CONFLICTS: Final = 5
 """How often to read and merge again at once, before others have their turn."""
-DISPUTE: Final = 1.0
-"""Seconds between two writes to an object that somebody else keeps rewriting."""
 LOOK_AGAIN: Final = 0.5
 """Seconds until something that was premature is looked at again; a new status is looked at at once."""
 LONGEST_PAUSE: Final = 10.0
@@ -47,30 +41,48 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Limits(msgspec.Struct, frozen=True):
+    in_flight: int = 8
+    rate: float = 100.0
+    burst: int = 100
+    """5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
+    dispute: float = 1.0
+    """Seconds between two writes to an object that somebody else keeps rewriting."""
+
+
+LIMITS: Final = Limits()
+
+
+class WriteGuard:
+    """Decides about each write, and hears of it. Lets everything pass; a guard overrides what it needs."""
+
+    def may_write(self) -> bool:
+        """Asked right before each write."""
+        return True
+
+    def premature(self, key: Key, before: Json, after: Json) -> bool:
+        """Whether the step from one status to the other is to wait a little."""
+        return False
+
+    def written(self, key: Key, before: Json, after: Json) -> None: ...
+
+
 class StatusWriter:
     def __init__(
         self,
         client: Client,
         observed: Observed,
         *,
-        in_flight: int = IN_FLIGHT,
-        rate: float = RATE,
-        burst: int = BURST,
-        dispute: float = DISPUTE,
-        may_write: Callable[[], bool] = lambda: True,
-        premature: Callable[[Key, Json, Json], bool] = lambda key, before, after: False,
-        written: Callable[[Key, Json, Json], None] = lambda key, before, after: None,
+        guard: WriteGuard | None = None,
+        limits: Limits = LIMITS,
         now: Callable[[], str] = _now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`may_write` is asked right before each write: `LeaderElector.certain`. `premature` is asked whether the step from
-        one status to the other is to wait a little, and `written` hears of each that was done."""
         self.counts: Counter[str] = Counter()
         """writes, unchanged, conflicts, errors, outdated; for metrics."""
         self._client, self._observed = client, observed
-        self._in_flight, self._bucket, self._dispute = in_flight, TokenBucket(rate, burst, clock), dispute
-        self._now, self._clock, self._may_write = now, clock, may_write
-        self._premature, self._done = premature, written
+        self._guard, self._limits, self._bucket = guard or WriteGuard(), limits, TokenBucket(limits.rate, limits.burst, clock)
+        self._now, self._clock = now, clock
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to look at, in order; a dict because each stands there once."""
@@ -115,7 +127,7 @@ class StatusWriter:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._in_flight):
+                for _ in range(self._limits.in_flight):
                     tasks.create_task(self._writer())
         finally:
             for timer in self._later.values():
@@ -137,9 +149,9 @@ class StatusWriter:
         """Somebody has written to the object. If it touched our part, that is put right, but nobody wins a race here."""
         if key not in self._wanted:
             return
-        wait = self._dispute - (self._clock() - self._written.get(key, -self._dispute))
+        wait = self._limits.dispute - (self._clock() - self._written.get(key, -self._limits.dispute))
         if key in self._busy:  # perhaps it was us, and the watch is quicker than the answer
-            wait = self._dispute
+            wait = self._limits.dispute
         if wait > 0:
             self._enqueue_later(key, wait)
         else:
@@ -174,7 +186,7 @@ class StatusWriter:
             for attempt in range(CONFLICTS):
                 if not await self._write(key, fresh=attempt > 0):
                     return
-            self._enqueue_later(key, self._dispute)
+            self._enqueue_later(key, self._limits.dispute)
         except Outdated:
             self.counts["outdated"] += 1  # the watch brings the newer generation, and with it a new status
         except ApiError as error:
@@ -201,11 +213,11 @@ class StatusWriter:
             if self._wanted[key] is None:
                 del self._wanted[key]
             return False
-        if self._premature(key, current, status):
+        if self._guard.premature(key, current, status):
             self._enqueue_later(key, LOOK_AGAIN)
             return False
         await asyncio.sleep(self._bucket.take())
-        if not (self.leading and self._may_write()):
+        if not (self.leading and self._guard.may_write()):
             self._enqueue(key)
             return False
         body = {
@@ -225,7 +237,7 @@ class StatusWriter:
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
         self._observe(key, answer)
-        self._done(key, current, status)
+        self._guard.written(key, current, status)
         return False
 
     def _observe(self, key: Key, answer: dict[str, Any]) -> None:

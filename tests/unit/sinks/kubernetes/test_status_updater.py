@@ -15,7 +15,7 @@ from lasthop.api.status import ConditionStatus, GatewayStatus
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes import status_updater as module
-from lasthop.sinks.kubernetes.status_updater import SETTLING, Scribe
+from lasthop.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
 from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
@@ -36,7 +36,7 @@ def standing(api: FakeApi) -> str:
 
 
 @asynccontextmanager
-async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[Scribe, Clock]]:
+async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[StatusUpdater, Clock]]:
     condition = {"type": "Programmed", "status": programmed, "reason": "Programmed", "observedGeneration": 1}
     obj = api.put(
         "gateways", {"metadata": {"name": "gw", "namespace": "shop"}, "spec": {}, "status": {"conditions": [condition]}}
@@ -45,41 +45,41 @@ async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple
     observed.versions["Gateway"] = "v1"
     observed.observe(GATEWAY, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
-        scribe = Scribe(
+        updater = StatusUpdater(
             client, observed, identity="a", namespace="system", uid_of=lambda key: f"uid of {key.name}", clock=clock
         )
-        task = tasks.create_task(scribe.run())
-        await until(lambda: scribe.elector.leading)
-        yield scribe, clock
+        task = tasks.create_task(updater.run())
+        await until(lambda: updater.elector.leading)
+        yield updater, clock
         task.cancel()
 
 
 async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_listened(api: FakeApi) -> None:
-    async with writing(api) as (scribe, clock):
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+    async with writing(api) as (updater, clock):
+        updater.status_changed({GATEWAY: mk_status("False", "Pending")})
         await asyncio.sleep(0.1)
-        assert standing(api) == "True" and scribe.writer.pending
-        scribe.told({GATEWAY: mk_status("True", "Programmed")})
-        await until(lambda: not scribe.writer.pending)
+        assert standing(api) == "True" and updater.writer.pending
+        updater.status_changed({GATEWAY: mk_status("True", "Programmed")})
+        await until(lambda: not updater.writer.pending)
         assert api.asked("update", "gateways") == [], "it is as it was"
 
         clock.now += SETTLING
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+        updater.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
 
 
 async def test_what_is_certainly_wrong_is_said_at_once(api: FakeApi) -> None:
-    async with writing(api) as (scribe, _):
-        scribe.told({GATEWAY: mk_status("False", "Invalid")})
+    async with writing(api) as (updater, _):
+        updater.status_changed({GATEWAY: mk_status("False", "Invalid")})
         await until(lambda: standing(api) == "False")
 
 
 async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: FakeApi) -> None:
-    async with writing(api, "Unknown") as (scribe, _):
-        scribe.told({GATEWAY: mk_status("False", "Pending")})
+    async with writing(api, "Unknown") as (updater, _):
+        updater.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
         assert api.events == [], "that is how every Gateway begins"
-        scribe.told({GATEWAY: mk_status("True", "Programmed")})
+        updater.status_changed({GATEWAY: mk_status("True", "Programmed")})
         await until(lambda: bool(api.events))
         (event,) = api.events
         assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("Programmed", "Normal", "uid of gw")
@@ -89,22 +89,22 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
-    async with writing(api) as (scribe, _):
-        scribe.found([FINDING], [])
+    async with writing(api) as (updater, _):
+        updater.findings_changed([FINDING], [])
         await until(lambda: len(api.events) == 1)
         (event,) = api.events
         assert (event["reason"], event["type"]) == ("InvalidCACertificateRef", "Warning")
         assert event["note"] == "ConfigMap shop/ca does not exist Create it."
-        scribe.found([], [FINDING])
+        updater.findings_changed([], [FINDING])
         await until(lambda: len(api.events) == 2)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
 async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
-    async with writing(api) as (scribe, _):
-        scribe.found([FINDING], [])
-        scribe.found([], [FINDING])
+    async with writing(api) as (updater, _):
+        updater.findings_changed([FINDING], [])
+        updater.findings_changed([], [FINDING])
         await asyncio.sleep(0.1)
         assert api.events == []
 
@@ -112,10 +112,10 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypa
 async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
-    async with writing(api) as (scribe, _):
-        scribe.found([degraded, FINDING], [])
+    async with writing(api) as (updater, _):
+        updater.findings_changed([degraded, FINDING], [])
         await until(lambda: len(api.events) == 1)
-        scribe.found([], [degraded, FINDING])
+        updater.findings_changed([], [degraded, FINDING])
         await until(lambda: len(api.events) == 2)
         await asyncio.sleep(0.1)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
@@ -124,10 +124,10 @@ async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatc
 async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
     async with client_of(api) as client:
-        scribe = Scribe(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
-        scribe.found([FINDING], [])
+        updater = StatusUpdater(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
+        updater.findings_changed([FINDING], [])
         await asyncio.sleep(0.1)
-        assert scribe.events.counts == {} and api.events == []
+        assert updater.events.counts == {} and api.events == []
 
 
 def mk_conditions(**conditions: str) -> dict[str, Any]:

@@ -12,11 +12,10 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
-from lasthop.kubernetes.lease import LeaderElector
 from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
-from lasthop.sinks.kubernetes.writer import StatusWriter
+from lasthop.sinks.kubernetes.writer import Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
@@ -42,14 +41,14 @@ def touch(api: FakeApi, name: str, **changes: Any) -> None:
 
 @asynccontextmanager
 async def writing(
-    api: FakeApi, *names: str, lead: bool = True, **options: Any
+    api: FakeApi, *names: str, lead: bool = True, guard: WriteGuard | None = None, **limits: Any
 ) -> AsyncIterator[tuple[StatusWriter, Observed]]:
     for name in names:
         api.put("httproutes", mk_route(name))
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
     async with client_of(api) as client:
-        writer = StatusWriter(client, observed, **{"dispute": 0.05, **options})
+        writer = StatusWriter(client, observed, guard=guard, limits=Limits(**{"dispute": 0.05, **limits}))
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -204,10 +203,13 @@ async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> Non
         assert all(led)
 
 
+class Closed(WriteGuard):
+    def may_write(self) -> bool:
+        return False
+
+
 async def test_a_lease_that_ran_out_while_frozen_forbids_the_write(api: FakeApi) -> None:
-    elector = LeaderElector(None, "ns", "l", "me", clock=lambda: 100.0)  # type: ignore[arg-type]
-    elector.leading, elector._renewed = True, 80.0
-    async with writing(api, "a", may_write=lambda: elector.certain) as (writer, _):
+    async with writing(api, "a", guard=Closed()) as (writer, _):
         writer.want({A: ACCEPTED})
         await asyncio.sleep(0.03)
         assert not api.asked("update", "httproutes")

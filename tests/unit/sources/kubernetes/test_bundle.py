@@ -10,6 +10,7 @@ from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key, ObjectMeta, StringMap
 from lasthop.api.status import GatewayClassStatus
 from lasthop.engine import Engine
+from lasthop.resolve.settings import CRD_VERSIONS
 from lasthop.sources.kubernetes.bundle import crd_versions
 from tests.fake_api import FakeApi, Refusal, client_of
 
@@ -56,7 +57,7 @@ async def test_no_answer_is_no_news(api: FakeApi) -> None:
 def class_status(versions: dict[str, str]) -> GatewayClassStatus:
     engine = Engine()
     engine.apply({CLASS: GatewayClass(metadata=ObjectMeta("lasthop"), spec=GatewayClassSpec(CONTROLLER_NAME))})
-    engine.set_crd_versions(StringMap.of(versions))
+    CRD_VERSIONS.set(engine.graph, StringMap.of(versions))
     status = engine.settle().status[CLASS]
     assert isinstance(status, GatewayClassStatus)
     return status

@@ -1,4 +1,4 @@
-"""The book of statuses: each object's latest, with the times of its conditions."""
+"""Caches the latest status of each object, with the times of its conditions."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ replace = msgspec.structs.replace
 E = TypeVar("E", ParentStatus, AncestorStatus, ListenerStatus)
 
 
-class StatusBook:
+class StatusCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._statuses: dict[Key, Status] = {}
+        self._names: dict[str, Key] = {}
+        """The keys of the statuses by how they are written."""
         self._problems: dict[Key, str] = {}
 
-    def take(self, changes: Mapping[Key, Status | None], now: float) -> list[Key]:
-        """Enters what is new; returns the objects whose status is another now."""
+    def take(self, changes: Mapping[Key, Status | None], now: float) -> None:
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        changed = []
         for key, status in changes.items():
             old = self._statuses.pop(key, None)
             new = merged(status, old, stamp) if status else None
             if new is not None:
                 self._statuses[key] = new
-            if new != old:
-                changed.append(key)
-        return changed
+                self._names[str(key)] = key
+            else:
+                self._names.pop(str(key), None)
 
     def find(self, findings: Iterable[Finding]) -> None:
         """Takes what is wrong with objects now: no status may be there to carry it, or no condition is for that."""
@@ -64,6 +64,10 @@ class StatusBook:
 
     def get(self, key: Key) -> Status | None:
         return self._statuses.get(key)
+
+    def key_of(self, name: str) -> Key | None:
+        """Returns the object with a status that is written like this, as `HTTPRoute shop/api`."""
+        return self._names.get(name)
 
     def keys(self) -> list[Key]:
         return sorted(self._statuses)

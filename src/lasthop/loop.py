@@ -1,0 +1,62 @@
+"""When a controller settles, and how much at once: an urgent edit waits neither for route tables nor for a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from lasthop.controller import Controller
+
+TICK: Final = 1.0
+"""Seconds between two looks at the clock and the system's trust store, unless a deadline is nearer."""
+SLICE: Final = 40
+"""Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
+does not wait for a CA that thousands share."""
+LOOK: Final = 0.002
+LOOKS: Final = 500
+
+
+async def run(controller: Controller) -> None:
+    """Reads and settles until it is cancelled. What is settled goes out once the server is open."""
+    async with asyncio.TaskGroup() as tasks:
+        for work in (_read, _settle_when_dirty, _tick):
+            tasks.create_task(work(controller))
+
+
+async def _read(controller: Controller) -> None:
+    async for batch in controller.source.batches():
+        controller.take(batch)
+
+
+async def _settle_when_dirty(controller: Controller) -> None:
+    while True:
+        await controller.dirty.wait()
+        if controller.settle_urgent(SLICE):
+            await asyncio.sleep(0)  # it is on its way before route tables, which may have megabytes, are put together
+        controller.settle(SLICE)
+        if controller.engine.unsettled_but(controller.busy()):
+            controller.dirty.set()
+            await _until_sent(controller)
+
+
+async def _until_sent(controller: Controller) -> None:
+    """Waits until what there is has gone out before more is worked out: the latest goes first, so a backlog built ahead of its
+    sending would only push an urgent edit back. A new batch ends the wait, and so does time, where a proxy does not answer."""
+    controller.arrived.clear()
+    await asyncio.sleep(0)
+    for _ in range(LOOKS):
+        if not controller.server.behind or controller.arrived.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK):
+                await controller.arrived.wait()
+
+
+async def _tick(controller: Controller) -> None:
+    while True:
+        deadline = controller.engine.graph.next_deadline()
+        wait = TICK if deadline is None else deadline - time.time()
+        await asyncio.sleep(min(TICK, max(0.0, wait)))
+        controller.tick()

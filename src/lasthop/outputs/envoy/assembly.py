@@ -1,0 +1,137 @@
+"""Assembles xDS changes from the outputs of the graph: one class for each type whose resources are joined or renamed.
+
+clusters, secrets                     one output each
+load assignments ──> Endpoints        the name changes with the cluster
+hosts, tables ─────> RouteTables      a table is the join of its hosts
+listeners, streams ─> Listeners       a listener is joined with the streams of its port, and sent only whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
+from lasthop.outputs.envoy.listeners import LISTENERS
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
+from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
+from lasthop.outputs.envoy.secrets import SECRETS
+from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
+from lasthop.plan.upstream import Hop
+from lasthop.resolve.attachment import MISDIRECTED
+from lasthop.store.stages import GONE, Changes, Gone
+
+ByGateway = dict[Key, dict[str, dict[str, Change]]]
+"""By Gateway, then by type and name."""
+Made = Mapping[tuple[Any, ...], Any]
+"""What an output has made of its members; GONE for those that have left."""
+
+
+class _Changes:
+    def __init__(self) -> None:
+        self.by_gateway: ByGateway = {}
+
+    def put(self, gateway: Key, type_url: str, name: str, value: Resource | Gone | None) -> None:
+        """`value`: GONE when nothing names it any more; None when it must fail at once."""
+        change = value if isinstance(value, Resource) else Withdrawal(urgent=value is not GONE)
+        self.by_gateway.setdefault(gateway, {}).setdefault(type_url, {})[name] = change
+
+
+class Assembly:
+    def __init__(self) -> None:
+        self._endpoints, self._tables, self._listeners = Endpoints(), RouteTables(), Listeners()
+
+    def take(self, outputs: Changes, *, streams_wait: bool) -> ByGateway:
+        """`streams_wait`: some listener or stream is still to be worked out."""
+        xds = _Changes()
+        for key, entry in CLUSTERS.of(outputs).items():
+            # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
+            hop, cluster = Hop(*key), entry.resource if isinstance(entry, ClusterEntry) else entry
+            xds.put(hop.gateway, CLUSTER, hop.name, cluster)
+        for (gateway, secret), resource in SECRETS.of(outputs).items():
+            xds.put(gateway, SECRET, secret.path, resource)
+        self._endpoints.take(xds, LOAD_ASSIGNMENTS.of(outputs))
+        self._tables.take(xds, TABLE_NAMES.of(outputs), HOSTS.of(outputs))
+        self._listeners.take(LISTENERS.of(outputs), STREAMS.of(outputs))
+        # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
+        if not streams_wait:
+            self._listeners.join(xds)
+        return xds.by_gateway
+
+
+class Endpoints:
+    def __init__(self) -> None:
+        self._names: dict[tuple[Any, ...], str] = {}
+        """By hop."""
+
+    def take(self, xds: _Changes, assignments: Made) -> None:
+        for hop, resource in assignments.items():
+            new = resource.name if isinstance(resource, Resource) else ""
+            old = self._names.pop(hop, "")
+            if old and old != new:
+                xds.put(hop[0], ENDPOINTS, old, GONE)
+            if new:
+                self._names[hop] = new
+                xds.put(hop[0], ENDPOINTS, new, resource)
+
+
+class RouteTables:
+    def __init__(self) -> None:
+        self._tables: set[tuple[Key, str]] = set()
+        self._hosts: dict[tuple[Key, str], dict[str, EncodedHost]] = {}
+
+    def take(self, xds: _Changes, tables: Made, hosts: Made) -> None:
+        for (gateway, table), name in tables.items():
+            (self._tables.discard if name is GONE else self._tables.add)((gateway, table))
+        changed = {(gateway, table): self._hosts.get((gateway, table), {}) for gateway, table in tables}
+        for (gateway, table, hostname), host in hosts.items():
+            known = changed[gateway, table] = self._hosts.setdefault((gateway, table), {})
+            if host is GONE:
+                known.pop(hostname, None)
+            elif isinstance(host, EncodedHost):
+                known[hostname] = host
+            elif hostname != MISDIRECTED:
+                known[hostname] = refused_host(hostname)
+        for (gateway, table), known in changed.items():
+            name, there = table_name(gateway, table), (gateway, table) in self._tables
+            xds.put(gateway, ROUTES, name, route_table(name, known) if there else GONE)
+            if not known:
+                self._hosts.pop((gateway, table), None)
+
+
+class Listeners:
+    def __init__(self) -> None:
+        self._listeners: dict[Key, dict[str, Resource]] = {}
+        """By Gateway and name, without their streams."""
+        self._streams: dict[str, dict[tuple[Any, ...], EncodedStream]] = {}
+        """By listener and member."""
+        self._listener_of: dict[tuple[Any, ...], str] = {}
+        self._changed: dict[str, Key] = {}
+        """Those that are still to be sent, each with its Gateway."""
+
+    def take(self, listeners: Made, streams: Made) -> None:
+        for (gateway,), resources in listeners.items():
+            if resources is None:
+                continue  # a crash: what is there stays, with its tables and secrets
+            old = self._listeners.pop(gateway, {})
+            new = {resource.name: resource for resource in (() if resources is GONE else resources)}
+            self._changed |= dict.fromkeys((*old, *new), gateway)
+            if new:
+                self._listeners[gateway] = new
+        for member, stream in streams.items():
+            if old_name := self._listener_of.pop(member, None):
+                self._changed[old_name] = member[0]
+                del self._streams[old_name][member]
+                if not self._streams[old_name]:
+                    del self._streams[old_name]
+            if isinstance(stream, EncodedStream):
+                self._changed[stream.listener] = member[0]
+                self._streams.setdefault(stream.listener, {})[member] = stream
+                self._listener_of[member] = stream.listener
+
+    def join(self, xds: _Changes) -> None:
+        for name, gateway in sorted(self._changed.items()):
+            listener, streams = self._listeners.get(gateway, {}).get(name), self._streams.get(name, {})
+            xds.put(gateway, LISTENER, name, (with_streams(listener, streams.values()) if listener else None) or GONE)
+        self._changed = {}

@@ -1,0 +1,26 @@
+"""What takes the results of a controller: runs proxies, writes statuses, reports to other replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lasthop.api.meta import Key
+from lasthop.api.status import Status
+from lasthop.plan.finding import Finding
+from lasthop.plan.listener import Gateway
+
+
+class Sink:
+    """Ignores everything; a sink overrides what it needs. Called on the event loop; must not block."""
+
+    def want(self, gateways: Mapping[Key, Gateway]) -> None:
+        """Takes all Gateways that are to have proxies."""
+
+    def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
+        """Takes statuses that have changed; None: nothing of ours is to stay in the object's status."""
+
+    def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
+        """Takes findings that have come and gone since everything was read once."""
+
+    def proxies_changed(self) -> None:
+        """Learns that `Fleet.report()` has changed."""
