@@ -121,7 +121,7 @@ class Engine:
         proxies could not take another route table now, so that none is put together in vain."""
         outputs = self.stages.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
         self.policies.settled(outputs)
-        xds = self._assembly.take(outputs, streams_wait=self.stages.waiting(STREAMS, LISTENERS))
+        xds = self._assembly.take(outputs, listeners_wait=self.stages.waiting(STREAMS, LISTENERS))
         status = {
             key: None if isinstance(value, Gone) else value
             for output in STATUS

@@ -9,7 +9,7 @@ It is to the controller what `xds.session.Session` is to the xDS server: it deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -88,31 +88,27 @@ class GatewayProxies:
 class Fleet:
     def __init__(self) -> None:
         self.acks = AckTracker()
-        self._gateways: dict[Key, GatewayProxies] = {}
+        self.gateways: dict[Key, GatewayProxies] = {}
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
 
-    @property
-    def gateways(self) -> Mapping[Key, GatewayProxies]:
-        return self._gateways
-
     def want(self, gateway: Gateway, cache: Cache) -> None:
         """Takes a Gateway in, or what it looks like now. The cache holds what its proxies are to have."""
-        if known := self._gateways.get(gateway.key):
+        if known := self.gateways.get(gateway.key):
             known.gateway = gateway
         else:
-            self._gateways[gateway.key] = GatewayProxies(gateway, cache)
+            self.gateways[gateway.key] = GatewayProxies(gateway, cache)
 
     def gone(self, key: Key) -> list[Effect]:
         """Forgets a Gateway; what was refused is tried again if it comes back."""
-        known = self._gateways.pop(key)
+        known = self.gateways.pop(key)
         self.acks.gone(key)
         return [SetProxyState(key, ProxyState()), *(SetQuarantine(part, None) for part in known.withheld)]
 
     # --- proxies of this replica -------------------------------------------------------------------------------------
 
     def connected(self, key: Key) -> list[Effect]:
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         self.acks.connected(key)
         known.missing = ""
@@ -120,7 +116,7 @@ class Fleet:
         return [*self._state(known), ReportChanged()]
 
     def disconnected(self, key: Key, now: float, *, last: bool) -> list[Effect]:
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         if last:
             self.acks.disconnected(key, now)
@@ -128,7 +124,7 @@ class Fleet:
 
     def acked(self, key: Key, event: Acked, now: float, *, synced: bool) -> list[Effect]:
         """`synced`: with this, the Gateway's proxies have acknowledged all there is."""
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         effects: list[Effect] = []
         if event.type_url in (LISTENER, ROUTES):
@@ -147,14 +143,14 @@ class Fleet:
         return effects
 
     def nacked(self, key: Key, event: Nacked) -> list[Effect]:
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         known.quarantine.nacked(event.type_url, event.resources, event.detail)
         return [*self._state(known), *self._withhold(known), ReportChanged()]
 
     def no_proxy(self, key: Key, why: str) -> list[Effect]:
         """There is none, and none will come before something changes."""
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         known.missing = why
         return self._state(known)
@@ -163,7 +159,7 @@ class Fleet:
 
     def updated(self, key: Key, now: float) -> list[Effect]:
         """The Gateway's cache has changed."""
-        if not (known := self._gateways.get(key)):
+        if not (known := self.gateways.get(key)):
             return []
         if known.changed_at is None:
             known.changed_at = now
@@ -173,7 +169,7 @@ class Fleet:
         """The caches hold what was built without the parts in quarantine. `is_built` tells whether a part would be there if it
         were released; None while not everything is worked out."""
         effects: list[Effect] = []
-        for known in self._gateways.values():
+        for known in self.gateways.values():
             quarantine = known.quarantine
             changed = quarantine.served(known.cache, known.built_without)
             edited = [part for part in quarantine.convicted if not is_built(part)] if is_built else []
@@ -195,7 +191,7 @@ class Fleet:
         return self._elsewhere_changed(self.acks.expire(now))
 
     def _elsewhere_changed(self, keys: Iterable[Key]) -> list[Effect]:
-        changed = [known for key in keys if (known := self._gateways.get(key))]
+        changed = [known for key in keys if (known := self.gateways.get(key))]
         return [effect for known in changed for effect in (*self._withhold(known), *self._state(known))]
 
     # --- what follows ------------------------------------------------------------------------------------------------
@@ -236,7 +232,7 @@ class Fleet:
     def report(self) -> AckReport:
         """Returns what the proxies connected here have acknowledged and refused, for the replica that leads."""
         found = {}
-        for key, known in self._gateways.items():
+        for key, known in self.gateways.items():
             versions, refused = self.acks.here(key), known.refused
             if versions is not None or known.problem or refused:
                 entries = tuple((*part, detail) for part, detail in sorted(refused.items(), key=str))
@@ -244,7 +240,7 @@ class Fleet:
         return found
 
     def findings(self) -> Iterator[Finding]:
-        for key, known in self._gateways.items():
+        for key, known in self.gateways.items():
             for part, detail in sorted(known.withheld.items(), key=str):
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
                     yield Finding(

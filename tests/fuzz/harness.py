@@ -158,8 +158,7 @@ class Harness:
 
     def _neighbours_share(self) -> dict[str, Any]:
         """Everything that belongs to the neighbour alone, and its part of what it shares."""
-        cache = self.controller.server.cache(GATEWAY)
-        assert cache is not None
+        cache = self.controller.fleet.gateways[GATEWAY].cache
         found: dict[str, Any] = {}
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
             for name in cache.names(type_url):

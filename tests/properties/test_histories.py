@@ -33,6 +33,7 @@ from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
+from lasthop.xds.cache import Cache
 from lasthop.xds.events import Acked, Nacked
 from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, settle
@@ -227,10 +228,11 @@ class Proxy:
     def take(self) -> bool:
         """Whether it had anything to say."""
         busy = False
-        cache = self._controller.server.cache(self._gateway)
+        known = self._controller.fleet.gateways.get(self._gateway)
+        cache = known.cache if known else Cache()
         for type_url in (CLUSTER, SECRET, LISTENER, ROUTES):
             held = self._held.setdefault(type_url, {})
-            there = {name: cache.get(type_url, name) for name in cache.names(type_url)} if cache else {}
+            there = {name: cache.get(type_url, name) for name in cache.names(type_url)}
             gone = frozenset(name for name in held if not isinstance(there.get(name), Resource))
             for name in gone:
                 del held[name]

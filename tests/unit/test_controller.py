@@ -55,16 +55,15 @@ async def controller(tmp_path: Path) -> Controller:
 
 
 def held(controller: Controller, type_url: str, name: str) -> Resource:
-    cache = controller.server.cache(GATEWAY)
-    assert cache is not None
+    cache = controller.fleet.gateways[GATEWAY].cache
     change = cache.get(type_url, name)
     assert isinstance(change, Resource), change
     return change
 
 
 def clusters(controller: Controller) -> dict[str, Resource | Withdrawal | None]:
-    cache = controller.server.cache(GATEWAY)
-    return {name: cache.get(CLUSTER, name) for name in cache.names(CLUSTER)} if cache else {}
+    cache = controller.fleet.gateways[GATEWAY].cache
+    return {name: cache.get(CLUSTER, name) for name in cache.names(CLUSTER)}
 
 
 def test_a_cluster_that_envoy_refuses_is_taken_away_at_once_and_reported_until_it_is_edited(controller: Controller) -> None:
@@ -72,8 +71,7 @@ def test_a_cluster_that_envoy_refuses_is_taken_away_at_once_and_reported_until_i
     detail = f"Error adding/updating cluster(s) {HOP}: bad"
     controller.nacked(GATEWAY, Nacked(CLUSTER, {HOP: bad, good.name: good}, detail))
     controller.settle()
-    cache = controller.server.cache(GATEWAY)
-    assert cache is not None
+    cache = controller.fleet.gateways[GATEWAY].cache
     assert cache.get(CLUSTER, HOP) == Withdrawal(urgent=True)
     assert held(controller, CLUSTER, good.name) == good
     assert [f.object for f in controller.findings() if f.reason == "RefusedByProxy"] == [Key("Service", "a", "api")]

@@ -6,11 +6,12 @@ the YAML file. This module knows what the annotations say; `local_files.py` read
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from lasthop.admission.problem import Problem, Problems, shown
+from lasthop.api.meta import Json
 
 PREFIX: Final = "lasthop.dev/file."
 KEYS: Final = {"ConfigMap": ("ca.crt", "ca.crl"), "Secret": ("ca.crt", "ca.crl", "tls.crt", "tls.key")}
@@ -28,7 +29,7 @@ class Attachment(msgspec.Struct, frozen=True):
         return PREFIX + self.key
 
 
-def attachments(metadata: dict[str, Any]) -> tuple[Attachment, ...]:
+def attachments(metadata: Json) -> tuple[Attachment, ...]:
     return tuple(
         Attachment(name.removeprefix(PREFIX), path)
         for name, path in sorted(metadata["annotations"].items())
@@ -36,7 +37,7 @@ def attachments(metadata: dict[str, Any]) -> tuple[Attachment, ...]:
     )
 
 
-def check(document: dict[str, Any], problems: Problems) -> set[str]:
+def check(document: Json, problems: Problems) -> set[str]:
     """The keys that files will supply."""
     found = attachments(document["metadata"])
     for each in found:

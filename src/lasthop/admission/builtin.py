@@ -10,19 +10,19 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from lasthop.admission import attachments
 from lasthop.admission.limits import MAX_DATA
 from lasthop.admission.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.api.addresses import is_ip
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 
-Check = Callable[[Key, dict[str, Any], Problems], None]
+Check = Callable[[Key, Json, Problems], None]
 
 
-def service(key: Key, document: dict[str, Any], problems: Problems) -> None:
+def service(key: Key, document: Json, problems: Problems) -> None:
     spec = document["spec"]
     ports = spec.get("ports", [])
     if spec["type"] == "ExternalName":
@@ -40,7 +40,7 @@ def service(key: Key, document: dict[str, Any], problems: Problems) -> None:
     _unique_names(ports, ("spec", "ports"), problems)
 
 
-def endpoint_slice(key: Key, document: dict[str, Any], problems: Problems) -> None:
+def endpoint_slice(key: Key, document: Json, problems: Problems) -> None:
     kind = document["addressType"]
     for i, endpoint in enumerate(document.get("endpoints", [])):
         for j, address in enumerate(endpoint["addresses"]):
@@ -50,7 +50,7 @@ def endpoint_slice(key: Key, document: dict[str, Any], problems: Problems) -> No
     _unique_names(document.get("ports", []), ("ports",), problems)
 
 
-def config_map(key: Key, document: dict[str, Any], problems: Problems) -> None:
+def config_map(key: Key, document: Json, problems: Problems) -> None:
     data, binary = document.get("data", {}), document.get("binaryData", {})
     for name in binary.keys() & data.keys():
         problems.append(Problem(f"{shown(name)} is in data and in binaryData", ("binaryData", name), reason="Duplicate"))
@@ -58,7 +58,7 @@ def config_map(key: Key, document: dict[str, Any], problems: Problems) -> None:
     attachments.check(document, problems)
 
 
-def secret(key: Key, document: dict[str, Any], problems: Problems) -> None:
+def secret(key: Key, document: Json, problems: Problems) -> None:
     data = {name: value.replace("\r", "").replace("\n", "") for name, value in document.get("data", {}).items()}
     for name, value in document.pop("stringData", {}).items():
         data[name] = base64.b64encode(value.encode()).decode()
@@ -72,7 +72,7 @@ def secret(key: Key, document: dict[str, Any], problems: Problems) -> None:
                 problems.append(Problem("a kubernetes.io/tls Secret needs it", ("data", name), remedy, "Required"))
 
 
-def cluster_trust_bundle(key: Key, document: dict[str, Any], problems: Problems) -> None:
+def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:
     path = ("metadata", "name")
     if signer := document["spec"].get("signerName"):
         prefix = signer.replace("/", ":") + ":"
@@ -92,7 +92,7 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def _unique_names(ports: list[dict[str, Any]], path: Path, problems: Problems) -> None:
+def _unique_names(ports: list[Json], path: Path, problems: Problems) -> None:
     seen: dict[str, int] = {}
     for i, port in enumerate(ports):
         name = port.get("name")
@@ -126,7 +126,7 @@ def _decoded(data: dict[str, str], path: Path, problems: Problems) -> dict[str, 
     return result
 
 
-def _keys_and_size(data: dict[str, Any], path: Path, problems: Problems) -> None:
+def _keys_and_size(data: Json, path: Path, problems: Problems) -> None:
     for name in data:
         if not is_data_key(name):
             problems.append(Problem(f"{shown(name)} is not a valid key", (*path, name), "Use letters, digits, '-', '_', '.'."))

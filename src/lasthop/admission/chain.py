@@ -22,7 +22,7 @@ from lasthop.admission.schema import schema_of
 from lasthop.admission.structural import structured
 from lasthop.admission.validation import TOO_LARGE, schema_problems, type_name
 from lasthop.api.kinds import KINDS, Kind, decode
-from lasthop.api.meta import Key, Object
+from lasthop.api.meta import Json, Key, Object
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Admitted(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
+def admit(document: Any) -> tuple[Json, list[Problem]]:
     """The document as an API server would store it, and what is wrong with it; if nothing is, it is good for `admitted`."""
     kind, unknown = kind_of(document)
     if kind is None:
@@ -60,7 +60,7 @@ def admit(document: Any) -> tuple[dict[str, Any], list[Problem]]:
     return stored, problems.found()
 
 
-def _without_empty_trust(content: dict[str, Any]) -> dict[str, Any]:
+def _without_empty_trust(content: Json) -> Json:
     """Leaves out trust sources that are empty. GEP-1897 says "empty or unspecified" of `caCertificateRefs` and "unspecified or
     empty" of `wellKnownCACertificates`, and other bundles admit both; this schema wants a value where the field is there."""
     spec = content.get("spec")
@@ -72,7 +72,7 @@ def _without_empty_trust(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "spec": {**spec, "validation": kept}}
 
 
-def admitted(stored: dict[str, Any]) -> Admitted:
+def admitted(stored: Json) -> Admitted:
     """A stored document as its struct. Raises `msgspec.ValidationError` if the struct refuses what the schema let pass."""
     kind, metadata = stored["kind"], stored["metadata"]
     content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}

@@ -27,7 +27,7 @@ from lasthop.admission.names import (
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
 from lasthop.api.kinds import Kind
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
@@ -53,7 +53,7 @@ def uid_of(key: Key) -> str:
     return str(uuid.uuid5(_UIDS, f"{key.kind}/{key.namespace}/{key.name}"))
 
 
-def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, dict[str, Any]]:
+def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, Json]:
     """The object's key and its metadata as an API server would keep it. What is wrong is added to `problems`."""
     if not isinstance(metadata, dict):
         missing = metadata is None
@@ -65,7 +65,7 @@ def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, dict[
         if name not in _READ and name not in _IGNORED and not problems.full:
             problems.append(unknown_field(name, _READ, ("metadata",)))
     key = Key(kind.kind, _namespace(kind, metadata, problems), _name(kind, metadata, problems))
-    result: dict[str, Any] = {
+    result: Json = {
         "name": key.name,
         "namespace": key.namespace,
         "uid": uid_of(key),
@@ -79,7 +79,7 @@ def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, dict[
     return key, result
 
 
-def _name(kind: Kind, metadata: dict[str, Any], problems: Problems) -> str:
+def _name(kind: Kind, metadata: Json, problems: Problems) -> str:
     name = metadata.get("name")
     path = ("metadata", "name")
     if name is None:
@@ -97,7 +97,7 @@ def _name(kind: Kind, metadata: dict[str, Any], problems: Problems) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _namespace(kind: Kind, metadata: dict[str, Any], problems: Problems) -> str:
+def _namespace(kind: Kind, metadata: Json, problems: Problems) -> str:
     namespace = metadata.get("namespace")
     path = ("metadata", "namespace")
     if not kind.namespaced:

@@ -6,13 +6,14 @@ The walk does what JSON Schema cannot (defaults, unknown fields, list keys, CEL 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import jsonschema_rs
 import msgspec
 
 from lasthop.api import crds
 from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Json
 
 _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 # fmt: off
@@ -33,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 class Node(msgspec.Struct, frozen=True):
     properties: dict[str, Node] = {}
-    defaults: dict[str, Any] = {}
+    defaults: Json = {}
     """Of the properties that have one; copied when used."""
     items: Node | None = None
     additional: Node | None = None
@@ -64,7 +65,7 @@ def schema_of(kind: str, version: str) -> Schema:
     return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
 
 
-def _node(raw: dict[str, Any]) -> Node:
+def _node(raw: Json) -> Node:
     properties = {name: _node(below) for name, below in raw.get("properties", {}).items()}
     items = _node(raw["items"]) if "items" in raw else None
     values = raw.get("additionalProperties")
@@ -92,9 +93,9 @@ def _node(raw: dict[str, Any]) -> Node:
     )
 
 
-def _json_schema(raw: dict[str, Any]) -> dict[str, Any]:
+def _json_schema(raw: Json) -> Json:
     """Without what only Kubernetes knows, and without the prose, which is most of it."""
-    result: dict[str, Any] = {}
+    result: Json = {}
     for name, value in raw.items():
         if name == "properties":
             result[name] = {key: _json_schema(below) for key, below in value.items()}

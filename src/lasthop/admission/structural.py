@@ -9,6 +9,7 @@ from typing import Any
 
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.schema import Node
+from lasthop.api.meta import Json
 
 
 def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
@@ -33,8 +34,8 @@ def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
     return value
 
 
-def _object(node: Node, value: dict[str, Any], path: Path, problems: Problems) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _object(node: Node, value: Json, path: Path, problems: Problems) -> Json:
+    result: Json = {}
     for name, item in value.items():
         below = node.properties.get(name) or node.additional
         if problems.full:

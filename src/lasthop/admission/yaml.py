@@ -34,6 +34,7 @@ from yaml.reader import ReaderError
 from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_VALUES
 from lasthop.admission.problem import Path
 from lasthop.admission.scalars import integer, plain, real
+from lasthop.api.meta import Json
 
 _TAGS: Final = "tag:yaml.org,2002:"
 
@@ -104,7 +105,7 @@ def decode(text: bytes) -> str:
 def _parse_json(text: str) -> Parsed:
     mistakes: list[Mistake] = []
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> Json:
         result = dict(pairs)
         if len(result) != len(pairs) and len(mistakes) < MAX_FINDINGS:
             twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
@@ -260,9 +261,9 @@ class _Reader:
             result.append(self._value(event, depth, (*path, len(result)) if self._record else path))
         return result
 
-    def _mapping(self, depth: int, path: Path) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
+    def _mapping(self, depth: int, path: Path) -> Json:
+        result: Json = {}
+        merged: Json = {}
         while not isinstance(event := self._next(), MappingEndEvent):
             if not isinstance(event, ScalarEvent):
                 raise _SyntaxError(_line(event), "a key must be plain text, not a list, mapping or alias")
@@ -281,7 +282,7 @@ class _Reader:
                 result[key] = self._value(self._next(), depth, path)
         return {**merged, **result} if merged else result
 
-    def _merge(self, event: Event, depth: int, path: Path) -> dict[str, Any]:
+    def _merge(self, event: Event, depth: int, path: Path) -> Json:
         value = self._value(self._next(), depth, path)
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, dict) for part in parts):

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
-from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
+from lasthop.api.meta import BytesMap, Json, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
@@ -79,7 +79,7 @@ def _hook(kind: type, value: Any) -> Any:
     raise TypeError(f"cannot read {kind.__name__}")
 
 
-def decode(kind: str, document: dict[str, Any]) -> Object:
+def decode(kind: str, document: Json) -> Object:
     """A JSON-like document (defaults applied, schema checked) as its struct.
 
     Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
@@ -101,9 +101,9 @@ def decode_json(kind: str, content: bytes) -> Object:
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 
-def document(kind: str, obj: Object) -> dict[str, Any]:
+def document(kind: str, obj: Object) -> Json:
     """The way back: the object as a user would write it. What a Secret holds is never shown."""
-    plain: dict[str, Any] = _plain(obj)
+    plain: Json = _plain(obj)
     return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain}
 
 

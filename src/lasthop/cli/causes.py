@@ -18,13 +18,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from lasthop.admission.yaml import parse
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.cli.args.suggestions import closest
 from lasthop.plan import reasons
@@ -156,7 +155,7 @@ def _named(finding: Finding) -> Iterator[str]:
     return (name for name in _OBJECT.findall(finding.message) if name != own)
 
 
-def _as_meant(document: dict[str, Any]) -> dict[str, Any]:
+def _as_meant(document: Json) -> Json:
     """With the kind that was meant: a mistyped one, or its apiVersion, is why the object is missing."""
     written = str(document.get("kind"))
     kind = KINDS.get(written if written in KINDS else closest(written, KINDS))

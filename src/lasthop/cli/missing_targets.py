@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.api.meta import Json
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import identify
 from lasthop.plan.reasons import TARGET_NOT_FOUND
 from lasthop.resolve.meant import meant
 from lasthop.sources.kubernetes.snapshot import look
 
-Document = dict[str, Any]
 Services = dict[str, set[str]]
 """Names by namespace."""
 
 
-def without_word(document: Document) -> bool:
+def without_word(document: Json) -> bool:
     """Whether it is a policy in whose status nothing of ours stands."""
     ancestors = (document.get("status") or {}).get("ancestors") or ()
     ours = (entry for entry in ancestors if entry.get("controllerName") == CONTROLLER_NAME)
     return document["kind"] == "BackendTLSPolicy" and next(ours, None) is None
 
 
-async def services(client: Client, documents: Iterable[Document], namespace: str) -> Services | None:
+async def services(client: Client, documents: Iterable[Json], namespace: str) -> Services | None:
     """Returns the Services of the cluster if some policy may miss its own; None where they may not be read."""
     if not any(map(without_word, documents)):
         return None
@@ -38,7 +37,7 @@ async def services(client: Client, documents: Iterable[Document], namespace: str
     return found
 
 
-def with_problem(document: Document, known: Services | None) -> Document:
+def with_problem(document: Json, known: Services | None) -> Json:
     """Returns the document with what is wrong with its targets, if they are all missing."""
     if known is None or not without_word(document):
         return document

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 import msgspec
 
+from lasthop.api.meta import Json
 from lasthop.kubernetes.config import Access
 from lasthop.kubernetes.errors import RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
 
@@ -22,7 +23,6 @@ APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 FIELD_MANAGER: Final = "lasthop"
 
-Json = dict[str, Any]
 Params = Mapping[str, str]
 
 
@@ -203,7 +203,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 def _decoded(body: bytes) -> Json:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return msgspec.json.decode(body, type=Json)
     except msgspec.DecodeError as error:
         raise ApiError(0, RESET, f"not JSON: {body[:100]!r}") from error
 

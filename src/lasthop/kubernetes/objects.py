@@ -13,7 +13,7 @@ import msgspec
 
 from lasthop.api import core
 from lasthop.api.kinds import KINDS, decode_json, has_status
-from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
+from lasthop.api.meta import BytesMap, Json, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 from lasthop.api.status import Status
 from lasthop.kubernetes.observed import Held
@@ -42,7 +42,7 @@ class Read(NamedTuple):
     problem: Finding | None = None
     opaque: bool = False
     """It is a BackendTLSPolicy, and not everything that it targets could be read."""
-    document: dict[str, Any] | None = None
+    document: Json | None = None
     """The object as it came, for those who show it."""
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from lasthop.api.meta import Json
 from lasthop.proxy.unix_http import BadAnswer, request
 
 
@@ -114,7 +115,7 @@ def _values(body: bytes) -> dict[str, int]:
     return {stat["name"]: stat["value"] for stat in stats if "value" in stat}
 
 
-def _address(message: dict[str, Any]) -> str:
+def _address(message: Json) -> str:
     if socket := message.get("socket_address"):
         host = socket["address"]
         return f"[{host}]:{socket['port_value']}" if ":" in host else f"{host}:{socket['port_value']}"

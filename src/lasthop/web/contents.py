@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
+
+from lasthop.api.meta import Json
 
 PUBLIC: Final = re.compile(r"(\s*-----BEGIN (CERTIFICATE|X509 CRL)-----[A-Za-z0-9+/=\s]*-----END \2-----)*\s*")
 """Certificates, and nothing beside them: a ConfigMap may hold anything, a private key too if someone errs."""
 
 
-def without_contents(document: dict[str, Any]) -> dict[str, Any]:
+def without_contents(document: Json) -> Json:
     """The keys and sizes of a ConfigMap, and its CA certificates. Other kinds come back as they are."""
     if document.get("kind") != "ConfigMap" or not isinstance(data := document.get("data"), dict):
         return document

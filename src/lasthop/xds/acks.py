@@ -38,23 +38,13 @@ AckReport = dict[Key, GatewayAcks]
 """By Gateway; those without a proxy at that replica are left out."""
 
 
-class _Former(msgspec.Struct, frozen=True):
-    versions: Versions
-    until: float
-
-
-class _Received(msgspec.Struct, frozen=True):
-    report: AckReport
-    until: float
-
-
 class AckTracker:
     def __init__(self) -> None:
         self._here: dict[Key, Versions] = {}
-        self._elsewhere: dict[str, _Received] = {}
-        """By replica."""
-        self._former: dict[tuple[str, Key], _Former] = {}
-        """By replica (empty: this one) and Gateway."""
+        self._elsewhere: dict[str, tuple[AckReport, float]] = {}
+        """By replica: its report, and until when that counts."""
+        self._former: dict[tuple[str, Key], tuple[Versions, float]] = {}
+        """By replica (empty: this one) and Gateway: what a proxy had that has gone, and until when that counts."""
 
     def __repr__(self) -> str:
         return f"<AckTracker here: {sorted(self._here)}, elsewhere: {sorted(self._elsewhere)}, former: {sorted(self._former)}>"
@@ -76,7 +66,7 @@ class AckTracker:
     def disconnected(self, gateway: Key, now: float) -> None:
         """Records that the Gateway's last proxy has disconnected."""
         if gateway in self._here:
-            self._former["", gateway] = _Former(self._here.pop(gateway), now + LINGER)
+            self._former["", gateway] = self._here.pop(gateway), now + LINGER
 
     def gone(self, gateway: Key) -> None:
         """Forgets a Gateway that does not exist any more."""
@@ -92,24 +82,23 @@ class AckTracker:
 
     def heard(self, replica: str, report: AckReport, now: float) -> set[Key]:
         """Replaces that replica's previous report; returns the Gateways for which something is new."""
-        before = self._elsewhere.get(replica)
-        old = before.report if before else {}
+        old, _ = self._elsewhere.get(replica, ({}, now))
         for gateway, acks in old.items():
             if acks.connected and not report.get(gateway, GatewayAcks()).connected:
-                self._former[replica, gateway] = _Former(acks.versions, now + LINGER)
-        self._elsewhere[replica] = _Received(report, now + EXPIRES)
+                self._former[replica, gateway] = acks.versions, now + LINGER
+        self._elsewhere[replica] = report, now + EXPIRES
         return {gateway for gateway in old.keys() | report.keys() if old.get(gateway) != report.get(gateway)}
 
     def forget_replicas(self) -> set[Key]:
         """Forgets what other replicas have reported; returns the Gateways concerned."""
-        concerned = {gateway for received in self._elsewhere.values() for gateway in received.report}
+        concerned = {gateway for report, _ in self._elsewhere.values() for gateway in report}
         concerned |= {gateway for replica, gateway in self._former if replica}
         self._elsewhere.clear()
         self._former = {key: former for key, former in self._former.items() if not key[0]}
         return concerned
 
     def elsewhere(self, gateway: Key) -> Iterator[GatewayAcks]:
-        return (received.report[gateway] for received in self._elsewhere.values() if gateway in received.report)
+        return (report[gateway] for report, _ in self._elsewhere.values() if gateway in report)
 
     @property
     def replicas(self) -> list[str]:
@@ -120,13 +109,13 @@ class AckTracker:
 
     def expire(self, now: float) -> set[Key]:
         """Drops what counts no longer; returns the Gateways concerned."""
-        former = [key for key, entry in self._former.items() if entry.until <= now]
-        silent = [replica for replica, received in self._elsewhere.items() if received.until <= now]
+        former = [key for key, (_, until) in self._former.items() if until <= now]
+        silent = [replica for replica, (_, until) in self._elsewhere.items() if until <= now]
         concerned = {gateway for _, gateway in former}
         for key in former:
             del self._former[key]
         for replica in silent:
-            concerned |= self._elsewhere.pop(replica).report.keys()
+            concerned |= self._elsewhere.pop(replica)[0].keys()
         return concerned
 
     def has_proxy(self, gateway: Key) -> bool:
@@ -143,6 +132,6 @@ class AckTracker:
         for acks in self.elsewhere(gateway):
             if acks.connected:
                 yield acks.versions
-        for (_, former), entry in self._former.items():
+        for (_, former), (versions, _) in self._former.items():
             if former == gateway:
-                yield entry.versions
+                yield versions

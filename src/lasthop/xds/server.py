@@ -178,12 +178,10 @@ class Server:
             self._gateways[gateway] = _Gateway()
         return self._gateways[gateway].cache
 
-    def update(self, gateway: Key, changes: Changes) -> bool:
-        """Takes in what has changed, which of a new Gateway is all that it has. Returns whether there was anything new."""
-        changed = self.add(gateway).apply(changes)
-        if changed:
+    def update(self, gateway: Key, changes: Changes) -> None:
+        """Takes in what has changed, which of a new Gateway is all that it has."""
+        if self.add(gateway).apply(changes):
             self._gateways[gateway].wake()
-        return changed
 
     def remove(self, gateway: Key) -> None:
         """The Gateway is gone. Its proxies are cut off, not emptied: whoever runs them ends them."""
@@ -191,10 +189,6 @@ class Server:
             for stream in known.streams:
                 stream.closed = True
             known.wake()
-
-    def cache(self, gateway: Key) -> Cache | None:
-        known = self._gateways.get(gateway)
-        return known.cache if known else None
 
     @property
     def behind(self) -> bool:

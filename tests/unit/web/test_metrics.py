@@ -33,8 +33,7 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
         controller = runtime.controller
         controller.take(Batch(keyed(mk_class(), mk_gateway(GATEWAY.path), mk_service("a/api"), route)))
         controller.connected(GATEWAY)
-        cache = controller.server.cache(GATEWAY)
-        assert cache is not None
+        cache = controller.fleet.gateways[GATEWAY].cache
         for type_url in (CLUSTER, LISTENER, ROUTES):
             found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
             held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 
 from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, LASTHOP_API, Kind
+from lasthop.api.meta import Json
 
 Channel = Literal["standard", "experimental"]
 BUNDLE_VERSION = "v1.7.0"
 
 
-def schema(kind: Kind, version: str, channel: Channel = "experimental") -> dict[str, Any]:
+def schema(kind: Kind, version: str, channel: Channel = "experimental") -> Json:
     """The OpenAPI v3 schema of one served version. Shared: not to be changed by the caller."""
     if kind.group in (GATEWAY_API, EXPERIMENTAL_API):
         crd = _crd(f"gateway-api/{channel}/{kind.group}_{kind.plural}.yaml")
     elif kind.group == LASTHOP_API:
         crd = _crd(f"lasthop/{kind.plural}.yaml")
     else:
-        found: dict[str, Any] = _core()[kind.kind]
+        found: Json = _core()[kind.kind]
         return found
     served = {v["name"]: v for v in crd["spec"]["versions"] if v["served"]}
     found = served[version]["schema"]["openAPIV3Schema"]
@@ -34,16 +35,16 @@ def schema(kind: Kind, version: str, channel: Channel = "experimental") -> dict[
 
 
 @cache
-def _core() -> dict[str, Any]:
+def _core() -> Json:
     return _read("core.yaml")
 
 
 @cache
-def _crd(name: str) -> dict[str, Any]:
+def _crd(name: str) -> Json:
     return _read(name)
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(name: str) -> Json:
     text = files(__name__).joinpath(name).read_text("utf-8")
-    loaded: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
+    loaded: Json = yaml.load(text, yaml.CSafeLoader)
     return loaded

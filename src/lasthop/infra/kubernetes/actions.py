@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes import names
-from lasthop.infra.kubernetes.manifests import RESOURCES, Document, manifests, secret
+from lasthop.infra.kubernetes.manifests import RESOURCES, manifests, secret
 from lasthop.infra.kubernetes.names import object_name
 from lasthop.infra.kubernetes.wanted import Site, Wanted
 from lasthop.pki import authority as ca
@@ -27,7 +28,7 @@ class Made(NamedTuple):
 
 class Apply(msgspec.Struct, frozen=True):
     made: Made
-    document: Document
+    document: Json
     new: bool
     """It was not there when we last looked."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.kubernetes.client import path_of
-
-Json = dict[str, Any]
 
 
 class Api(Protocol):

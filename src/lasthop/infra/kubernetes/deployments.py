@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.actions import Action, Apply, Delete, Made, actions, is_ours, leftovers, owners
-from lasthop.infra.kubernetes.api import Api, Json, collection, path
+from lasthop.infra.kubernetes.api import Api, collection, path
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.services import LOAD_BALANCER, read_back, service_specs
 from lasthop.infra.kubernetes.wanted import Site, Wanted

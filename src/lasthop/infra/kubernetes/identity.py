@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes.actions import decoded
-from lasthop.infra.kubernetes.api import Api, Json, collection, path
+from lasthop.infra.kubernetes.api import Api, collection, path
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca

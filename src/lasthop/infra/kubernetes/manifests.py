@@ -10,13 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api.gateway import GROUP
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.pods import deployment_spec
 from lasthop.infra.kubernetes.services import service_specs
 from lasthop.infra.kubernetes.wanted import Site, Wanted
-
-Document = dict[str, Any]
 
 RESOURCES: Final = {
     # kind: (group, version, plural), in the order in which they are applied
@@ -28,7 +27,7 @@ RESOURCES: Final = {
 }
 
 
-def manifests(gateway: Wanted, site: Site) -> list[Document]:
+def manifests(gateway: Wanted, site: Site) -> list[Json]:
     """All but the Secret, whose content is not a matter of what is wanted but of time."""
     name = object_name(gateway.key.name)
     services = [_document(gateway, "Service", found, spec=spec) for found, spec in service_specs(gateway).items()]
@@ -42,7 +41,7 @@ def manifests(gateway: Wanted, site: Site) -> list[Document]:
     ]
 
 
-def secret(gateway: Wanted, data: Mapping[str, bytes]) -> Document:
+def secret(gateway: Wanted, data: Mapping[str, bytes]) -> Json:
     encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
     name = object_name(gateway.key.name, "-xds")
     return _document(gateway, "Secret", name, hashed=False, type="Opaque", data=encoded)
@@ -53,10 +52,10 @@ def _labels(gateway: Wanted) -> dict[str, str]:
     return {**dict(gateway.labels), **selector(gateway.key.name), names.MANAGED_BY: names.MANAGER}
 
 
-def _document(gateway: Wanted, kind: str, name: str, *, hashed: bool = True, **content: Any) -> Document:
+def _document(gateway: Wanted, kind: str, name: str, *, hashed: bool = True, **content: Any) -> Json:
     group, version, _ = RESOURCES[kind]
     key = gateway.key
-    metadata: Document = {
+    metadata: Json = {
         "name": name,
         "namespace": key.namespace,
         "labels": _labels(gateway),
@@ -71,5 +70,5 @@ def _document(gateway: Wanted, kind: str, name: str, *, hashed: bool = True, **c
     return document
 
 
-def _hash(document: Document) -> str:
+def _hash(document: Json) -> str:
     return hashlib.blake2b(msgspec.json.encode(document, order="deterministic"), digest_size=8).hexdigest()

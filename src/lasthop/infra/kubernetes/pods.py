@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.wanted import Site, Wanted
 from lasthop.plan.infrastructure import READY_PORT
@@ -36,9 +37,9 @@ POD_SECURITY: Final = {
 }
 
 
-def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotations: dict[str, str]) -> dict[str, Any]:
+def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotations: dict[str, str]) -> Json:
     name, settings = gateway.key.name, gateway.settings
-    spec: dict[str, Any] = {
+    spec: Json = {
         "selector": {"matchLabels": selector(name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
         "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": _pod(gateway, site)},
@@ -46,7 +47,7 @@ def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotat
     return spec if settings.replicas is None else {"replicas": settings.replicas, **spec}
 
 
-def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
+def _pod(gateway: Wanted, site: Site) -> Json:
     name = gateway.key.name
     return {
         "serviceAccountName": object_name(name),
@@ -72,7 +73,7 @@ def _pod(gateway: Wanted, site: Site) -> dict[str, Any]:
     }
 
 
-def _container(gateway: Wanted, site: Site) -> dict[str, Any]:
+def _container(gateway: Wanted, site: Site) -> Json:
     settings = gateway.settings
     env = {
         pod_settings.GATEWAY: gateway.key.path,

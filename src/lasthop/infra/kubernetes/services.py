@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from lasthop.api.meta import Json
 from lasthop.infra.kubernetes.names import digest, object_name, selector
 from lasthop.infra.kubernetes.wanted import Wanted
 from lasthop.plan.infrastructure import Infrastructure
@@ -18,7 +19,7 @@ LOAD_BALANCER: Final = "LoadBalancer"
 CLUSTER_IP: Final = "ClusterIP"
 
 
-def service_specs(gateway: Wanted) -> dict[str, dict[str, Any]]:
+def service_specs(gateway: Wanted) -> dict[str, Json]:
     """Name -> spec."""
     if not gateway.ports:
         return {}
@@ -30,9 +31,9 @@ def service_specs(gateway: Wanted) -> dict[str, dict[str, Any]]:
     }
 
 
-def _common(gateway: Wanted) -> dict[str, Any]:
+def _common(gateway: Wanted) -> Json:
     settings = gateway.settings.service
-    spec: dict[str, Any] = {
+    spec: Json = {
         "type": settings.type,
         "selector": selector(gateway.key.name),
         "ports": [
@@ -47,7 +48,7 @@ def _common(gateway: Wanted) -> dict[str, Any]:
     return spec
 
 
-def _asking_for(gateway: Wanted, address: str) -> dict[str, Any]:
+def _asking_for(gateway: Wanted, address: str) -> Json:
     family = "IPv6" if ipaddress.ip_address(address).version == 6 else "IPv4"
     field = "loadBalancerIP" if gateway.settings.service.type == LOAD_BALANCER else "clusterIP"
     return {"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], field: address}

@@ -8,9 +8,6 @@ listeners, streams ─> Listeners       a listener is joined with the streams of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEntry
 from lasthop.outputs.envoy.listeners import LISTENERS
@@ -24,11 +21,9 @@ from lasthop.store.stages import GONE, Changes, Gone
 
 ByGateway = dict[Key, dict[str, dict[str, Change]]]
 """By Gateway, then by type and name."""
-Made = Mapping[tuple[Any, ...], Any]
-"""What an output has made of its members; GONE for those that have left."""
 
 
-class _Changes:
+class _XdsChanges:
     def __init__(self) -> None:
         self.by_gateway: ByGateway = {}
 
@@ -42,38 +37,37 @@ class Assembly:
     def __init__(self) -> None:
         self._endpoints, self._tables, self._listeners = Endpoints(), RouteTables(), Listeners()
 
-    def take(self, outputs: Changes, *, streams_wait: bool) -> ByGateway:
-        """`streams_wait`: some listener or stream is still to be worked out."""
-        xds = _Changes()
+    def take(self, outputs: Changes, *, listeners_wait: bool) -> ByGateway:
+        """`listeners_wait`: some listener or stream is still to be worked out."""
+        xds = _XdsChanges()
         for key, entry in CLUSTERS.of(outputs).items():
             # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.
             hop, cluster = Hop(*key), entry.resource if isinstance(entry, ClusterEntry) else entry
             xds.put(hop.gateway, CLUSTER, hop.name, cluster)
         for (gateway, secret), resource in SECRETS.of(outputs).items():
             xds.put(gateway, SECRET, secret.path, resource)
-        self._endpoints.take(xds, LOAD_ASSIGNMENTS.of(outputs))
-        self._tables.take(xds, TABLE_NAMES.of(outputs), HOSTS.of(outputs))
-        self._listeners.take(LISTENERS.of(outputs), STREAMS.of(outputs))
+        self._endpoints.take(xds, outputs)
+        self._tables.take(xds, outputs)
+        self._listeners.take(outputs)
         # Only whole: two chains that match the same, if only for a moment, would have the listener refused.
-        if not streams_wait:
+        if not listeners_wait:
             self._listeners.join(xds)
         return xds.by_gateway
 
 
 class Endpoints:
     def __init__(self) -> None:
-        self._names: dict[tuple[Any, ...], str] = {}
-        """By hop."""
+        self._names: dict[Hop, str] = {}
 
-    def take(self, xds: _Changes, assignments: Made) -> None:
-        for hop, resource in assignments.items():
-            new = resource.name if isinstance(resource, Resource) else ""
+    def take(self, xds: _XdsChanges, outputs: Changes) -> None:
+        for key, resource in LOAD_ASSIGNMENTS.of(outputs).items():
+            hop, new = Hop(*key), resource.name if isinstance(resource, Resource) else ""
             old = self._names.pop(hop, "")
             if old and old != new:
-                xds.put(hop[0], ENDPOINTS, old, GONE)
+                xds.put(hop.gateway, ENDPOINTS, old, GONE)
             if new:
                 self._names[hop] = new
-                xds.put(hop[0], ENDPOINTS, new, resource)
+                xds.put(hop.gateway, ENDPOINTS, new, resource)
 
 
 class RouteTables:
@@ -81,11 +75,12 @@ class RouteTables:
         self._tables: set[tuple[Key, str]] = set()
         self._hosts: dict[tuple[Key, str], dict[str, EncodedHost]] = {}
 
-    def take(self, xds: _Changes, tables: Made, hosts: Made) -> None:
-        for (gateway, table), name in tables.items():
-            (self._tables.discard if name is GONE else self._tables.add)((gateway, table))
-        changed = {(gateway, table): self._hosts.get((gateway, table), {}) for gateway, table in tables}
-        for (gateway, table, hostname), host in hosts.items():
+    def take(self, xds: _XdsChanges, outputs: Changes) -> None:
+        changed: dict[tuple[Key, str], dict[str, EncodedHost]] = {}
+        for key, name in TABLE_NAMES.of(outputs).items():
+            (self._tables.discard if name is GONE else self._tables.add)(key)
+            changed[key] = self._hosts.get(key, {})
+        for (gateway, table, hostname), host in HOSTS.of(outputs).items():
             known = changed[gateway, table] = self._hosts.setdefault((gateway, table), {})
             if host is GONE:
                 known.pop(hostname, None)
@@ -104,22 +99,22 @@ class Listeners:
     def __init__(self) -> None:
         self._listeners: dict[Key, dict[str, Resource]] = {}
         """By Gateway and name, without their streams."""
-        self._streams: dict[str, dict[tuple[Any, ...], EncodedStream]] = {}
+        self._streams: dict[str, dict[tuple[Key, str, str], EncodedStream]] = {}
         """By listener and member."""
-        self._listener_of: dict[tuple[Any, ...], str] = {}
+        self._listener_of: dict[tuple[Key, str, str], str] = {}
         self._changed: dict[str, Key] = {}
         """Those that are still to be sent, each with its Gateway."""
 
-    def take(self, listeners: Made, streams: Made) -> None:
-        for (gateway,), resources in listeners.items():
+    def take(self, outputs: Changes) -> None:
+        for (gateway,), resources in LISTENERS.of(outputs).items():
             if resources is None:
                 continue  # a crash: what is there stays, with its tables and secrets
             old = self._listeners.pop(gateway, {})
-            new = {resource.name: resource for resource in (() if resources is GONE else resources)}
+            new = {resource.name: resource for resource in (() if isinstance(resources, Gone) else resources)}
             self._changed |= dict.fromkeys((*old, *new), gateway)
             if new:
                 self._listeners[gateway] = new
-        for member, stream in streams.items():
+        for member, stream in STREAMS.of(outputs).items():
             if old_name := self._listener_of.pop(member, None):
                 self._changed[old_name] = member[0]
                 del self._streams[old_name][member]
@@ -130,7 +125,7 @@ class Listeners:
                 self._streams.setdefault(stream.listener, {})[member] = stream
                 self._listener_of[member] = stream.listener
 
-    def join(self, xds: _Changes) -> None:
+    def join(self, xds: _XdsChanges) -> None:
         for name, gateway in sorted(self._changed.items()):
             listener, streams = self._listeners.get(gateway, {}).get(name), self._streams.get(name, {})
             xds.put(gateway, LISTENER, name, (with_streams(listener, streams.values()) if listener else None) or GONE)

@@ -5,30 +5,29 @@ A refused update leaves the old version in force, which may be a weaker one, so 
 
 from __future__ import annotations
 
-from typing import Final
-
 from lasthop.outputs.envoy.resource import SECRET, Part, Resource
 from lasthop.resolve.refused_pairs import REFUSED_PAIR
 from lasthop.store.graph import Graph
+from lasthop.store.node import NodeId
 from lasthop.store.sources import Input
 
-QUARANTINE: Final = Input[str, str, str, str]("quarantine")
-"""Envoy's complaint about one part of a resource at one content, by type, part and hash."""
+QUARANTINE = Input[str, str, str, str]("quarantine")
+"""Envoy's complaint about one part of a resource at one content, by type, part and digest."""
 
 
 def withhold(g: Graph, part: Part, complaint: str | None) -> None:
     """Has everything built without a part, or with it again (None). Empty complaint: it is only one of several suspects."""
-    if part.type_url == SECRET:
-        REFUSED_PAIR.set(g, complaint, part.id, part.hash)
-    else:
-        QUARANTINE.set(g, complaint, part.type_url, part.id, part.hash)
+    g.set(_input(part), complaint)
 
 
 def is_built(g: Graph, part: Part) -> bool:
     """Returns whether something would have this part at this content, were it not in quarantine."""
+    return bool(g.readers_at(_input(part)))
+
+
+def _input(part: Part) -> NodeId:
     secret = part.type_url == SECRET
-    node = (REFUSED_PAIR, part.id, part.hash) if secret else (QUARANTINE, part.type_url, part.id, part.hash)
-    return bool(g.readers_at(node))
+    return (REFUSED_PAIR, part.id, part.hash) if secret else (QUARANTINE, part.type_url, part.id, part.hash)
 
 
 def quarantined(g: Graph, resource: Resource) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lasthop.api.kinds import document
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.status import (
     AncestorStatus,
@@ -54,7 +54,7 @@ class StatusCache:
         errors = (finding for finding in findings if finding.object and finding.severity is Severity.ERROR)
         self._problems = {error.object: f"{error.reason}: {error.message}" for error in errors if error.object}
 
-    def documents(self, kind: str) -> Iterator[dict[str, Any]]:
+    def documents(self, kind: str) -> Iterator[Json]:
         """A policy that is rejected is shown as one, unless an older text of it is still in force."""
         keys = self._store.keys(kind)
         if kind == "BackendTLSPolicy":
@@ -72,7 +72,7 @@ class StatusCache:
     def keys(self) -> list[Key]:
         return sorted(self._statuses)
 
-    def document(self, key: Key) -> dict[str, Any] | None:
+    def document(self, key: Key) -> Json | None:
         """The object as a cluster would show it: what was written, with its status."""
         obj = self._store.get(key)
         if obj is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+from lasthop.api.meta import Json
 
 NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
 """Conditions that are bad news when true."""
@@ -15,7 +16,7 @@ DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification", "In
 UNREACHED = "nothing of ours reaches it"
 
 
-def summary(document: dict[str, Any]) -> tuple[str, str]:
+def summary(document: Json) -> tuple[str, str]:
     """(ready, why): True if nothing in our part of the status is bad news, with the first bad news otherwise."""
     if problem := document.get("rejected"):
         return "False", problem
@@ -39,13 +40,13 @@ def summary(document: dict[str, Any]) -> tuple[str, str]:
     return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
 
 
-def _besides(name: str, found: list[tuple[str, dict[str, Any]]]) -> str:
+def _besides(name: str, found: list[tuple[str, Json]]) -> str:
     """What is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
     elsewhere = (f"; {other}: {c['message']}" for other, c in found if c["type"] in DEGRADED and other != name)
     return next(elsewhere, "")
 
 
-def _groups(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _groups(document: Json) -> Iterator[tuple[str, Json]]:
     from lasthop.api.kinds import CONTROLLER_NAME  # here, so that the CLI starts quickly
 
     status = document.get("status") or {}

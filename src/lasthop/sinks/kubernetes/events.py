@@ -12,12 +12,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.ratelimit import TokenBucket
@@ -127,7 +127,7 @@ class EventRecorder:
         await self._client.create(path_of(GROUP, "v1", "events", namespace), self._event(job, told.name, namespace, now))
         self.counts["told"] += 1
 
-    def _event(self, job: _Job, name: str, namespace: str, now: str) -> dict[str, Any]:
+    def _event(self, job: _Job, name: str, namespace: str, now: str) -> Json:
         key, kind = job.what.key, KINDS[job.what.key.kind]
         return {
             "apiVersion": "events.k8s.io/v1",

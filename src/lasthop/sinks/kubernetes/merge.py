@@ -13,9 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
+from lasthop.api.meta import Json
 from lasthop.api.status import Status
-
-Json = dict[str, Any]
 
 OWN_CONDITIONS: Final = frozenset(
     (

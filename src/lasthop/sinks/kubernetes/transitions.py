@@ -6,11 +6,10 @@ Taken from the cluster itself and not from memory, so a controller that starts a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.api.kinds import CONTROLLER_NAME
-
-Json = dict[str, Any]
+from lasthop.api.meta import Json
 
 GOOD: Final = frozenset(("Accepted", "Programmed"))
 """Worth an Event when they become true, and when they are true no more; of objects that stand for themselves."""

@@ -14,7 +14,7 @@ from lasthop.admission.chain import Admitted, admit, admitted, kind_of
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, parse
-from lasthop.api.meta import Key
+from lasthop.api.meta import Json, Key
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.salvage import salvage
@@ -67,7 +67,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
 
     span: Span
     base: Path
-    value: dict[str, Any]
+    value: Json
 
 
 def digest(text: bytes) -> bytes:

@@ -14,7 +14,7 @@ from lasthop.admission.limits import MAX_TARGETS
 from lasthop.admission.metadata import BEGINNING, rfc3339, uid_of
 from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Key, ObjectMeta
+from lasthop.api.meta import Json, Key, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 
 _POLICY = "BackendTLSPolicy"
@@ -64,7 +64,7 @@ def _meant_as_policy(kind: str) -> bool:
     return SequenceMatcher(None, kind.casefold(), _POLICY.casefold()).ratio() > 0.7
 
 
-def _references(spec: dict[str, Any]) -> Iterator[Any]:
+def _references(spec: Json) -> Iterator[Any]:
     refs = spec.get("targetRefs")
     if isinstance(refs, list):
         yield from refs

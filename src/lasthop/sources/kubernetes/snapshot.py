@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lasthop.api.kinds import Kind
+from lasthop.api.meta import Json
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import FIELD_SELECTORS
@@ -102,8 +103,8 @@ def _selector(kind: Kind) -> dict[str, str]:
     return {"fieldSelector": found} if found else {}
 
 
-def plain(kind: Kind, item: msgspec.Raw) -> dict[str, Any]:
+def plain(kind: Kind, item: msgspec.Raw) -> Json:
     """An object as kubectl shows it. The items of a list need not say what they are."""
-    document: dict[str, Any] = msgspec.json.decode(item)
+    document: Json = msgspec.json.decode(item)
     document["metadata"].pop("managedFields", None)
     return {"apiVersion": kind.api_versions[0], "kind": kind.kind, **document}

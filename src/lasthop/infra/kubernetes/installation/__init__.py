@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from importlib.resources import files
 from string import Template
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import yaml
 
+from lasthop.api.meta import Json
 from lasthop.kubernetes.client import path_of
 
 NAMESPACE: Final = "lasthop-system"
@@ -67,7 +68,7 @@ def rendered(options: Options) -> str:
 PLURALS: Final = {"NetworkPolicy": "networkpolicies", "GatewayClass": "gatewayclasses"}
 
 
-def path(document: dict[str, Any]) -> str:
+def path(document: Json) -> str:
     """Where to apply a document."""
     group, _, api_version = document["apiVersion"].rpartition("/")
     kind, metadata = document["kind"], document["metadata"]
@@ -80,7 +81,7 @@ GATEWAYS_ROLE: Final = "lasthop-gateways"
 OWN_LABEL: Final = "app.kubernetes.io/part-of=lasthop"
 
 
-def surplus(options: Options, found: Mapping[str, Iterable[dict[str, Any]]]) -> list[str]:
+def surplus(options: Options, found: Mapping[str, Iterable[Json]]) -> list[str]:
     """Paths of rights from an earlier install that this one no longer gives. `found`: what carries our label, by plural."""
     kept = {path(document) for document in documents(options)}
     paths = []
@@ -94,7 +95,7 @@ def surplus(options: Options, found: Mapping[str, Iterable[dict[str, Any]]]) -> 
     return paths
 
 
-def documents(options: Options) -> list[dict[str, Any]]:
+def documents(options: Options) -> list[Json]:
     return [document for document in yaml.safe_load_all(rendered(options)) if document]
 
 
