@@ -11,7 +11,7 @@ import click
 from lasthop.api.kinds import KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
-from lasthop.cli.remedies import REMEDIES
+from lasthop.outputs.findings.remedies import REMEDIES
 from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
 from lasthop.plan.tls import TLSOptions
 from lasthop.resolve.policies import options
