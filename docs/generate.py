@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from lasthop.api.kinds import KINDS
+from lasthop.api.profiles import PREFIX
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
 from lasthop.outputs.findings.remedies import REMEDIES
 from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
-from lasthop.plan.tls import TLSOptions
-from lasthop.resolve.policies import options
+from lasthop.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
 WIDTH = 120
@@ -39,19 +39,15 @@ def kinds() -> Iterator[str]:
 
 
 def option_values() -> Iterator[str]:
-    default = TLSOptions()
     yield from ("| option | values | default |", "|---|---|---|")
-    for which, version in (("min", default.min_version), ("max", default.max_version)):
-        yield f"| `{options.PREFIX}{which}-tls-version` | {_listed(options.VERSIONS)} | `{version}` |"
-    suites, curves, alpn = (sorted(each) for each in (options.CIPHER_SUITES, options.CURVES, options.ALPN))
-    yield f"| `{options.PREFIX}cipher-suites` | some of {_listed(suites)}, with commas between | Envoy's |"
-    yield f"| `{options.PREFIX}curves` | some of {_listed(curves)}, with commas between | Envoy's |"
-    yield f"| `{options.PREFIX}alpn` | {_listed(alpn)} or both, with a comma between | both; the backend picks |"
+    for option in OPTIONS:
+        values = ", ".join(f"`{value}`" for value in sorted(option.values))
+        if option.label:
+            both = len(option.values) == 2
+            values = f"{values} or both, with a comma between" if both else f"some of {values}, with commas between"
+        default = f"`{option.default}`" if option.default in option.values else option.default
+        yield f"| `{PREFIX}{option.name}` | {values} | {default} |"
     yield ""
-
-
-def _listed(words: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
 
 
 def remedies() -> Iterator[str]:

@@ -10,7 +10,7 @@ import asyncio
 import copy
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -99,6 +99,11 @@ class FakeApi:
         self.lag = 0
         """How much older than now a list claims to be, and is."""
         self.streams: dict[str, set[asyncio.Queue[Any]]] = {}
+        self.beginning: Callable[[list[Any]], list[Any]] = lambda events: events
+        """What a watch begins with, made of what it should begin with."""
+        self.overlooked: set[tuple[str, str, str]] = set()
+        """Resources that the next discovery misses."""
+        self.discoveries = 0
         self.url = ""
 
     # --- what a test does --------------------------------------------------------------------------------------------
@@ -189,12 +194,15 @@ class FakeApi:
     async def _route(self, request: web.Request) -> web.StreamResponse:
         parts = request.path.strip("/").split("/")
         if parts == ["apis"]:
+            self.discoveries += 1
             await self._fault("get", "apis", request)
             return web.json_response({"groups": self._groups()})
         group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
         if not rest:
             await self._fault("get", f"{group}/{version}", request)
-            names = [{"name": p} for g, v, p in sorted(self.served) if (g, v) == (group, version)]
+            found = {(g, v, p) for g, v, p in self.served if (g, v) == (group, version)}
+            names = [{"name": plural} for *_, plural in sorted(found - self.overlooked)]
+            self.overlooked -= found
             if not names:
                 raise Refusal(404, "NotFound")
             return web.json_response({"resources": names})
@@ -248,6 +256,8 @@ class FakeApi:
                 await asyncio.sleep(0.01)  # it takes effect with the loop's next turn
             case "silence":
                 await asyncio.sleep(60)
+            case "none":
+                pass  # this one goes well, and perhaps not the next
 
     # --- verbs -------------------------------------------------------------------------------------------------------
 
@@ -288,7 +298,7 @@ class FakeApi:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         queue: asyncio.Queue[Any] = asyncio.Queue()
-        for event in self._beginning(plural, namespace, request, initial, expired):
+        for event in self.beginning(self._events(plural, namespace, request, initial, expired)):
             queue.put_nowait(event)
         self.streams.setdefault(plural, set()).add(queue)
         try:
@@ -306,7 +316,7 @@ class FakeApi:
         finally:
             self.streams[plural].discard(queue)
 
-    def _beginning(self, plural: str, namespace: str, request: web.Request, initial: bool, expired: bool) -> list[Any]:
+    def _events(self, plural: str, namespace: str, request: web.Request, initial: bool, expired: bool) -> list[Any]:
         if expired:
             return [{"type": "ERROR", "object": Refusal(410, "Expired", "too old resource version").body}, None]
         if initial:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Object, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.plan.tls_options import OPTIONS
 from tests.world import (
     CLASS,
     CLIENTS,
@@ -87,7 +88,9 @@ _SANS = st.sampled_from(
     ]
 )
 _OPTIONS = st.sampled_from(
-    [{}, {}, {"lasthop.dev/min-tls-version": "1.3"}, {"lasthop.dev/unknown": "x"}, {"foreign.example/x": "y"}]
+    [{}] * len(OPTIONS)
+    + [{f"lasthop.dev/{option.name}": option.values[-1]} for option in OPTIONS]
+    + [{"lasthop.dev/unknown": "x"}, {"lasthop.dev/min-tls-version": "9"}, {"foreign.example/x": "y"}]
 )
 
 

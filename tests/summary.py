@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
@@ -13,8 +11,8 @@ from envoy.config.route.v3 import route_pb2
 from lasthop.api.status import ConditionStatus
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
-from lasthop.pki import parse
-from tests.snapshot import Snapshot, tls_context
+from tests.snapshot import Snapshot
+from tests.summary_clusters import cluster_lines, fold_upgrades
 from tests.summary_routes import host_lines
 from tests.summary_streams import listener_lines
 
@@ -63,11 +61,8 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (gateway, type_url, name), resource in sorted(snapshot.xds.items()):
         section = found.setdefault(str(gateway), {})
-        if type_url == CLUSTER and not name.endswith("/h1-upgrade"):
-            cluster = cluster_pb2.Cluster.FromString(resource.body)
-            assignment = endpoints.get(cluster.eds_cluster_config.service_name, cluster.load_assignment)
-            until = {"until": datetime.fromtimestamp(resource.expires, UTC).isoformat()} if resource.expires else {}
-            section.setdefault("hops", {})[name] = {**_tls(cluster), **until, "endpoints": _endpoints(assignment)}
+        if type_url == CLUSTER:
+            section.setdefault("hops", {})[name] = cluster_lines(resource, endpoints)
         elif type_url == ROUTES:
             table = route_pb2.RouteConfiguration.FromString(resource.body)
             section.setdefault("routes", {})[name] = {", ".join(h.domains): host_lines(h) for h in table.virtual_hosts}
@@ -78,41 +73,6 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
+    for section in found.values():
+        fold_upgrades(section.get("hops", {}))
     return found
-
-
-def _endpoints(assignment: Any) -> list[str]:
-    addresses = [e.endpoint.address.socket_address for group in assignment.endpoints for e in group.lb_endpoints]
-    return [f"{a.address}:{a.port_value}" for a in addresses]
-
-
-def _tls(cluster: Any) -> dict[str, Any]:
-    context = tls_context(cluster)
-    if context is None:
-        return {"plaintext": True}
-    common = context.common_tls_context
-    if not common.HasField("validation_context"):
-        return {"tls": f"SNI {context.sni}", "trusts": "anybody"}
-    validation = common.validation_context
-    ca = validation.trusted_ca
-    certificates = parse.certificates(ca.inline_bytes) if ca.inline_bytes else ()
-    assert isinstance(certificates, tuple)
-    names = [m.matcher.exact or m.matcher.safe_regex.regex for m in validation.match_typed_subject_alt_names]
-    shown: dict[str, Any] = {
-        "tls": f"SNI {context.sni}",
-        "trusts": [c.common_name for c in certificates] or ca.filename or "only pins",
-        "accepts": names or "any name",
-    }
-    if validation.verify_certificate_spki or validation.verify_certificate_hash:
-        shown["pins"] = [*validation.verify_certificate_spki, *validation.verify_certificate_hash]
-    if validation.allow_expired_certificate:
-        shown["dates"] = "not checked"
-    if common.tls_certificate_sds_secret_configs:
-        shown["presents"] = common.tls_certificate_sds_secret_configs[0].name
-    params = common.tls_params
-    if (params.tls_minimum_protocol_version, params.tls_maximum_protocol_version) != (3, 4):
-        shown["versions"] = f"TLS 1.{params.tls_minimum_protocol_version - 1} to 1.{params.tls_maximum_protocol_version - 1}"
-    for field in ("cipher_suites", "ecdh_curves"):
-        if getattr(params, field):
-            shown[field] = list(getattr(params, field))
-    return shown

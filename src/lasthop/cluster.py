@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from prometheus_client import CollectorRegistry, Gauge
 
 from lasthop import loop
 from lasthop.api import gateway as api
@@ -35,7 +36,6 @@ from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sinks.sink import Sink
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.node import Crash
-from lasthop.web.measures import Measure
 from lasthop.xds.acks import AckReport
 from lasthop.xds.replicas import Reporter
 
@@ -70,6 +70,11 @@ class ClusterRuntime(Sink, Leadership):
             leadership=self,
         )
         self.controller = Controller(self.source, engine, host_store, (self.updater, self))
+        register_metrics(self.controller.metrics, self.updater, self.source)
+        replicas = Gauge(
+            "lasthop_replicas_reporting", "Other replicas that report to this one.", registry=self.controller.metrics
+        )
+        replicas.set_function(lambda: len(self.controller.fleet.acks.replicas))
         self._log = self.controller.log
         server_name = site.xds_server_name or site.xds_host
         self._identity = Identity(
@@ -116,18 +121,11 @@ class ClusterRuntime(Sink, Leadership):
     def proxies_changed(self) -> None:
         self._reporter.changed.set()
 
-    def measures(self) -> Iterator[Measure]:
-        yield from measures(self.updater, self.source)
-        reporting = len(self.controller.fleet.acks.replicas)
-        yield Measure("lasthop_replicas_reporting", "Other replicas that report to this one.", (), [((), reporting)])
-
     def unready(self) -> list[str]:
-        """Every kind has been read once and the xDS server has its certificate, so proxies can be served. Theirs is another
-        readiness."""
-        return [
-            *self.controller.unready(),
-            *([] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]),
-        ]
+        """Ready once every kind has been read and the xDS server has its certificate, so that proxies can be served. Theirs is
+        another readiness."""
+        certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
+        return [*self.controller.unready(), *certificate]
 
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
@@ -164,7 +162,7 @@ class ClusterRuntime(Sink, Leadership):
         self.controller.do(self.controller.fleet.forget_replicas())
 
     def _leader(self) -> str:
-        """Where to report to: empty if that is us, or nobody."""
+        """Returns where to report to; empty while this replica leads, or none does."""
         elector = self.updater.elector
         return "" if elector.leading or not elector.holder else elector.holder_annotations.get(ADDRESS, "")
 
@@ -178,7 +176,7 @@ class ClusterRuntime(Sink, Leadership):
         return self._uids.get(uid)
 
     async def _deploy(self) -> None:
-        """Deployments are the leader's; whoever loses the lead stops in the middle of whatever it does."""
+        """Runs Deployments while this replica leads; losing the Lease ends that in the middle of whatever is going on."""
         while True:
             await self._leading.wait()
             await self._identity.refresh()
@@ -192,15 +190,12 @@ class ClusterRuntime(Sink, Leadership):
         self.controller.dirty.set()
 
 
-def measures(updater: StatusUpdater, source: KubernetesSource) -> Iterator[Measure]:
-    """What is counted wherever an API server is spoken to."""
-    writer, leads = updater.writer, updater.elector.certain
-    yield Measure("lasthop_leader", "Whether this replica holds the Lease, and so writes.", (), [((), leads)])
-    results = [((name,), writer.counts[name]) for name in ("writes", "unchanged", "conflicts", "errors", "outdated")]
-    yield Measure("lasthop_status_writes", "Statuses looked at, by what came of it.", ("result",), results, counter=True)
-    pending = writer.pending if leads else 0  # whoever follows has them all in mind, and nothing to do
-    yield Measure("lasthop_status_pending", "Statuses that wait to be written.", (), [((), pending)])
-    restarts = sorted(source.restarts.items())
-    yield Measure("lasthop_watch_restarts", "Watches that were opened again.", ("kind", "reason"), restarts, counter=True)
-    told = [((name,), updater.events.counts[name]) for name in ("told", "repeated", "suppressed", "dropped", "errors")]
-    yield Measure("lasthop_events", "Events of the cluster, by what came of them.", ("result",), told, counter=True)
+def register_metrics(registry: CollectorRegistry, updater: StatusUpdater, source: KubernetesSource) -> None:
+    """Registers what is counted wherever there is an API server."""
+    writer, elector = updater.writer, updater.elector
+    for counter in (writer.counts, updater.events.counts, source.restarts):
+        registry.register(counter)
+    leader = Gauge("lasthop_leader", "Whether this replica holds the Lease, and so writes.", registry=registry)
+    leader.set_function(lambda: elector.certain)
+    pending = Gauge("lasthop_status_pending", "Statuses that wait to be written.", registry=registry)
+    pending.set_function(lambda: writer.pending if elector.certain else 0)  # a follower keeps them all and writes none

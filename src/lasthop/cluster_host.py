@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lasthop.api.meta import Key
-from lasthop.cluster import measures
+from lasthop.cluster import register_metrics
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.kubernetes.client import Client
@@ -18,7 +18,6 @@ from lasthop.proxy.process import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sources.kubernetes.source import KubernetesSource
-from lasthop.web.measures import Measure
 
 
 class ClusterHostRuntime:
@@ -42,13 +41,11 @@ class ClusterHostRuntime:
         )
         self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry)
         self.controller = self._host.controller
+        register_metrics(self.controller.metrics, self.updater, self._source)
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._host.proxies
-
-    def measures(self) -> Iterator[Measure]:
-        return measures(self.updater, self._source)
 
     def unready(self) -> list[str]:
         """As in every controller of a cluster: its Gateways are of many owners."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Histogram
+
 from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
@@ -31,10 +33,11 @@ from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, PROXY, SYS
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
-from lasthop.web.measures import Durations
 from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.server import Server
 
+PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Seconds."""
 TURN: Final = 0.03
 """Seconds after which one member of each output is enough, where members cost more than that."""
 
@@ -50,8 +53,14 @@ class Controller:
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
-        self.time_to_programmed = Durations()
-        """From a change of what a Gateway's proxies are to have until they have acknowledged all of it."""
+        self.metrics = CollectorRegistry()
+        """What is counted; runtimes register what is counted in their way of running only."""
+        self.time_to_programmed = Histogram(
+            "lasthop_time_to_programmed_seconds",
+            "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
+            buckets=PROGRAMMED_BUCKETS,
+            registry=self.metrics,
+        )
         self.loaded = asyncio.Event()
         """The source has been read once."""
         self.log = logs.get()

@@ -5,7 +5,7 @@ Batch ──> Store ──> Graph (STAGES in order) ──> Update: xDS changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -95,6 +95,7 @@ class Engine:
         self.policies = PolicyMemory(self.stages)
         self._assembly = Assembly()
         self._findings: dict[tuple[str, Member], tuple[Finding, ...]] = {}
+        self._sorted_findings: list[Finding] | None = None
         self._crashes: dict[NodeId, Crash] = {}
 
     # --- what comes in -----------------------------------------------------------------------------------------------
@@ -142,10 +143,13 @@ class Engine:
         """Whether there is anything to do besides the route tables of these Gateways."""
         return self.stages.unsettled_but({HOSTS.name: busy})
 
-    def findings(self) -> list[Finding]:
-        """Each once: several hops may say the same of one Service."""
-        crashed = {crash_finding(id) for id in self._crashes}
-        return sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
+    def findings(self) -> Sequence[Finding]:
+        """Returns each once: several hops may say the same of one Service. Kept until something changes: a page that is open
+        asks for them every second."""
+        if self._sorted_findings is None:
+            crashed = {crash_finding(id) for id in self._crashes}
+            self._sorted_findings = sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
+        return self._sorted_findings
 
     def hops(self) -> list[HopReport]:
         return joined(self.each_hop())
@@ -175,4 +179,6 @@ class Engine:
                 if new:
                     self._findings[(output.name, key)] = new
                 changed |= old != new
+        if changed:
+            self._sorted_findings = None
         return changed

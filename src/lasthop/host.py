@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,6 @@ from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Source
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
-from lasthop.web.measures import Measure
 
 REMEMBER_INTERVAL: Final = 1.0
 
@@ -55,12 +54,8 @@ class HostRuntime(Sink):
         remembered: Path | None = None,
     ) -> None:
         """`remembered` is the file of what must survive a restart."""
-        self.controller = Controller(
-            source,
-            engine or Engine(now=time.time()),
-            SystemStoreCopies(run_dir / "system-ca").current,
-            (*sinks, self),
-        )
+        store = SystemStoreCopies(run_dir / "system-ca").current
+        self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
         self._log = self.controller.log
         self._remembered = remembered
         self.controller.engine.policies.recall(memory.load(remembered) if remembered else {})
@@ -123,12 +118,9 @@ class HostRuntime(Sink):
                     return
             await asyncio.sleep(REMEMBER_INTERVAL)
 
-    def measures(self) -> Iterator[Measure]:
-        return iter(())
-
     def unready(self) -> list[str]:
-        """A gateway of one owner is there to serve: it is ready once some port of a Gateway is served, and every proxy has
-        acknowledged everything that is there for it."""
+        """Ready once some port of a Gateway is served and every proxy has acknowledged all there is for it: a gateway of one
+        owner is there to serve."""
         if found := self.controller.unready():
             return found
         gateways = sorted(self.controller.fleet.gateways)
@@ -161,12 +153,8 @@ class HostRuntime(Sink):
                 self.controller.do(self.controller.fleet.no_proxy(key, event))
 
     def _entries_skipped(self, key: Key, skipped: Skipped) -> None:
-        self._log.warning(
-            "too many failed requests to log them all",
-            gateway=key.path,
-            lines_skipped=skipped.lines,
-            bytes_skipped=skipped.bytes,
-        )
+        counts = {"lines_skipped": skipped.lines, "bytes_skipped": skipped.bytes}
+        self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
 def with_reason(g: Graph, statuses: StatusCache, entry: Entry) -> Entry:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from lasthop.api.meta import Key, Object
 from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry
 from lasthop.outputs.findings.downgrades import APPLIED
-from lasthop.plan.tls import BackendTLS, Refused
+from lasthop.plan.reasons import INTERNAL_ERROR
+from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import named_services
@@ -89,11 +90,11 @@ class PolicyMemory:
         self._unmark([port for port in ports if self._claimed(self.marks[port])])
 
     def _claimed(self, hop: Hop) -> bool:
-        try:
-            tls = hop_tls(self._graph, *hop._replace(protocol=Protocol.TCP))
-        except Exception:  # a bug must not count as "no policy"
-            return True
-        return isinstance(tls, BackendTLS | Refused) and tls.source is not None
+        """Returns whether a policy names the port. A bug must not count as "no policy"."""
+        tls = hop_tls.attempt(self._graph, *hop._replace(protocol=Protocol.TCP))
+        if isinstance(tls, Refused):
+            return tls.source is not None or tls.why.reason == INTERNAL_ERROR
+        return not isinstance(tls, Plaintext)
 
     def _unmark(self, ports: Iterable[Port]) -> None:
         for port in ports:

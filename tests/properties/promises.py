@@ -23,6 +23,7 @@ from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
+from lasthop.plan.tls_options import OPTIONS
 from tests.random_world import BASE, Edit
 from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.world import NOW, STORE, key
@@ -223,9 +224,9 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
     assert None not in pins + waivers, "served, though something that it names is not there"
     assert len(pins) <= 1 and len(waivers) <= 1
     waives = waivers[0].spec.waives if waivers else ""
-    assert not any(
-        k.startswith("lasthop.dev/") and k != "lasthop.dev/min-tls-version" for k, _ in getattr(policy.spec, "options", ())
-    )
+    known = {f"lasthop.dev/{option.name}": set(option.values) for option in OPTIONS}
+    for name, value in getattr(policy.spec, "options", ()):
+        assert not name.startswith("lasthop.dev/") or set(value.split(",")) <= known[name], "served, though an option is wrong"
     assert context.sni == validation.hostname
     if not context.common_tls_context.HasField("validation_context"):
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names

@@ -9,7 +9,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import aims, probe
+from lasthop.probe.plan import probe, targets
 from tests.backends import Backend, until
 from tests.ports import free_port
 from tests.proxy import documents as docs
@@ -80,7 +80,7 @@ def test_a_backend_sees_the_client_certificate_of_the_gateway_that_has_one_and_o
     engine = FolderView(two.folder).engine
     for name, without in (("required", False), ("optional", True), ("older", False)):
         policy = Key("BackendTLSPolicy", "shop", name)
-        found = {target.gateway: target.passes for target in probe(policy, aims(engine, policy, None)).targets}
+        found = {target.gateway: target.passes for target in probe(policy, targets(engine, policy, None)).targets}
         assert found == {"shop/web": True, "shop/second": without}, name
 
     # Renewed: the next connection has it.

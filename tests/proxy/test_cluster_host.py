@@ -11,9 +11,10 @@ from typing import Any
 
 import aiohttp
 
-from lasthop.cli.view import ControllerView
 from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.proxy.find import find_envoy
+from lasthop.web.controller_view import ControllerView
+from lasthop.web.metrics import metrics
 from tests.backends import Backend
 from tests.fake_api import KINDS, FakeApi, client_of, serving, until
 from tests.ports import free_port
@@ -76,8 +77,9 @@ async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_statu
                 assert await ask(port) == 200
                 assert not backend.saw_plaintext
                 assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "me"
-                names = {measure.name for measure in ControllerView(runtime, lambda *_: None).measures()}
-                assert {"lasthop_leader", "lasthop_status_writes", "lasthop_xds_clients"} <= names
+                text = (await metrics(ControllerView(runtime))).decode()
+                names = ("lasthop_leader", "lasthop_status_writes_total", "lasthop_xds_clients")
+                assert all(f"# TYPE {name} " in text for name in names)
 
                 put(api, docs.config_map("ca", certs.OTHER_CA.pem))
                 async with asyncio.timeout(10):

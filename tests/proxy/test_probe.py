@@ -24,7 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import Probed, aims, probe
+from lasthop.probe.plan import probe, targets
+from lasthop.probe.result import ProbeResult
 from tests.backends import Backend, backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.proxy import documents as docs
@@ -42,6 +43,7 @@ SHALLOW_MIDDLE = Certificate("shallow middle", SHALLOW_CA, ca=True, valid=LONG, 
 SHALLOW_LEAF = Certificate("shallow leaf", SHALLOW_MIDDLE, sans=NAMES, valid=LONG)
 DEEP_MIDDLE = Certificate("deep middle", SHALLOW_MIDDLE, ca=True, valid=LONG)
 DEEP_LEAF = Certificate("deep leaf", DEEP_MIDDLE, sans=NAMES, valid=LONG)
+NO_CA = Certificate("no CA", valid=LONG, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
 ITSELF = Certificate("itself", sans=NAMES, valid=LONG)
 GOOD = Certificate("good", CA, sans=NAMES, valid=LONG)
 BELOW = Certificate("below", MIDDLE, sans=NAMES, valid=LONG)
@@ -228,13 +230,14 @@ ROWS = {
     "root-with-too-short-a-path-is-sent-too": Row(SHALLOW_LEAF, cas=("shallow",), above=(SHALLOW_MIDDLE, SHALLOW_CA)),
     "intermediate-with-too-short-a-path": Row(DEEP_LEAF, "chain", cas=("shallow",), above=(DEEP_MIDDLE, SHALLOW_MIDDLE)),
     "anchored-intermediate-with-too-short-a-path": Row(DEEP_LEAF, cas=("shallow-middle",), above=(DEEP_MIDDLE,)),
+    "anchor-that-is-no-ca": Row(Certificate("below no CA", NO_CA, sans=NAMES, valid=LONG), cas=("no-ca",)),
     "not-yet-ca": Row(Certificate("early", EARLY_CA, sans=NAMES, valid=LONG), "dates", cas=("early",), says="clock"),
     "ip-only": Row(Certificate("ip", CA, sans=(x509.IPAddress(ipaddress.ip_address("127.0.0.1")),), valid=LONG), "names"),
 }
 
 
 @pytest.fixture(scope="module")
-def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[str, Backend]]]:
+def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], ProbeResult], dict[str, Backend]]]:
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
         environment.setenv("SSL_CERT_FILE", gateway.env["SSL_CERT_FILE"])
         backends = {
@@ -253,14 +256,15 @@ def verdicts(gateway: Lasthop) -> Iterator[tuple[Callable[[str], Probed], dict[s
             "itself": ITSELF.pem,
             "shallow": SHALLOW_CA.pem,
             "shallow-middle": SHALLOW_MIDDLE.pem,
+            "no-ca": NO_CA.pem,
         }
         bundles = (docs.config_map(f"probe-{name}", pem) for name, pem in cas.items())
         gateway.load("probe.yaml", *written, *bundles)
         engine = FolderView(gateway.folder).engine
 
-        def probed(name: str) -> Probed:
+        def probed(name: str) -> ProbeResult:
             key = Key("BackendTLSPolicy", "shop", f"probe-{name}")
-            return probe(key, aims(engine, key, None))
+            return probe(key, targets(engine, key, None))
 
         yield probed, backends
 
@@ -281,7 +285,7 @@ def _hop(name: str, row: Row, port: int) -> list[Document]:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_verdict_is_what_envoy_does(
-    gateway: Lasthop, verdicts: tuple[Callable[[str], Probed], dict[str, Backend]], name: str
+    gateway: Lasthop, verdicts: tuple[Callable[[str], ProbeResult], dict[str, Backend]], name: str
 ) -> None:
     probed, backends = verdicts
     row, found = ROWS[name], probed(name)
@@ -299,7 +303,7 @@ def test_the_verdict_is_what_envoy_does(
 
 
 def test_a_running_gateway_tries_its_backends_itself(
-    gateway: Lasthop, verdicts: tuple[Callable[[str], Probed], dict[str, Backend]]
+    gateway: Lasthop, verdicts: tuple[Callable[[str], ProbeResult], dict[str, Backend]]
 ) -> None:
     good = gateway.cli("probe", "shop/probe-good", "--dir", str(gateway.folder))
     assert good.returncode == 0, good.stderr

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.api.meta import Key
 from lasthop.cli.views.folder import FolderView
-from lasthop.probe.plan import aims, probe
+from lasthop.probe.plan import probe, targets
 from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
@@ -205,7 +205,7 @@ def test_probe_says_what_each_gateway_does(world: World, monkeypatch: pytest.Mon
     differing = []
     for name in ROWS:
         policy = Key("BackendTLSPolicy", "shop", name)
-        found = {target.gateway: target.passes for target in probe(policy, aims(engine, policy, None)).targets}
+        found = {target.gateway: target.passes for target in probe(policy, targets(engine, policy, None)).targets}
         for gateway, port in ports.items():
             if found[f"shop/{gateway}"] != (world.lasthop.get(name, port=port).status == 200):
                 differing.append((name, gateway))

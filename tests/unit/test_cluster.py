@@ -16,6 +16,7 @@ from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.fake_api import KINDS, FakeApi, Refusal, client_of, serving, until
+from tests.metrics import count
 from tests.ports import free_port
 from tests.proxy import documents as docs
 
@@ -112,7 +113,7 @@ async def test_a_proxy_of_a_follower_makes_its_gateway_programmed() -> None:
             assert api.get("leases", "lasthop", "system")["spec"]["holderIdentity"] == "a"
             async with proxy(api, follower.port):
                 await until(lambda: condition(api) == "True Programmed")
-                assert not follower.runtime.updater.writer.counts["writes"]
+                assert not count(follower.runtime.updater.writer.counts, "writes")
                 assert leader.controller.fleet.acks.replicas == ["b"]
                 assert leader.controller.server.state(Key("Gateway", "shop", "web")).proxies == 0
                 await until(lambda: "Programmed" in [event["reason"] for event in api.objects["events"].values()])

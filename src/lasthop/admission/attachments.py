@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from lasthop.admission.problem import Problem, Problems, shown
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 
 PREFIX: Final = "lasthop.dev/file."
 KEYS: Final = {"ConfigMap": ("ca.crt", "ca.crl"), "Secret": ("ca.crt", "ca.crl", "tls.crt", "tls.key")}

@@ -17,7 +17,8 @@ from lasthop.admission.limits import MAX_DATA
 from lasthop.admission.names import DNS_SUBDOMAIN, is_data_key, is_dns_subdomain
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.api.addresses import is_ip
-from lasthop.api.meta import Json, Key
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
 
 Check = Callable[[Key, Json, Problems], None]
 

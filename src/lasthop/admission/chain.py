@@ -21,8 +21,9 @@ from lasthop.admission.problem import Problem, Problems, shown
 from lasthop.admission.schema import schema_of
 from lasthop.admission.structural import structured
 from lasthop.admission.validation import TOO_LARGE, schema_problems, type_name
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, Kind, decode
-from lasthop.api.meta import Json, Key, Object
+from lasthop.api.meta import Key, Object
 
 
 class Admitted(msgspec.Struct, frozen=True):

@@ -26,8 +26,9 @@ from lasthop.admission.names import (
 )
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
+from lasthop.api.documents import Json
 from lasthop.api.kinds import Kind
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"

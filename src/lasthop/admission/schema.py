@@ -12,8 +12,8 @@ import jsonschema_rs
 import msgspec
 
 from lasthop.api import crds
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Json
 
 _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 # fmt: off

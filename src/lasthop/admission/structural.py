@@ -9,7 +9,7 @@ from typing import Any
 
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.schema import Node
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 
 
 def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:

@@ -34,7 +34,7 @@ from yaml.reader import ReaderError
 from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_VALUES
 from lasthop.admission.problem import Path
 from lasthop.admission.scalars import integer, plain, real
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 
 _TAGS: Final = "tag:yaml.org,2002:"
 

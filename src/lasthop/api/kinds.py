@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
-from lasthop.api.meta import BytesMap, Json, Key, Object, StringMap, Struct
+from lasthop.api.documents import Json
+from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-
-Json = dict[str, Any]
-"""An object as JSON or YAML has it: not decoded, or about to be written."""
 
 
 class Key(NamedTuple):

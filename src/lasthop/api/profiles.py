@@ -11,6 +11,8 @@ import msgspec
 from lasthop.api.meta import Object, StringMap, Struct
 
 GROUP = "lasthop.dev"
+PREFIX = f"{GROUP}/"
+"""Of option names that are ours."""
 ALLOW = "Allow"
 DENY = "Deny"
 

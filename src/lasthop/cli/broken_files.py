@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lasthop.admission.yaml import parse
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.cli.args.suggestions import closest
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NOT_APPLIED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import identify
 from lasthop.plan.problem import joined, not_found

@@ -9,7 +9,7 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.kubernetes.config import Access
 from lasthop.kubernetes.errors import RESET, SILENT, UNREACHABLE, ApiError, ConfigError, from_status
 

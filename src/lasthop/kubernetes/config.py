@@ -19,6 +19,7 @@ from typing import Any, Final
 import yaml
 
 from lasthop.kubernetes.errors import ConfigError
+from lasthop.kubernetes.ratelimit import Clock
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REFRESH_INTERVAL: Final = 10.0
@@ -37,14 +38,15 @@ Load = Callable[[], Any]
 class Access:
     """The API server's address and our current credentials."""
 
-    def __init__(self, load: Load, namespace: str, name: str) -> None:
+    def __init__(self, load: Load, namespace: str, name: str, clock: Clock = time.monotonic) -> None:
         self._load = load
         self.namespace = namespace
         """Of the context or the ServiceAccount."""
         self.name = name
         """What to call it in messages."""
         self._lock = asyncio.Lock()
-        self._refreshed = self._renewed = time.monotonic()
+        self._clock = clock
+        self._refreshed = self._renewed = clock()
         self._read()
 
     def _read(self) -> None:
@@ -58,11 +60,11 @@ class Access:
     async def authorization(self) -> str | None:
         """The Authorization header of now, renewed before it expires."""
         hook = self._configuration.refresh_api_key_hook
-        if hook is not None and time.monotonic() - self._refreshed > REFRESH_INTERVAL:
+        if hook is not None and self._clock() - self._refreshed > REFRESH_INTERVAL:
             async with self._lock:
-                if time.monotonic() - self._refreshed > REFRESH_INTERVAL:
+                if self._clock() - self._refreshed > REFRESH_INTERVAL:
                     await asyncio.to_thread(_checked, lambda: hook(self._configuration))
-                    self._refreshed = time.monotonic()
+                    self._refreshed = self._clock()
         return _header(self._configuration)
 
     async def renew(self, refused: str | None) -> bool:
@@ -70,9 +72,9 @@ class Access:
         async with self._lock:
             if _header(self._configuration) != refused:
                 return True  # somebody else has renewed it meanwhile
-            if time.monotonic() - self._renewed < RENEW_INTERVAL:
+            if self._clock() - self._renewed < RENEW_INTERVAL:
                 return False
-            self._renewed = self._refreshed = time.monotonic()
+            self._renewed = self._refreshed = self._clock()
             context = self.ssl
             await asyncio.to_thread(self._read)
             return _header(self._configuration) != refused or (refused is None and context is not None)
@@ -90,7 +92,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
     return from_kubeconfig("~/.kube/config", None)
 
 
-def from_kubeconfig(paths: str, context: str | None = None) -> Access:
+def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.monotonic) -> Access:
     """`paths`: one file, or several with colons between them, merged as kubectl does."""
     if not any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path):
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
@@ -109,10 +111,10 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
         return chosen["name"], chosen["context"].get("namespace") or "default"
 
     name, namespace = _checked(names)
-    return Access(lambda: _checked(read), namespace, f"context {name} of {paths}")
+    return Access(lambda: _checked(read), namespace, f"context {name} of {paths}", clock)
 
 
-def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
+def in_cluster(folder: Path = SERVICE_ACCOUNT, clock: Clock = time.monotonic) -> Access:
     reader = _client("config.incluster_config")
 
     def read() -> Any:
@@ -123,7 +125,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> Access:
 
     namespace = folder / "namespace"
     named = namespace.read_text().strip() if namespace.exists() else "default"
-    return Access(lambda: _checked(read), named, "the pod's ServiceAccount")
+    return Access(lambda: _checked(read), named, "the pod's ServiceAccount", clock)
 
 
 def _client(module: str) -> Any:

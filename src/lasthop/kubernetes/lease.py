@@ -16,10 +16,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from lasthop.api.documents import Json
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
-
-Json = dict[str, Any]
 
 
 class Timing(msgspec.Struct, frozen=True):

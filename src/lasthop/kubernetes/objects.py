@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lasthop.api import core
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, decode_json, has_status
-from lasthop.api.meta import BytesMap, Json, Key, Object, ObjectMeta, StringMap
+from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 from lasthop.api.status import Status
 from lasthop.kubernetes.observed import Held

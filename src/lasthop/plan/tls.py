@@ -14,6 +14,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan.problem import Problem
+from lasthop.plan.tls_options import TLSOptions
 
 
 class Mode(StrEnum):
@@ -76,14 +77,6 @@ class San(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.value
-
-
-class TLSOptions(msgspec.Struct, frozen=True):
-    min_version: str = "1.2"
-    max_version: str = "1.3"
-    cipher_suites: tuple[str, ...] = ()
-    curves: tuple[str, ...] = ()
-    alpn: tuple[str, ...] = ()
 
 
 class BackendTLS(msgspec.Struct, frozen=True):

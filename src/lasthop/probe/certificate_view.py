@@ -14,7 +14,7 @@ from lasthop.pki.parse import Unreadable
 from lasthop.printable import printable
 
 
-class Shown(msgspec.Struct, frozen=True, rename="camel"):
+class CertificateInfo(msgspec.Struct, frozen=True, rename="camel"):
     subject: str
     issuer: str
     names: tuple[str, ...]
@@ -31,13 +31,13 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     self_signed: bool = False
 
 
-def shown(der: bytes) -> Shown:
+def describe(der: bytes) -> CertificateInfo:
     """Raises ValueError for what is no certificate."""
     found = parse.certificate(der)
     if isinstance(found, Unreadable):
         raise ValueError(f"it {found.message}")
     extensions = parse.Extensions() if isinstance(found.extensions, Unreadable) else found.extensions
-    return Shown(
+    return CertificateInfo(
         found.subject or "(empty)",
         found.issuer or "(empty)",
         extensions.names,
@@ -52,7 +52,7 @@ def shown(der: bytes) -> Shown:
     )
 
 
-def lines(certificate: Shown, now: float) -> Iterator[str]:
+def lines(certificate: CertificateInfo, now: float) -> Iterator[str]:
     yield f"subject  {printable(certificate.subject)}"
     yield f"issuer   {'itself (self-signed)' if certificate.self_signed else printable(certificate.issuer)}"
     yield f"names    {printable(', '.join(certificate.names)) or 'none'}"
@@ -62,7 +62,7 @@ def lines(certificate: Shown, now: float) -> Iterator[str]:
     yield f"SPKI     {certificate.spki_sha256}"
 
 
-def validity(certificate: Shown, now: float) -> str:
+def validity(certificate: CertificateInfo, now: float) -> str:
     """`44 days left`, `expired 3 days ago`, `not valid yet`."""
     begin, end = (datetime.fromisoformat(stamp).timestamp() for stamp in (certificate.not_before, certificate.not_after))
     if now < begin:

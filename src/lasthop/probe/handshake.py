@@ -1,174 +1,289 @@
-"""The gateway's handshake with a backend, made here: the same versions, ciphers, names, trust and certificate, and nothing
-after it. OpenSSL stands in for Envoy's BoringSSL; tests/proxy compares the two.
+"""A TLS handshake with a backend. OpenSSL stands in for Envoy's BoringSSL; tests/proxy compares the two.
 
-One difference is known, on the safe side: an anchor that says of itself that it is no CA, and has issued the backend's
-certificate all the same. Envoy takes that, and here the chain fails.
+No error of the chain ends it: each is written down and the handshake goes on, so that one connection shows the chain, all that
+is wrong with it, version and ALPN, and what the backend says to the client's certificate. Nothing is sent after it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import ssl
-import tempfile
-import warnings
+import selectors
+import socket
+import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from OpenSSL import SSL, crypto
 
-from lasthop.plan.tls import Anchors, BackendTLS, Mode
-from lasthop.probe.certificate_message import AFTERWARDS, Untried, connected, watched
+from lasthop.api.addresses import is_ip
+from lasthop.pki import parse
+from lasthop.plan.tls import Anchors, BackendTLS
+from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 
-VERSIONS: Final = {
-    "1.0": ssl.TLSVersion.TLSv1,
-    "1.1": ssl.TLSVersion.TLSv1_1,
-    "1.2": ssl.TLSVersion.TLSv1_2,
-    "1.3": ssl.TLSVersion.TLSv1_3,
-}
-CIPHERS: Final = (
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-GCM-SHA384",
+TIMEOUT: Final = 10.0
+AFTERWARDS: Final = 0.5
+"""Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
+PROTOCOLS: Final = dict(
+    zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
 )
+GATEWAY_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+"""What the gateway speaks to backends unless a policy says otherwise."""
+CIPHERS: Final = tuple(suite for suite in CIPHER_SUITES if suite.startswith("ECDHE") and not suite.endswith("SHA"))
 """Envoy's own, where a policy names none."""
-NO_CHECK_TIME: Final = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME, for which Python has no name."""
-NOT_YET_VALID, EXPIRED = 9, 10
-"""X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED."""
+Codes = SSL.X509VerificationCodes
+NOT_ASKED_OF_ANCHORS: Final = (Codes.ERR_INVALID_CA, Codes.ERR_PATH_LENGTH_EXCEEDED, Codes.ERR_INVALID_PURPOSE)
+"""BoringSSL looks at these extensions of the certificates below an anchor only, OpenSSL at the anchor's too."""
+NO_TLS: Final = ("wrong version number", "record layer", "http request", "packet length")
+NO_CERTIFICATE: Final = ("asn1 lib", "cert length mismatch")
 
-Identity = Callable[[ssl.SSLContext], None]
+Identity = Callable[[SSL.Context], None]
 """Gives a context the Gateway's own certificate. A function, so that the key is in no value that could be shown."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Expectation(NamedTuple):
+    """What the gateway offers a backend and asks of it."""
+
+    tls: BackendTLS
+    alpn: tuple[str, ...]
+    identity: Identity | None
+    """The Gateway's own certificate."""
+    http: bool = True
+    """Whether HTTP follows the handshake, so that what ALPN picks matters."""
+
+
+class Handshake(msgspec.Struct, frozen=True):
     chain: tuple[bytes, ...] = ()
-    """DER, as far as the backend has shown it."""
+    """The backend's certificates as DER, its own first, as it has sent them."""
     version: str = ""
-    """Empty if the handshake was not finished."""
+    """`TLSv1.3`; empty if the handshake was not finished."""
     cipher: str = ""
     alpn: str = ""
     requested: bool = False
     """The backend has asked for a client certificate."""
-    unverified: int = 0
-    """OpenSSL's code for what is wrong with the chain."""
-    complaint: str = ""
-    """The same in words."""
+    chain_errors: tuple[int, ...] = ()
+    """OpenSSL's codes for what is wrong with the chain, as far as Envoy's library cares."""
     failure: str = ""
-    """Why the handshake, or the connection right after it, has ended otherwise."""
+    """Why the backend, or OpenSSL, has ended the handshake, or the connection right after it."""
     plaintext: bool = False
-    """What has answered does not speak TLS."""
+    """What has answered does not speak TLS, or nothing has answered."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether one of the certificates is none; OpenSSL keeps nothing of the chain then."""
+        return self.failure in NO_CERTIFICATE
+
+    @property
+    def client_certificate(self) -> str:
+        """`requested` or `required`, of a client that has none."""
+        return "" if not self.requested else "required" if self.failure else "requested"
 
 
-def attempt(
-    address: tuple[str, int], tls: BackendTLS, alpn: tuple[str, ...], identity: Identity | None, timeout: float, **checks: bool
-) -> Attempt:
-    """Raises `NoHandshake` if nothing accepts the connection, `Untried` if OpenSSL does not take what Envoy would. `checks`:
-    see `_context`."""
+class NoHandshake(Exception):
+    """Nothing was seen; the message says why and what to do."""
+
+
+class Untried(NoHandshake):
+    """OpenSSL does not take what Envoy would."""
+
+
+def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -> Handshake:
+    """Makes the gateway's handshake: the same versions, ciphers, trust and certificate. Names and pins are compared later.
+
+    Raises `NoHandshake` if nothing accepts the connection.
+    """
+    tls = expected.tls
+    ciphers = ":".join(tls.options.cipher_suites or CIPHERS)
     try:
-        context = _context(tls, alpn, **checks)
-        if identity:
-            identity(context)
-    except ssl.SSLError as error:
-        said = (error.reason or str(error)).replace("_", " ").lower()
-        raise Untried(
-            f"this machine's OpenSSL takes not all of the CAs, ciphers or certificates to be used ({said})"
-        ) from None
-    seen = watched(context)
-    host, port = address
-    with connected(host, port, _place(host, port), timeout) as plain:
-        try:
-            with context.wrap_socket(plain, server_hostname=tls.sni) as connection:
-                cipher = connection.cipher()
-                return Attempt(
-                    seen.chain,
-                    connection.version() or "",
-                    cipher[0] if cipher else "",
-                    connection.selected_alpn_protocol() or "",
-                    seen.requested,
-                    failure=_afterwards(connection) if seen.requested else "",
-                )
-        except ssl.SSLCertVerificationError as error:
-            return Attempt(seen.chain, requested=seen.requested, unverified=error.verify_code, complaint=error.verify_message)
-        except TimeoutError:
-            return Attempt(seen.chain, requested=seen.requested, failure=f"no answer within {timeout:g} s", plaintext=True)
-        except OSError as error:  # ssl.SSLError too
-            said = (getattr(error, "reason", "") or error.strerror or str(error)).replace("_", " ").lower()
-            plaintext = any(
-                words in said for words in ("wrong version number", "record layer", "http request", "packet length")
-            )
-            return Attempt(seen.chain, requested=seen.requested, failure=said, plaintext=plaintext)
+        context = _context(ciphers, expected.alpn, tls.options.lowest, tls.options.max_version)
+        if tls.trust is not None:
+            _trust(context, tls)
+        if expected.identity:
+            expected.identity(context)
+    except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        message = f"this machine's OpenSSL takes not all of the CAs, ciphers or certificates to be used ({_words(error)})"
+        raise Untried(message) from None
+    return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None)
 
 
-def _place(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
+    """Makes a handshake that takes whatever it is shown, also of an old or weak backend. `server_name` is sent as SNI.
 
-
-def _afterwards(connection: ssl.SSLSocket) -> str:
-    """With TLS 1.3 a backend judges the client's certificate, or that there is none, after the client's last word."""
-    if connection.version() != "TLSv1.3":
-        return ""
-    connection.settimeout(AFTERWARDS)
-    try:
-        connection.recv(1)
-    except ssl.SSLError as error:
-        return (error.reason or "").replace("_", " ").lower()
-    except OSError:
-        pass
-    return ""
-
-
-def _context(tls: BackendTLS, alpn: tuple[str, ...], *, chain: bool = True, dates: bool = True) -> ssl.SSLContext:
-    """As the policy asks, or without looking at dates, or at the chain at all: to find out what it is that fails. Names and
-    pins are looked at afterwards."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # whoever asks for TLS 1.0 has been told so elsewhere
-        context.minimum_version = VERSIONS[tls.options.min_version]
-        context.maximum_version = VERSIONS[tls.options.max_version]
-    # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
-    context.set_ciphers(":".join((*(tls.options.cipher_suites or CIPHERS), "@SECLEVEL=0")))
-    context.options |= getattr(ssl, "OP_LEGACY_SERVER_CONNECT", 0)
-    if alpn:
-        context.set_alpn_protocols(list(alpn))
-    if tls.trust is None or not chain:
-        return context
-    context.verify_mode = ssl.CERT_REQUIRED
-    if isinstance(tls.trust, Anchors):
-        context.load_verify_locations(cadata=tls.trust.pem.decode())
-    else:
-        context.load_verify_locations(cafile=tls.trust.path)
-    # Like Envoy: an intermediate, or the backend's certificate itself, may be the anchor.
-    flags = int(context.verify_flags) | ssl.VERIFY_X509_PARTIAL_CHAIN
-    if tls.mode is Mode.WAIVED_EXPIRY or not dates:
-        flags |= NO_CHECK_TIME
-    context.verify_flags = ssl.VerifyFlags(flags)
-    return context
+    Raises `NoHandshake` if no certificate is shown.
+    """
+    seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
+    said, at = seen.failure, place(host, port)
+    if seen.plaintext and said.startswith("no answer"):
+        message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
+        raise NoHandshake(f"{message}; perhaps it speaks plaintext and waits for a request")
+    if seen.chain:
+        return seen
+    if seen.plaintext:
+        message = "does not speak TLS on this port; is it the port for https, or does it begin in plaintext (STARTTLS)?"
+        raise NoHandshake(f"{at} {message}")
+    if "eof" in said or "reset" in said:
+        advice = "perhaps it does not speak TLS" if server_name else "perhaps it wants a name: --server-name NAME"
+        raise NoHandshake(f"{at} ends the connection in the middle of the handshake; {advice}")
+    if "unrecognized name" in said:
+        who = server_name or "a client that asks for no name"
+        raise NoHandshake(f"{at} knows no certificate for {who}; give --server-name NAME")
+    raise NoHandshake(f"{at}: the handshake failed: {said}")
 
 
 def identity(chain: bytes, key: bytes) -> Identity:
-    """Of a PEM certificate chain and its key. OpenSSL wants a file; where it can be, it is one in memory."""
+    """Returns what gives a context this PEM certificate chain and its key."""
 
-    def give(context: ssl.SSLContext) -> None:
-        with _file(chain.rstrip() + b"\n" + key) as path:
-            context.load_cert_chain(path)
+    def give(context: SSL.Context) -> None:
+        leaf, *above = (x509.load_der_x509_certificate(each.der) for each in _certificates(chain))
+        context.use_certificate(leaf)
+        for each in above:
+            context.add_extra_chain_cert(each)
+        # As elsewhere: OpenSSL's own check of RSA keys looks for primes, which takes seconds.
+        context.use_privatekey(load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True))  # type: ignore[arg-type]
+        context.check_privatekey()
 
     return give
 
 
+def place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_min_proto_version(PROTOCOLS[low])
+    context.set_max_proto_version(PROTOCOLS[high])
+    # What this machine's OpenSSL finds too weak is not asked: Envoy has its own rules.
+    context.set_cipher_list(f"{ciphers}:@SECLEVEL=0".encode())
+    context.set_options(SSL.OP_LEGACY_SERVER_CONNECT)
+    if alpn:
+        context.set_alpn_protos([each.encode() for each in alpn])
+    return context
+
+
+def _trust(context: SSL.Context, tls: BackendTLS) -> None:
+    store = context.get_cert_store()
+    assert store is not None
+    # Like Envoy: an intermediate, or the backend's certificate itself, may be the anchor.
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    if isinstance(tls.trust, Anchors):
+        for each in _certificates(tls.trust.pem):
+            store.add_cert(crypto.load_certificate(crypto.FILETYPE_ASN1, each.der))
+    elif tls.trust:
+        context.load_verify_locations(tls.trust.path)
+
+
+def _certificates(pem: bytes) -> tuple[parse.Certificate, ...]:
+    found = parse.certificates(pem)
+    if isinstance(found, parse.Unreadable):
+        raise ValueError(found.message)
+    return found
+
+
+class _Observer:
+    """What OpenSSL reports while a handshake goes on."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.errors: list[tuple[int, int]] = []
+        """(code, depth); 0 is the backend's own certificate."""
+        self.top = 0
+        """The depth of the last certificate of the chain: of the anchor, if there is one."""
+
+    def state(self, connection: SSL.Connection, where: int, result: int) -> None:
+        if connection.get_state_string().endswith(b"read server certificate request"):
+            self.requested = True
+
+    def verify(self, connection: SSL.Connection, certificate: crypto.X509, code: int, depth: int, ok: int) -> bool:
+        self.top = max(self.top, depth)
+        if not ok:
+            self.errors.append((code, depth))
+        return True
+
+    @property
+    def chain_errors(self) -> tuple[int, ...]:
+        anchor = self.top or None
+        return tuple(code for code, depth in self.errors if depth != anchor or code not in NOT_ASKED_OF_ANCHORS)
+
+
+def _handshake(
+    address: tuple[str, int], server_name: str, context: SSL.Context, timeout: float, *, verify: bool = False
+) -> Handshake:
+    seen, version, failure, plaintext = _Observer(), "", "", False
+    with _connected(*address, timeout) as plain:
+        connection = SSL.Connection(context, plain)
+        connection.set_info_callback(seen.state)
+        connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
+        connection.set_connect_state()
+        if server_name and not is_ip(server_name):
+            connection.set_tlsext_host_name(server_name.encode("idna"))
+        try:
+            _drive(plain, connection.do_handshake, timeout)
+            version = connection.get_protocol_version_name()
+            if seen.requested and version == "TLSv1.3":
+                with contextlib.suppress(TimeoutError, SSL.SysCallError, SSL.ZeroReturnError):
+                    _drive(plain, lambda: connection.recv(1), AFTERWARDS)
+        except TimeoutError:
+            failure, plaintext = f"no answer within {timeout:g} s", True
+        except SSL.Error as error:
+            failure = _words(error)
+            plaintext = any(words in failure for words in NO_TLS)
+        return Handshake(
+            tuple(crypto.dump_certificate(crypto.FILETYPE_ASN1, each) for each in connection.get_peer_cert_chain() or ()),
+            version,
+            connection.get_cipher_name() or "",
+            connection.get_alpn_proto_negotiated().decode(errors="replace"),
+            seen.requested,
+            seen.chain_errors,
+            failure,
+            plaintext,
+        )
+
+
 @contextlib.contextmanager
-def _file(content: bytes) -> Iterator[str]:
-    if hasattr(os, "memfd_create"):
-        with open(os.memfd_create("lasthop"), "wb") as file:
-            file.write(content)
-            file.flush()
-            yield f"/proc/self/fd/{file.fileno()}"
-        return
-    with tempfile.NamedTemporaryFile(prefix="lasthop-") as named:  # readable for this user only
-        named.write(content)
-        named.flush()
-        yield named.name
+def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
+    at = place(host, port)
+    try:
+        connection = socket.create_connection((host, port), timeout)
+    except socket.gaierror:
+        raise NoHandshake(f"{host} is not found in DNS; correct the name, or give the address and --server-name") from None
+    except TimeoutError:
+        message = f"{at} does not answer within {timeout:g} s; is the address right, and does a firewall let you through?"
+        raise NoHandshake(message) from None
+    except ConnectionRefusedError:
+        raise NoHandshake(f"{at} refuses the connection: nothing listens on this port; is the port right?") from None
+    except OSError as error:
+        raise NoHandshake(f"{at} cannot be reached: {error.strerror or error}") from None
+    with connection:
+        yield connection
+
+
+def _drive(plain: socket.socket, step: Callable[[], Any], timeout: float) -> None:
+    """Repeats a step of OpenSSL until it is done. The deadline holds for all of it, however slowly the bytes come."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            step()
+            return
+        except SSL.WantReadError:
+            event = selectors.EVENT_READ
+        except SSL.WantWriteError:
+            event = selectors.EVENT_WRITE
+        with selectors.DefaultSelector() as selector:
+            selector.register(plain, event)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
+
+
+def _words(error: Exception) -> str:
+    """Returns what OpenSSL says last, which is the most general."""
+    if isinstance(error, SSL.SysCallError):
+        code, text = error.args
+        return (os.strerror(code) if code > 0 else text).lower()
+    if isinstance(error, SSL.Error | crypto.Error) and error.args and error.args[0]:
+        return str(error.args[0][-1][-1]).lower()
+    return str(error) or type(error).__name__

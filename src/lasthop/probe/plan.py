@@ -1,5 +1,4 @@
-"""What there is to try for a policy, a backend or a route: each Gateway, each port, each endpoint, with the wish the gateway
-has."""
+"""Probes a policy, a backend or a route: each port that a Gateway would connect to, each endpoint, as that Gateway would."""
 
 from __future__ import annotations
 
@@ -8,27 +7,26 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-import msgspec
-
 from lasthop.api.core import Secret, Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
+from lasthop.api.profiles import PREFIX
 from lasthop.api.routes import GRPCRoute, HTTPRoute, StreamRoute
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.clusters import CLUSTERS, CONNECT_TIMEOUT, offered
 from lasthop.plan.reasons import CONFLICTED
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
+from lasthop.plan.tls_options import OPTIONS
 from lasthop.plan.upstream import Endpoint, Hop, Protocol
-from lasthop.probe.certificate_message import NoHandshake
-from lasthop.probe.checks import Tried, resolved, tried, unreachable
-from lasthop.probe.handshake import identity
-from lasthop.probe.values import Wish
-from lasthop.resolve.backends import Target, endpoints, speaks_h2c, target
+from lasthop.probe.checks import addresses, check_endpoint, unreachable
+from lasthop.probe.handshake import Expectation, NoHandshake, identity
+from lasthop.probe.result import EndpointResult, ProbeResult, TargetResult
+from lasthop.resolve import backends
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import target_problem
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, claims, is_service, port_winner
-from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.store.graph import Graph
 
 AT_ONCE: Final = 8
@@ -36,15 +34,14 @@ LIMIT: Final = 10
 """Endpoints of a port that are tried; the others have the same certificate as a rule."""
 
 
-class Aim(NamedTuple):
+class Target(NamedTuple):
     """One port, as one Gateway would connect to it."""
 
     gateway: str
     """Empty: no route leads there yet."""
-    service: Key
-    """Or an XBackend."""
+    backend: Key
     port: int
-    wish: Wish | None
+    expected: Expectation | None
     refused: str = ""
     """Why the gateway does not even try."""
     endpoints: tuple[Endpoint, ...] = ()
@@ -52,72 +49,37 @@ class Aim(NamedTuple):
     """Why no gateway connects there by this policy, be it right or wrong."""
 
 
-class Aimed(msgspec.Struct, frozen=True):
-    gateway: str
-    service: str
-    """`Service shop/api`, `XBackend shop/far`."""
-    port: int
-    policy: str
-    """Who asks for what is tried; empty if nobody does."""
-    refused: str
-    unused: str
-    endpoints: tuple[Tried, ...]
-    more: int = 0
-    """Endpoints that were not tried."""
-
-    @property
-    def passes(self) -> bool:
-        return not self.refused and bool(self.endpoints) and all(each.passes for each in self.endpoints)
-
-
-class Probed(msgspec.Struct, frozen=True):
-    object: str
-    """`BackendTLSPolicy shop/api`."""
-    targets: tuple[Aimed, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def used(self) -> tuple[Aimed, ...]:
-        return tuple(each for each in self.targets if not each.unused)
-
-    @property
-    def fails(self) -> bool:
-        return any(not each.passes for each in self.used)
-
-    @property
-    def passes(self) -> bool:
-        return bool(self.used) and not self.fails
-
-
 # --- what there is to try --------------------------------------------------------------------------------------------
 
 
-def aims(engine: Engine, key: Key, address: Endpoint | None) -> list[Aim]:
+def targets(engine: Engine, key: Key, address: Endpoint | None) -> list[Target]:
     """Returns where a gateway would use this policy, or how it would connect to this Service, XBackend or route's backends;
-    with an address, the same wishes for that alone."""
+    with an address, that alone, with the same expectations."""
     if key.kind == "BackendTLSPolicy":
         found = list(_of_hops(engine, lambda hop, tls: getattr(tls, "source", None) == key)) or list(_unreached(engine, key))
         found += _without_effect(engine, key)
     else:
         found = list(_of_hops(engine, _leads_to(engine, key)))
-        found = found or [aim for policy in _policies(engine, key) for aim in _unreached(engine, policy) if aim.service == key]
+        found = found or [
+            each for policy in _policies(engine, key) for each in _unreached(engine, policy) if each.backend == key
+        ]
     if address is None:
         return found
-    alone: dict[str, Aim] = {}
-    for aim in found:
-        same = repr((aim.gateway, aim.refused, aim.unused, aim.wish and aim.wish[:2]))
-        alone.setdefault(same, aim._replace(endpoints=() if aim.refused else (address,)))
+    alone: dict[str, Target] = {}
+    for each in found:
+        same = repr((each.gateway, each.refused, each.unused, each.expected and each.expected[:2]))
+        alone.setdefault(same, each._replace(endpoints=() if each.refused else (address,)))
     return list(alone.values())
 
 
 def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
-    """Whether a hop leads to a backend, or to one of a route's from one of its Gateways."""
+    """Returns whether a hop leads to a backend, or to one of a route's from one of its Gateways."""
     route = engine.store.get(key)
     if not isinstance(route, HTTPRoute | GRPCRoute | StreamRoute):
         return lambda hop, tls: hop.backend == key
     g = engine.graph
-    found = (target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
-    ports = {(each.backend, each.port) for each in found if isinstance(each, Target)}
+    found = (backends.target(g, key, ref) for rule in route.spec.rules for ref in rule.backend_refs)
+    ports = {(each.backend, each.port) for each in found if isinstance(each, backends.Target)}
     parents = route.spec.parent_refs
     gateways = {Key("Gateway", ref.namespace or key.namespace, ref.name) for ref in parents}
     # A ListenerSet belongs to some Gateway; which one matters little here.
@@ -129,7 +91,7 @@ def _policies(engine: Engine, key: Key) -> list[Key]:
     return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind == "Service" else []
 
 
-def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Aim]:
+def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
     g = engine.graph
     ports: dict[tuple[Key, Key, int], Hop] = {}
     for hop in sorted(Hop(*key) for key in engine.stages.members(CLUSTERS)):
@@ -138,7 +100,7 @@ def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[
     for hop in ports.values():
         tls = hop_tls(g, *hop)
         refused = _not_accepted(g, hop.gateway) or (tls.problem.text if isinstance(tls, Refused) else "")
-        yield _aim(engine, hop, tls, hop.gateway.path, refused)
+        yield _target(engine, hop, tls, hop.gateway.path, refused)
 
 
 def _not_accepted(g: Graph, key: Key) -> str:
@@ -148,22 +110,23 @@ def _not_accepted(g: Graph, key: Key) -> str:
     return f"Gateway {key.path} is not accepted, so it serves nothing: {found.accepted.message}"
 
 
-def _unreached(engine: Engine, policy: Key) -> Iterator[Aim]:
-    """As the policy by itself asks, for which no Gateway stands in yet."""
+def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
+    """Yields what the policy by itself asks for, where no Gateway connects yet."""
     g, obj = engine.graph, engine.store.get(policy)
     if not isinstance(obj, BackendTLSPolicy):
         return
-    wanted, judged = wanted_tls(g, policy), verdict(g, policy)
-    refused = "" if wanted else judged.accepted.message if judged else "it is gone"
+    judged = judgement(g, policy)
+    wanted = judged.tls if judged else None
+    refused = judged.problem.text if judged and judged.problem else ""
     for key, port in _ports(engine, obj):
         winner = port_winner(g, key, port.name)
         if winner and winner.policy == policy:
-            aim = _aim(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
-            yield aim._replace(unused=_passed_through(engine, key, port.port))
+            target = _target(engine, Hop(Key("Gateway", "", ""), key, port.port, Protocol.AUTO), wanted, "", refused)
+            yield target._replace(unused=_passed_through(engine, key, port.port))
 
 
 def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, ServicePort]]:
-    """The ports that a policy names."""
+    """Yields the ports that a policy names."""
     for ref in policy.spec.target_refs:
         key = Key("Service", policy.metadata.namespace, ref.name)
         service = engine.store.get(key)
@@ -174,15 +137,15 @@ def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, Serv
 
 
 def _passed_through(engine: Engine, service: Key, port: int) -> str:
-    """Why a policy is not used although there is a route."""
+    """Returns why a policy is not used although there is a route."""
     hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
     if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
         return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy concerns it"
     return ""
 
 
-def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
-    """Targets that this policy names and does not rule."""
+def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
+    """Yields the Services that this policy names and for which it does not win."""
     g, obj = engine.graph, engine.store.get(policy)
     if not isinstance(obj, BackendTLSPolicy):
         return
@@ -190,7 +153,7 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
         key = Key("Service", policy.namespace, ref.name)
         if problem := target_problem(g, policy, ref):
             unused = problem.text if problem.reason == CONFLICTED else ""
-            yield Aim("", key, 0, None, "" if unused else problem.text, unused=unused)
+            yield Target("", key, 0, None, "" if unused else problem.text, unused=unused)
             continue
         others = {
             port.name: winner.policy.path
@@ -200,56 +163,60 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Aim]:
         named = [port for service, port in _ports(engine, obj) if service == key]
         if named and len(others) == len(named):
             listed = ", ".join(f"{port} ({path})" for port, path in others.items())
-            yield Aim("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
+            yield Target("", key, 0, None, unused=f"each of its ports has a BackendTLSPolicy of its own: {listed}")
 
 
-def _aim(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str) -> Aim:
+def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str) -> Target:
     g = engine.graph
-    found = endpoints(g, hop.backend, hop.port, "TCP")
+    found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Aim(by, hop.backend, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
+        return Target(by, hop.backend, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
-        return Aim(by, hop.backend, hop.port, None, refused)
+        return Target(by, hop.backend, hop.port, None, refused)
     alpn = tls.options.alpn
     if hop.protocol.http:
-        protocols = offered(hop, speaks_h2c(g, hop.backend, hop.port), tls)
+        protocols = offered(hop, backends.speaks_h2c(g, hop.backend, hop.port), tls)
         alpn = tuple(each for each in ("h2", "http/1.1") if each in protocols)
     secret = engine.store.get(tls.client_certificate) if tls.client_certificate else None
     own = None
     if isinstance(secret, Secret):
         own = identity(secret.data.get("tls.crt") or b"", secret.data.get("tls.key") or b"")
-    return Aim(by, hop.backend, hop.port, Wish(tls, alpn, own, hop.protocol.http), "", found.endpoints)
+    return Target(by, hop.backend, hop.port, Expectation(tls, alpn, own, hop.protocol.http), "", found.endpoints)
 
 
 # --- trying it -------------------------------------------------------------------------------------------------------
 
 
 def probe(
-    key: Key, todo: list[Aim], *, notes: tuple[str, ...] = (), limit: int = LIMIT, timeout: float = CONNECT_TIMEOUT
-) -> Probed:
+    key: Key, todo: list[Target], *, notes: tuple[str, ...] = (), limit: int = LIMIT, timeout: float = CONNECT_TIMEOUT
+) -> ProbeResult:
     """Blocks: run it in a thread where something else goes on."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        done = []
-        for aim in todo:
-            found: list[Tried] = []
+
+        def probe_target(target: Target) -> TargetResult:
+            expected, refused = target.expected, target.refused
+            if expected is None:
+                return TargetResult(target.gateway, str(target.backend), target.port, "", refused, target.unused, ())
+            found: list[EndpointResult] = []
             places: list[tuple[str, int]] = []
-            for endpoint in aim.endpoints if aim.wish else ():
+            for endpoint in target.endpoints:
                 try:
-                    places += resolved(endpoint.address, endpoint.port)
+                    places += addresses(endpoint.address, endpoint.port)
                 except NoHandshake as error:
-                    found.append(Tried(f"{endpoint.address}:{endpoint.port}", (unreachable(error),)))
-            wish = aim.wish
-            if wish is not None:
-                found += pool.map(lambda place, wish=wish: tried(place, wish, now, timeout), places[:limit])
-            refused = aim.refused
-            if aim.wish and not found:
-                refused = refused or "no endpoint is ready, so there is nobody to connect to"
+                    found.append(EndpointResult(f"{endpoint.address}:{endpoint.port}", (unreachable(error),)))
+            found += pool.map(lambda place: check_endpoint(place, expected, now, timeout), places[:limit])
+            if not found:
+                refused = refused or "no endpoint is ready, so there is nothing to connect to"
             more = max(0, len(places) - limit)
-            policy = str(aim.wish.tls.source) if aim.wish else ""
-            aimed = Aimed(aim.gateway, str(aim.service), aim.port, policy, refused, aim.unused, tuple(found), more)
-            done.append(aimed)
-    curves = any(aim.wish and aim.wish.tls.options.curves for aim in todo)
-    if curves:
-        notes = (*notes, "Option lasthop.dev/curves is not tried: this machine's own curves were offered.")
-    return Probed(str(key), tuple(done), notes)
+            source = str(expected.tls.source)
+            return TargetResult(
+                target.gateway, str(target.backend), target.port, source, refused, target.unused, tuple(found), more
+            )
+
+        results = tuple(map(probe_target, todo))
+    for option in OPTIONS:
+        if not option.probed and any(each.expected and getattr(each.expected.tls.options, option.field) for each in todo):
+            tried_instead = f"this machine's own {option.label} were offered"
+            notes = (*notes, f"Option {PREFIX}{option.name} is not tried: {tried_instead}.")
+    return ProbeResult(str(key), results, notes)

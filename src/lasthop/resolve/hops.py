@@ -37,9 +37,9 @@ from lasthop.resolve.app_protocols import WSS, says_plaintext
 from lasthop.resolve.backends import endpoints_kind
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.resolve.policies.targets import missing_port, port_winner, strays
-from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
 from lasthop.store.graph import Graph, query
@@ -134,9 +134,9 @@ def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
     if isinstance(wanted, Problem):
         return Refused(wanted.within(f"{source} is not permitted at {gateway}", source, gateway), source)
     if wanted is None:
-        judged = verdict(g, source)
-        problem = judged.accepted.problem if judged else None
-        return Refused((problem or invalid("it is gone")).within(f"{source} is invalid", source), source)
+        judged = judgement(g, source)
+        problem = (judged.problem if judged else None) or invalid("it is gone")
+        return Refused(problem.within(f"{source} is invalid", source), source)
     return wanted
 
 

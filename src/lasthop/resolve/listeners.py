@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
+from lasthop.api.profiles import PREFIX
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.infrastructure import READY_PORT
@@ -28,7 +29,6 @@ from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
-from lasthop.resolve.policies import options
 from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
@@ -306,7 +306,7 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
         kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
         message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed"
         return unsupported_value(message, remedy="remove them")
-    own = [key for key, _ in listener.tls.options if key.startswith(options.PREFIX)] if listener.tls else []
+    own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
     if own:
         return unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
     return None

@@ -13,7 +13,7 @@ from lasthop.plan.upstream import Hop
 from lasthop.resolve.gateways import age
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import degraded
-from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.xbackends import client_certificate, spec_problem
 from lasthop.store.graph import Graph, query
@@ -40,11 +40,11 @@ def gateways(g: Graph, key: Key) -> tuple[Key, ...]:
 def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     """Returns the conditions for one Gateway: accepted only if no hop from there is refused."""
     resolved = _resolved(g, key)
-    own, judged = spec_problem(g, key), verdict(g, key)
+    own, judged = spec_problem(g, key), judgement(g, key)
     if own:
         return failed(reasons.ACCEPTED, own), resolved
-    if judged and not judged.valid:
-        return judged.accepted, resolved
+    if judged and judged.problem:
+        return failed(reasons.ACCEPTED, judged.problem), resolved
     found = [hop_tls(g, *hop) for hop in hops(g, key) if hop.gateway == gateway]
     for tls in found:
         if isinstance(tls, Refused):
@@ -55,7 +55,7 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
 
 
 def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
-    obj, judged = read(g, key, XBackend), verdict(g, key)
+    obj, judged = read(g, key, XBackend), judgement(g, key)
     warnings = [*judged.warnings, *judged.notes] if judged else []
     if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
         warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: there is no TLS of ours")
@@ -64,9 +64,9 @@ def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
 
 def _resolved(g: Graph, key: Key) -> Condition:
     """The references of its TLS."""
-    judged, certificate = verdict(g, key), client_certificate(g, key)
-    if judged and not judged.resolved.status:
-        return judged.resolved
+    judged, certificate = judgement(g, key), client_certificate(g, key)
+    if judged and judged.unresolved:
+        return failed(reasons.RESOLVED_REFS, judged.unresolved)
     if isinstance(certificate, Problem):
         return failed(reasons.RESOLVED_REFS, certificate)
     return true(reasons.RESOLVED_REFS)

@@ -14,14 +14,14 @@ from aiohttp import web
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
-from lasthop.probe.document import document
+from lasthop.probe.result import document
 from lasthop.web.contents import without_contents
+from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
-from lasthop.web.view import AdminView
 
-VIEW: Final = web.AppKey("view", AdminView)
+VIEW: Final = web.AppKey("view", ControllerView)
 POLICY: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -170,7 +170,7 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 
-def application(view: AdminView) -> web.Application:
+def application(view: ControllerView) -> web.Application:
     app = web.Application(middlewares=[_local_only])
     app[VIEW] = view
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
@@ -195,7 +195,7 @@ def application(view: AdminView) -> web.Application:
 
 
 @contextlib.asynccontextmanager
-async def serving(view: AdminView, address: str, socket: Path) -> AsyncIterator[None]:
+async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
     host, _, port = address.rpartition(":")
     runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1)

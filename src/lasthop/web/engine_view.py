@@ -14,7 +14,7 @@ from lasthop.outputs.audit.certificates import CertificateReport, each_once
 from lasthop.outputs.audit.hops import HopReport, joined
 from lasthop.outputs.explain.tree import tree
 from lasthop.plan.upstream import Endpoint
-from lasthop.probe.plan import Probed, aims, probe
+from lasthop.probe.result import ProbeResult
 from lasthop.web.slices import in_slices, step_by_step
 from lasthop.web.view import Document
 
@@ -50,10 +50,12 @@ class EngineView:
     async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
         return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))
 
-    async def probe(self, key: Key, address: str) -> Probed:
+    async def probe(self, key: Key, address: str) -> ProbeResult:
+        from lasthop.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
+
         host, _, port = address.rpartition(":")
         endpoint = Endpoint(host.strip("[]").lower(), int(port)) if address else None
-        todo = aims(self.engine, key, endpoint)
+        todo = targets(self.engine, key, endpoint)
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 
 

@@ -1,119 +1,101 @@
-"""/metrics: what an operator wants to count, and what Envoy itself counts on the hop."""
+"""/metrics: what an operator wants to count, and what Envoy itself counts on the hop.
+
+What happens is counted where it happens, in the controller's registry; what is the case is read when it is asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 
-from prometheus_client import generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from lasthop.api.kinds import KINDS
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
 from lasthop.proxy.admin import AdminUnavailable
-from lasthop.web.measures import BUCKETS, Durations, Measure
+from lasthop.web.controller_view import ControllerView
 from lasthop.web.slices import in_slices
-from lasthop.web.view import AdminView
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of a counter's first increment is a second series for each
 
 
 class _Families(list[Metric]):
-    """What a registry is to `generate_latest`: families that are worked out already."""
+    """Stands in for a registry whose families are collected already."""
 
     def collect(self) -> Iterator[Metric]:
         return iter(self)
 
 
-def _own(view: AdminView, found: list[Finding]) -> Iterator[Metric]:
-    """What this process knows but for the hops."""
-    ready = not view.readiness().unready
-    yield GaugeMetricFamily("lasthop_ready", "Whether /readyz is 200.", ready)
-    objects = GaugeMetricFamily("lasthop_objects", "Objects known, by kind.", labels=["kind"])
-    for kind, count in view.counts().items():
-        objects.add_metric([kind], count)
-    yield objects
-    findings = GaugeMetricFamily("lasthop_findings", "Problems found in the objects.", labels=["severity", "reason"])
-    for (severity, reason), count in Counter((f.severity, f.reason) for f in found).items():
-        findings.add_metric([severity, reason], count)
-    yield findings
-    names = ("responses", "resources", "removals", "bytes", "acks", "nacks")
-    for name in names:
+Samples = Iterable[tuple[tuple[str, ...], float]]
+"""Each with the values of its labels."""
+
+
+def _gauge(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    family = GaugeMetricFamily(name, help, labels=labels)
+    for values, sample in samples:
+        family.add_metric(values, sample)
+    return family
+
+
+def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
+    """What this process knows except for the hops."""
+    controller = view.controller
+    yield _gauge("lasthop_ready", "Whether /readyz is 200.", (), [((), not view.readiness().unready)])
+    objects = (((kind,), controller.engine.store.count(kind)) for kind in KINDS)
+    yield _gauge("lasthop_objects", "Objects known, by kind.", ("kind",), objects)
+    counted = Counter((str(each.severity), each.reason) for each in findings)
+    yield _gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
+    for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
         family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
-        for type_url, traffic in view.traffic.items():
+        for type_url, traffic in controller.server.traffic.items():
             family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
         yield family
-    yield from map(_family, view.measures())
-    yield _histogram(
-        "lasthop_time_to_programmed_seconds",
-        "From a change of a Gateway's configuration until its proxies have confirmed all of it.",
-        view.time_to_programmed,
-    )
+    gateways = sorted(controller.fleet.gateways.items())
+    states = [((key.path,), controller.server.state(key)) for key, _ in gateways]
+    clients = ((name, state.proxies) for name, state in states)
+    yield _gauge("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
+    synced = ((name, state.synced) for name, state in states)
+    yield _gauge("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
+    known = ((key, proxies.state) for key, proxies in gateways if proxies.state)
+    programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
+    help = "Whether some port of the Gateway is served as it is written now."
+    yield _gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
+    yield from controller.metrics.collect()
 
 
-def _family(measure: Measure) -> Metric:
-    make = CounterMetricFamily if measure.counter else GaugeMetricFamily
-    family = make(measure.name, measure.help, labels=measure.labels)
-    for texts, value in measure.values:
-        family.add_metric(texts, value)
-    return family
-
-
-def _histogram(name: str, help: str, durations: Durations) -> Metric:
-    family = HistogramMetricFamily(name, help, labels=[])
-    totals = [float(total) for total in accumulate(durations.counts)]
-    family.add_metric([], list(zip((*map(str, BUCKETS), "+Inf"), totals, strict=True)), durations.sum)
-    return family
-
-
-def _verification(hops: Iterable[HopReport]) -> Iterator[Metric]:
+def _verification(hops: list[HopReport]) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
-    labels = ["gateway", "kind", "namespace", "service", "port", "mode"]
-    how = GaugeMetricFamily("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels=labels)
+    labels = ("gateway", "kind", "namespace", "service", "port", "mode")
     # The same port may fail twice, over TCP and UDP, and is one sample.
-    samples = dict.fromkeys((hop.gateway, hop.kind, hop.backend, hop.port, hop.mode) for hop in hops)
-    for gateway, kind, service, port, mode in samples:
-        how.add_metric([gateway, kind, *service.split("/"), str(port), mode], 1)
-    yield how
-    ends = {hop.waiver: hop.until for hop in hops if hop.until}
-    name, about = "lasthop_waiver_expiry_timestamp_seconds", "When a VerificationWaiver that is in effect ends."
-    until = GaugeMetricFamily(name, about, labels=["namespace", "waiver"])
-    for path, end in sorted(ends.items()):
-        until.add_metric(path.split("/"), end)
-    yield until
+    modes = {(hop.gateway, hop.kind, *hop.backend.split("/"), str(hop.port), hop.mode): 1 for hop in hops}
+    yield _gauge("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels, modes.items())
+    ends = {tuple(hop.waiver.split("/")): hop.until for hop in hops if hop.until}
+    help = "When a VerificationWaiver that is in effect ends."
+    yield _gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
 
 
-async def metrics(view: AdminView) -> bytes:
-    """Hops in slices, and the text, of which there may be megabytes, beside the event loop."""
+async def metrics(view: ControllerView) -> bytes:
+    """Works in slices on the event loop, and writes the text, of which there may be megabytes, beside it."""
     hops = await view.hops()
-    own = await in_slices(_own(view, await view.findings()))
-    return await asyncio.to_thread(_text, own, hops) + await _proxies(view)
-
-
-def _text(own: list[Metric], hops: list[HopReport]) -> bytes:
-    families = _Families([*own, *_verification(hops)])
-    text: bytes = generate_latest(families)
-    return text
-
-
-async def _proxies(view: AdminView) -> bytes:
-    """How often each hop's TLS failed and why, from Envoy's own statistics."""
-    lines = [
-        "# HELP lasthop_backend_tls_events_total TLS handshakes and failures on a hop, as Envoy counts them.",
-        "# TYPE lasthop_backend_tls_events_total counter",
-    ]
+    state = await in_slices(_state(view, await view.findings()))
+    stats = {}
     for key, proxy in list(view.proxies.items()):
         try:
-            stats = await proxy.admin.tls_stats()
+            stats[key.path] = await proxy.admin.tls_stats()
         except AdminUnavailable:
             continue
-        lines += await asyncio.to_thread(_events, key.path, stats)
-    return ("\n".join(lines) + "\n").encode()
+    return await asyncio.to_thread(_text, state, hops, stats)
 
 
-def _events(gateway: str, stats: dict[str, dict[str, int]]) -> list[str]:
-    return [
-        f'lasthop_backend_tls_events_total{{gateway="{gateway}",hop="{cluster}",event="{event}"}} {count}'
-        for cluster, counts in stats.items()
-        for event, count in counts.items()
-    ]
+def _text(state: list[Metric], hops: list[HopReport], stats: dict[str, dict[str, dict[str, int]]]) -> bytes:
+    help = "TLS handshakes and failures on a hop, as Envoy counts them."
+    events = CounterMetricFamily("lasthop_backend_tls_events", help, labels=["gateway", "hop", "event"])
+    for gateway, clusters in stats.items():
+        for cluster, counts in clusters.items():
+            for event, count in counts.items():
+                events.add_metric([gateway, cluster, event], count)
+    text: bytes = generate_latest(_Families([*state, *_verification(hops), events]))
+    return text

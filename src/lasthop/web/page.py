@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.status.summary import summary
+from lasthop.web.controller_view import ControllerView
 from lasthop.web.slices import in_slices
-from lasthop.web.view import AdminView
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,7 +45,7 @@ def _templates() -> Environment:
     return Environment(loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
-async def page(view: AdminView) -> str:
+async def page(view: ControllerView) -> str:
     values = await _values(view)
     return await asyncio.to_thread(_page, values)
 
@@ -54,7 +54,7 @@ def _page(values: dict[str, Any]) -> str:
     return _templates().get_template("page.html").render(values, seen=_digest(_live(values)))
 
 
-async def live(view: AdminView, seen: str) -> str | None:
+async def live(view: ControllerView, seen: str) -> str | None:
     """The part of the page that changes; None if it is what the browser has already seen."""
     values = await _values(view)
     content = await asyncio.to_thread(_live, values)
@@ -68,17 +68,20 @@ def _live(values: dict[str, Any]) -> str:
     return _templates().get_template("live.html").render(values)
 
 
-async def _values(view: AdminView) -> dict[str, Any]:
+async def _values(view: ControllerView) -> dict[str, Any]:
     """Plain and unchanging, so that they can be rendered beside the event loop."""
     found = [(title, kind, await in_slices(map(_row, await view.objects(kind)))) for title, kind in SECTIONS]
     sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
+    await asyncio.sleep(0)  # what is there already is answered without a pause
+    hops, certificates = await view.hops(), await view.certificates()
+    await asyncio.sleep(0)
     readiness = view.readiness()
     return {
         "ready": not readiness.unready,
         "problems": readiness.problems,
         "sections": sections,
-        "hops": await view.hops(),
-        "certificates": _expiring(await view.certificates()),
+        "hops": hops,
+        "certificates": _expiring(certificates),
         "findings": await view.findings(),
         "manner": _MANNER,
     }

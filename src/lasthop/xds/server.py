@@ -109,6 +109,8 @@ class Server:
         self._clock = clock
         self._gateways: dict[Key, _Gateway] = {}
         self._opened = asyncio.Event()
+        self.waiting = 0
+        """Proxies that have come before `open`."""
         self._closed = False
         self._grpc: list[grpc.aio.Server] = []
         self._socket: Path | None = None
@@ -210,7 +212,11 @@ class Server:
         first = await anext(aiter(requests), None)
         if first is None:
             return
-        await self._opened.wait()
+        self.waiting += 1
+        try:
+            await self._opened.wait()
+        finally:
+            self.waiting -= 1
         gateway = identify(first, context)
         known = self._gateways.get(gateway) if gateway else None
         if self._closed:

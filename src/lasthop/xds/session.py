@@ -77,6 +77,11 @@ class Session:
             and all(sub.decided for sub in self._types.values())
         )
 
+    def sent(self, type_url: str) -> frozenset[str] | None:
+        """Returns the names that the client has, or is about to have; None for a type that it has not asked for."""
+        sub = self._types.get(type_url)
+        return frozenset(sub.has) if sub else None
+
     @property
     def behind(self) -> bool:
         """Clusters wait to be sent."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
-from lasthop.probe.certificate_message import handshake
+from lasthop.probe.handshake import fetch
 from tests.backends import Backend
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.folders import lasthop, write
@@ -49,7 +49,7 @@ def test_the_whole_chain_is_seen_and_nothing_is_sent(version: ssl.TLSVersion, mo
     context.minimum_version = context.maximum_version = version
     context.verify_mode = mode
     with closing(Backend(context)) as backend:
-        seen = handshake("127.0.0.1", backend.port, "api.internal")
+        seen = fetch("127.0.0.1", backend.port, "api.internal")
         assert seen.chain == (DER, CA.certificate.public_bytes(Encoding.DER))
         assert seen.client_certificate == wanted
         assert [connection.sni for connection in backend.connections] == ["api.internal"]

@@ -7,24 +7,18 @@ import json
 import os
 import threading
 
-import pytest
-
-from lasthop.cli.render import printer as printer_module
 from lasthop.cli.render.printer import WAITING, Printer
 from lasthop.proxy.entry import Entry
 from tests.backends import until
 
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no reason to end before everything is printed."""
-    monkeypatch.setattr(printer_module, "PATIENCE", 30)
+BUSY_MACHINE = 30.0
+"""Seconds: a busy machine is no reason to end before everything is printed."""
 
 
 def test_lines_are_printed_in_order_and_the_last_ones_before_the_end() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as output:
-        printer = Printer(writing, lambda lines: None)
+        printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
         for number in range(100):
             printer(Entry(path=f"/{number}", status=503))
         printer.close()
@@ -42,7 +36,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
     many = 2 * WAITING
     told: list[int] = []
     with os.fdopen(reading, "rb") as output:
-        printer = Printer(writing, told.append)
+        printer = Printer(writing, told.append, BUSY_MACHINE)
         for number in range(many):
             printer(Entry(path=f"/{number}"))
         assert not told
@@ -68,7 +62,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
 def test_nobody_left_to_read_is_no_reason_to_end() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    printer = Printer(writing, lambda lines: None)
+    printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
     for _ in range(10):
         printer(Entry(path="/"))
     printer.close()

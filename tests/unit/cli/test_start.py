@@ -12,6 +12,7 @@ from lasthop.cli.main import COMMANDS
 from tests.folders import lasthop
 
 HEAVY = (
+    "OpenSSL",
     "aiohttp",
     "asyncio",
     "cryptography",
@@ -47,6 +48,11 @@ def test_a_command_imports_nothing_heavy_before_it_works(args: tuple[str, ...], 
     env = {"LASTHOP_RUN_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_only_a_probe_loads_the_bindings_of_openssl() -> None:
+    code = "import sys, lasthop.cluster_host, lasthop.host, lasthop.cli.views.folder\nprint('OpenSSL' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -18,6 +18,7 @@ from lasthop.kubernetes import config
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.config import from_kubeconfig, in_cluster, load
 from lasthop.kubernetes.errors import ApiError, ConfigError
+from tests.clock import Clock
 from tests.fake_api import FakeApi
 
 PLUGIN = """#!/bin/sh
@@ -70,16 +71,17 @@ async def test_exec_plugin_of_every_version(tmp_path: Path, version: str) -> Non
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_exec_credential_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
-    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, expires=soon)}))
-    monkeypatch.setattr(config, "REFRESH_INTERVAL", 0.0)
+async def test_exec_credential_is_renewed_before_it_expires(tmp_path: Path) -> None:
+    soon, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)), Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path, expires=soon)}), clock=clock)
+    clock.now += config.REFRESH_INTERVAL + 1
     assert await access.authorization() == "Bearer token-2"
 
 
-async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path)}))
-    monkeypatch.setattr(config, "RENEW_INTERVAL", 0.0)
+async def test_exec_credential_is_renewed_after_a_401(tmp_path: Path) -> None:
+    clock = Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"exec": mk_plugin(tmp_path)}), clock=clock)
+    clock.now += config.RENEW_INTERVAL + 1
     assert await access.renew("Bearer token-1")
     assert await access.authorization() == "Bearer token-2"
     assert await access.renew("Bearer token-1")  # somebody else has done it
@@ -99,8 +101,9 @@ async def test_exec_plugin_that_is_missing_says_so_when_it_is_refused(tmp_path: 
 async def test_token_file_beside_the_kubeconfig_is_read_again_after_a_401(tmp_path: Path, api: FakeApi) -> None:
     (tmp_path / "token").write_text("first\n")
     api.token = "first"
-    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}, server=api.url))
-    access._renewed = -1e9
+    clock = Clock()
+    access = from_kubeconfig(mk_kubeconfig(tmp_path, {"tokenFile": "token"}, server=api.url), clock=clock)
+    clock.now += config.RENEW_INTERVAL + 1
     async with Client(access) as client:
         await client.get("/apis")
         (tmp_path / "token").write_text("second\n")
@@ -141,12 +144,13 @@ async def test_in_cluster_token_is_read_again(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
     (tmp_path / "namespace").write_text("lasthop-system")
     (tmp_path / "token").write_text("first")
-    access = in_cluster(tmp_path)
+    clock = Clock()
+    access = in_cluster(tmp_path, clock)
     assert (access.url, access.namespace) == ("https://[fd00::1]:443", "lasthop-system")
     header = await access.authorization()
     assert header is not None and header.lower() == "bearer first"
     (tmp_path / "token").write_text("second")
-    access._renewed = -1e9
+    clock.now += config.RENEW_INTERVAL + 1
     assert await access.renew(header)
     header = await access.authorization()
     assert header is not None and header.lower() == "bearer second"

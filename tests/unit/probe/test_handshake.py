@@ -1,61 +1,112 @@
-"""What a backend sends is looked at before anybody has checked it, and nothing of it ends the command."""
+"""A backend may send anything, at any pace, and what is wrong with it is said all at once."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import time
+
+import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from hypothesis import given
-from hypothesis import strategies as st
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.api.meta import Key
 from lasthop.plan.tls import Anchors, BackendTLS, San, SanType
-from lasthop.probe.certificate_message import certificates
-from lasthop.probe.checks import tried
-from lasthop.probe.handshake import identity
-from lasthop.probe.values import Wish
+from lasthop.probe.checks import check_endpoint
+from lasthop.probe.handshake import Expectation, identity
+from lasthop.probe.result import EndpointResult
 from tests.backends import backend
-from tests.certificates import Certificate, dns
-from tests.servers import say_nothing, server
+from tests.certificates import DAY, NOW, Certificate, dns
+from tests.odd_certificates import odd_ders
+from tests.servers import Handler, say_nothing, server
 
 CA = Certificate("CA", ca=True)
 GOOD = Certificate("good", CA, sans=dns("api.example"))
 DER = GOOD.certificate.public_bytes(Encoding.DER)
-
-
-def listed(*entries: bytes, tls13: bool) -> bytes:
-    """The body of a Certificate message."""
-    extensions = b"\x00\x00" if tls13 else b""
-    inside = b"".join(len(entry).to_bytes(3) + entry + extensions for entry in entries)
-    return (b"\x00" if tls13 else b"") + len(inside).to_bytes(3) + inside
-
-
-def test_the_certificates_of_a_message_are_found_in_both_formats() -> None:
-    for tls13 in (False, True):
-        assert list(certificates(listed(DER, b"x" * 10, tls13=tls13))) == [DER, b"x" * 10]
-
-
-@given(body=st.binary(max_size=40), tls13=st.booleans(), cut=st.integers(0, 60))
-def test_a_message_that_is_cut_off_or_nonsense_is_read_as_far_as_it_goes(body: bytes, tls13: bool, cut: int) -> None:
-    list(certificates(body))
-    assert len(list(certificates(listed(body, body, tls13=tls13)[:cut]))) <= 20
-
-
 TLS = BackendTLS(
     Key("BackendTLSPolicy", "shop", "api"), "api.example", Anchors(CA.pem.encode()), (San(SanType.DNS, "api.example"),)
 )
+HANDSHAKE_RECORD, SERVER_HELLO, CERTIFICATE = 22, 2, 11
+RECORD = 16384
+
+
+def checked(port: int, timeout: float = 5.0) -> EndpointResult:
+    return check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None), NOW.timestamp(), timeout)
+
+
+def failing(result: EndpointResult) -> list[str]:
+    return [check.name for check in result.checks if check.state == "fail"]
+
+
+def message(kind: int, body: bytes) -> bytes:
+    """A handshake message in as many records as it takes."""
+    framed = bytes([kind]) + len(body).to_bytes(3) + body
+    pieces = (framed[at : at + RECORD] for at in range(0, len(framed), RECORD))
+    return b"".join(bytes([HANDSHAKE_RECORD, 3, 3]) + len(piece).to_bytes(2) + piece for piece in pieces)
+
+
+def showing(*certificates: bytes) -> Handler:
+    """A server that speaks TLS 1.2 up to its Certificate message."""
+    hello = b"\x03\x03" + bytes(32) + b"\x00" + b"\xc0\x2b" + b"\x00" + b"\x00\x05\xff\x01\x00\x01\x00"
+    listed = b"".join(len(der).to_bytes(3) + der for der in certificates)
+
+    def handle(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(message(SERVER_HELLO, hello) + message(CERTIFICATE, len(listed).to_bytes(3) + listed))
+        connection.recv(65536)
+
+    return handle
+
+
+@pytest.mark.parametrize("odd", ["", *odd_ders()])
+def test_what_is_no_certificate_fails_the_chain_or_is_read(odd: str) -> None:
+    with server(None, showing(odd_ders()[odd] if odd else b"nonsense")) as port:
+        result = checked(port)
+    assert "chain" in failing(result) or (odd, failing(result)) == ("huge", ["tls"])
+
+
+def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None:
+    with server(None, showing(DER, b"nonsense")) as port:
+        result = checked(port)
+    assert failing(result) == ["chain"]
+    assert "a certificate that it shows is none" in result.checks[-1].found
 
 
 def test_who_accepts_and_says_nothing_does_not_speak_tls() -> None:
     with server(None, say_nothing) as port:
-        found = tried(("127.0.0.1", port), Wish(TLS, (), None), 0.0, 0.2)
+        found = checked(port, 0.2)
     assert [(check.name, check.state) for check in found.checks] == [("connect", "pass"), ("tls", "fail")]
     assert "no answer within 0.2 s" in found.checks[1].found
 
 
+def test_who_sends_byte_after_byte_is_not_waited_for() -> None:
+    def dribble(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            for byte in message(SERVER_HELLO, bytes(16000)):
+                connection.sendall(bytes([byte]))
+                time.sleep(0.01)
+
+    with server(None, dribble) as port:
+        begin = time.monotonic()
+        found = checked(port, 0.3)
+    assert "no answer within 0.3 s" in found.checks[1].found
+    assert time.monotonic() - begin < 60, "160 s, if each byte were waited for"
+
+
+def test_one_handshake_shows_all_that_is_wrong() -> None:
+    wrong = Certificate(
+        "wrong", sans=dns("other.example"), valid=(NOW - 9 * DAY, NOW - DAY), usage=ExtendedKeyUsageOID.CLIENT_AUTH
+    )
+    with backend(wrong.server_context()) as running:
+        assert failing(checked(running.port)) == ["chain", "dates", "names"]
+        assert len(running.connections) == 1
+
+
 def test_what_openssl_does_not_take_is_not_tried() -> None:
     with backend(GOOD.server_context()) as running:
-        place = ("127.0.0.1", running.port)
-        assert tried(place, Wish(TLS, (), None), GOOD.certificate.not_valid_before_utc.timestamp() + 60, 5).passes
-        odd = tried(place, Wish(TLS, (), identity(b"no certificate", b"no key")), 0.0, 5)
+        address = ("127.0.0.1", running.port)
+        assert checked(running.port).passes
+        odd = check_endpoint(address, Expectation(TLS, (), identity(b"no certificate", b"no key")), NOW.timestamp(), 5)
     assert not odd.passes
     assert [check.name for check in odd.checks] == ["tls"]
     assert "this machine's OpenSSL" in odd.checks[0].found

@@ -86,13 +86,16 @@ def supervisor(run_dir: Path, port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def heard(process: subprocess.Popen[str], word: str) -> str:
-    """The next line that begins with the word."""
+def heard(process: subprocess.Popen[str], *words: str) -> list[str]:
+    """What follows each of the words that lines begin with, in whatever order these lines come."""
     assert process.stdout is not None
+    found: dict[str, str] = {}
     for line in process.stdout:
-        if line.startswith(word):
-            return line.removeprefix(word).strip()
-    raise AssertionError(f"it never said {word!r}")
+        word, _, rest = line.strip().partition(" ")
+        found.setdefault(word, rest)
+        if found.keys() >= {*words}:
+            return [found[word] for word in words]
+    raise AssertionError(f"of {words} it said only {found}")
 
 
 def alive(pid: int) -> bool:
@@ -105,8 +108,8 @@ def alive(pid: int) -> bool:
 async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes_it_over(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
-    pid = int(heard(first, "started"))
-    assert heard(first, "attached") == GATEWAY
+    pid, gateway = heard(first, "started", "attached")
+    assert gateway == GATEWAY
     await until(lambda: answers(port))
     first.kill()
     first.communicate()
@@ -114,8 +117,7 @@ async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes
     assert answers(port), "Envoy died with its parent"
 
     second = supervisor(run_dir, port)
-    assert int(heard(second, "adopted")) == pid
-    assert heard(second, "attached") == GATEWAY
+    assert heard(second, "adopted", "attached") == [pid, GATEWAY]
     assert answers(port)
 
     second.terminate()
@@ -141,7 +143,7 @@ async def test_envoy_that_is_killed_comes_back_and_the_report_says_how_it_ended(
 async def test_an_adopted_envoy_that_ends_is_replaced_too(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
-    pid = int(heard(first, "started"))
+    pid = int(*heard(first, "started"))
     first.kill()
     first.communicate()
     supervised = Supervised(run_dir)
@@ -178,7 +180,7 @@ async def test_a_binary_that_has_gone_away_is_reported_and_tried_again(run_dir: 
 async def test_an_envoy_with_other_settings_is_replaced_and_ends_only_when_the_new_one_serves(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
-    old = int(heard(first, "started"))
+    old = int(*heard(first, "started"))
     await until(lambda: answers(port))
     first.kill()
     first.communicate()
@@ -199,7 +201,7 @@ async def test_an_envoy_with_other_settings_is_replaced_and_ends_only_when_the_n
 async def test_an_envoy_whose_drain_was_interrupted_is_not_adopted(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
-    old = int(heard(first, "started"))
+    old = int(*heard(first, "started"))
     await until(lambda: answers(port))
     first.kill()
     first.communicate()

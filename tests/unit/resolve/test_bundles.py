@@ -10,7 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.plan.tls import Anchors
 from lasthop.resolve.frontend import frontend
-from lasthop.resolve.policies.validation import wanted_tls
+from lasthop.resolve.policies.judgement import judgement
 from tests.snapshot import Snapshot, settled, tls_context
 from tests.world import (
     ca_pem,
@@ -106,7 +106,8 @@ def test_the_same_content_in_another_namespace_is_held_once() -> None:
         mk_policy("b/p", "s", "api.example", ["ca"]),
     )
     engine, _ = running({}, *copies)
-    one, other = (wanted_tls(engine.graph, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
+    judged = (judgement(engine.graph, Key("BackendTLSPolicy", namespace, "p")) for namespace in "ab")
+    one, other = (each.tls for each in judged if each)
     assert one and other
     assert isinstance(one.trust, Anchors) and isinstance(other.trust, Anchors)
     assert one.trust.pem is other.trust.pem

@@ -10,7 +10,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.plan import reasons
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.settings import SYSTEM_STORE
 from tests.snapshot import Snapshot, settle, tls_context
 from tests.world import (
@@ -76,9 +76,11 @@ def settled(**trust: Any) -> tuple[Engine, Snapshot]:
 )
 def test_none_or_two_trust_sources_fail_closed(trust: dict[str, Any], message: str) -> None:
     engine, snapshot = settled(**trust)
-    judged = verdict(engine.graph, POLICY)
+    judged = judgement(engine.graph, POLICY)
     assert judged is not None
-    assert (judged.accepted.status, judged.accepted.reason, judged.accepted.message) == (False, reasons.INVALID, message)
+    assert judged.tls is None
+    assert judged.problem is not None
+    assert (judged.problem.reason, judged.problem.text) == (reasons.INVALID, message)
     assert HOP not in snapshot.clusters()
 
 

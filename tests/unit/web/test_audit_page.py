@@ -9,11 +9,11 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.sources.source import Batch
 from lasthop.web.app import application
+from lasthop.web.controller_view import ControllerView
 from tests.certificates import Certificate
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import (
@@ -56,7 +56,7 @@ async def test_what_is_waived_is_red_and_certificates_are_to_be_renewed() -> Non
             )
         )
         runtime.controller.engine.advance(time.time())
-        view = ControllerView(runtime, lambda *_: None)
+        view = ControllerView(runtime)
         async with TestClient(TestServer(application(view))) as browser:
             page = await (await browser.get("/")).text()
             audit: dict[str, Any] = json.loads(await (await browser.get("/api/audit")).text())

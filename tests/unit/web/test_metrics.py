@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from lasthop.api.meta import Key
-from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.sources.source import Batch
-from lasthop.web.measures import Durations
+from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.xds.events import Acked
 from tests.fake_api import FakeApi, client_of, serving
@@ -38,10 +37,11 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
             found = {name: cache.get(type_url, name) for name in cache.names(type_url)}
             held = {name: resource for name, resource in found.items() if isinstance(resource, Resource)}
             controller.acked(GATEWAY, Acked(type_url, held))
-        runtime.updater.writer.counts.update(writes=3, conflicts=1)
-        runtime.source.ended["HTTPRoute", "410"] = 2
+        runtime.updater.writer.counts.labels("writes").inc(3)
+        runtime.updater.writer.counts.labels("conflicts").inc()
+        runtime.source.restarts.labels("HTTPRoute", "410").inc(2)
         controller.time_to_programmed.observe(0.2)
-        text = (await metrics(ControllerView(runtime, lambda *_: None))).decode()
+        text = (await metrics(ControllerView(runtime))).decode()
 
     assert sample(text, 'lasthop_objects{kind="HTTPRoute"}') == 1
     assert sample(text, 'lasthop_findings{reason="BackendNotFound",severity="error"}') == 1
@@ -56,11 +56,3 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.1"}') == 0
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.25"}') == 1
     assert sample(text, "lasthop_time_to_programmed_seconds_count") == 1
-
-
-def test_durations_fall_into_their_buckets() -> None:
-    durations = Durations()
-    for seconds in (0.001, 0.01, 0.011, 1000):
-        durations.observe(seconds)
-    assert durations.counts[:2] == [2, 1] and durations.counts[-1] == 1
-    assert durations.sum == 1000.022

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 
 from lasthop.api.meta import Key
-from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.outputs.audit import certificates, hops
@@ -17,6 +18,7 @@ from lasthop.plan.messages import CRASHED
 from lasthop.plan.upstream import Hop
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
+from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import page
 from lasthop.web.slices import SLICE, Shared, in_slices
@@ -89,7 +91,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
             objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca"])]
             objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
         runtime.controller.take(Batch(keyed(*objects)))
-        view = ControllerView(runtime, lambda *_: None)
+        view = ControllerView(runtime)
         text = (await metrics(view)).decode()
         found = {hop.backend: hop.manner for hop in (await view.audit()).hops}
         shown = await page(view)
@@ -105,8 +107,65 @@ async def test_an_object_that_nothing_reads_yet_is_shown_at_once() -> None:
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
         runtime.controller.take(Batch(keyed(mk_class(), mk_gateway("a/gw"))))
         runtime.controller.engine.settle()
-        view = ControllerView(runtime, lambda *_: None)
+        view = ControllerView(runtime)
         assert await view.objects("BackendTLSPolicy") == []
         runtime.controller.engine.apply(keyed(mk_policy("a/p", "nowhere", "api.example", ["ca"])))
         runtime.controller.engine.settle()
         assert [document["metadata"]["name"] for document in await view.objects("BackendTLSPolicy")] == ["p"]
+
+
+HOPS = 1500
+HELD = 0.05
+"""Seconds of its thread's time that the event loop may be held at most."""
+
+
+async def test_no_question_holds_the_event_loop_however_many_hops_there_are() -> None:
+    """Measured by the time of the thread, because other processes may have the cores, and without the garbage collector, whose
+    time is that of all objects."""
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        site = Site("lasthop", "x.svc", 1)
+        runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
+        objects = [mk_class(), mk_gateway("a/gw"), mk_config_map("a/ca", ca_pem("good"))]
+        for number in range(HOPS):
+            name = f"s{number}"
+            objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca" if number % 2 else "none"])]
+            objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
+        runtime.controller.take(Batch(keyed(*objects)))
+        runtime.controller.engine.settle()
+        view = ControllerView(runtime)
+        asked = [(kind, reads) for kind in ("Gateway", "ConfigMap", "GatewayClass", "Service") for reads in (False, True)]
+        names = {"Gateway": ("a", "gw"), "ConfigMap": ("a", "ca"), "GatewayClass": ("", "lasthop"), "Service": ("a", "s1")}
+        questions: dict[str, Callable[[], Awaitable[object]]] = {
+            "page": lambda: page(view),
+            "metrics": lambda: metrics(view),
+            "audit": view.audit,
+            "objects": view.objects,
+            **{
+                f"explain {kind} {reads}": partial(view.explain, Key(kind, *names[kind]), reads=reads) for kind, reads in asked
+            },
+        }
+        gc.disable()
+        try:
+            held = {name: await _longest_turn(question) for name, question in questions.items()}
+        finally:
+            gc.enable()
+    assert not {name: seconds for name, seconds in held.items() if seconds > HELD}, held
+
+
+async def _longest_turn(question: Callable[[], Awaitable[object]]) -> float:
+    longest, done = 0.0, False
+
+    async def watch() -> None:
+        nonlocal longest
+        while not done:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - before)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(watch())
+        await asyncio.sleep(0)
+        assert await question()
+        await asyncio.sleep(0)
+        done = True
+    return longest

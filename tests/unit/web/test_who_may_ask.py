@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.wanted import Site
 from lasthop.web.app import application
+from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving
 
 PROXIED = {"x-forwarded-for": "192.0.2.1"}
@@ -32,7 +32,7 @@ async def test_what_names_objects_is_for_this_machine(headers: dict[str, str], p
     async with serving(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
         runtime = ClusterRuntime(client, site, identity="a", namespace="n", xds_listen="", own_address="")
-        view = ControllerView(runtime, lambda *_: None)
+        view = ControllerView(runtime)
         async with TestClient(TestServer(application(view), host="127.0.0.1")) as browser:
 
             async def status(path: str) -> int:

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Withdrawal
-from lasthop.xds import cache as module
-from lasthop.xds.cache import Cache, wire_version
+from lasthop.xds.cache import KEPT_WITHDRAWALS, Cache, wire_version
 from tests.unit.xds.playbook import clusters, endpoints, mk, withdrawn
 
 
@@ -62,10 +59,9 @@ def test_the_expiry_is_part_of_the_version() -> None:
     assert wire_version(mk(CLUSTER, "a=1", expires=5.0)) != wire_version(mk(CLUSTER, "a=1", expires=6.0))
 
 
-def test_only_so_many_withdrawals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_WITHDRAWALS", 3)
-    cache = Cache()
-    for i in range(10):
-        cache.apply(endpoints(f"a@{i}=1"))
-        cache.apply(withdrawn(ENDPOINTS, f"a@{i}"))
-    assert cache.names(ENDPOINTS) == ["a@7", "a@8", "a@9"]
+def test_only_so_many_withdrawals_are_remembered() -> None:
+    cache, names = Cache(), [f"a@{i}" for i in range(KEPT_WITHDRAWALS + 3)]
+    cache.apply(endpoints(*(f"{name}=1" for name in names)))
+    for name in names:
+        cache.apply(withdrawn(ENDPOINTS, name))
+    assert cache.names(ENDPOINTS) == names[3:]

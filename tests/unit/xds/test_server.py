@@ -103,7 +103,7 @@ async def test_before_it_is_open_nothing_is_said_to_anyone(socket: Path) -> None
         await envoy.ask(CLUSTER)
         server.update(GATEWAY, clusters("a=1"))
         read = asyncio.ensure_future(envoy.hear())
-        await asyncio.sleep(0.2)
+        await until(lambda: server.waiting)
         assert not read.done() and server.traffic[CLUSTER].responses == 0
         server.open()
         assert [r.name for r in (await read).resources] == ["a"]

@@ -141,7 +141,7 @@ async def test_after_a_restart_of_the_server_nothing_is_sent_again(world: World)
     world.server = Server(again)
     world.server.update(GATEWAY, changes(world.cluster, world.endpoints, world.listener, world.table))
     await world.server.start(world.ads)
-    await asyncio.sleep(1)  # it reconnects and waits: before `open` nothing is known, so nothing is said
+    await until(lambda: world.server.waiting)  # it has come back: before `open` nothing is known, so nothing is said
     assert await get(world.port) == (200, "one")
     world.server.open()
     await until(world.synced)

@@ -184,15 +184,12 @@ class Conversation(RuleBasedStateMachine):
             for name in response.removed:
                 assert name not in self.versions
         else:
-            urgent = [
-                name
-                for name in self.session._types[CLUSTER].has
-                if self.cache.get(CLUSTER, name) in (None, Withdrawal(urgent=True))
-            ] if CLUSTER in self.session._types else []  # fmt: skip
+            gone = (None, Withdrawal(urgent=True))
+            urgent = [name for name in self.session.sent(CLUSTER) or () if self.cache.get(CLUSTER, name) in gone]
             assert not urgent, "something went before an urgent withdrawal"
-        if response.type_url == ROUTES and response.resources and CLUSTER in self.session._types:
-            told = self.session._types[CLUSTER].has
-            missing = set(response.resources[0].body.decode().split()) - told.keys()
+        clusters = self.session.sent(CLUSTER)
+        if response.type_url == ROUTES and response.resources and clusters is not None:
+            missing = set(response.resources[0].body.decode().split()) - clusters
             assert not missing & self.versions.keys(), "a route before its cluster"
 
     def teardown(self) -> None:

@@ -13,8 +13,8 @@ from typing import Literal
 
 import yaml
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import EXPERIMENTAL_API, GATEWAY_API, LASTHOP_API, Kind
-from lasthop.api.meta import Json
 
 Channel = Literal["standard", "experimental"]
 BUNDLE_VERSION = "v1.7.0"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from lasthop.api.documents import Json
 from lasthop.cli.args.suggestions import closest
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[Comple
     return [CompletionItem(path) for path in paths if path.startswith(incomplete)]
 
 
-def _running(folder: Any, kind: str) -> list[dict[str, Any]]:
+def _running(folder: Any, kind: str) -> list[Json]:
     from lasthop.cli.args import paths
     from lasthop.cli.views.admin_socket import AdminSocketView
     from lasthop.cli.views.command_view import without_loop

@@ -14,7 +14,6 @@ import click
 from lasthop import logs
 from lasthop.cli.args import paths
 from lasthop.cli.render.printer import Printer, printing
-from lasthop.cli.view import ControllerView
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.infra.kubernetes.wanted import Site
@@ -24,6 +23,7 @@ from lasthop.kubernetes.errors import ConfigError
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
 from lasthop.proxy.folder import Folder, FolderHeld
 from lasthop.web.app import AdminUnusable, serving
+from lasthop.web.controller_view import ControllerView
 
 
 @click.command("controller")
@@ -132,7 +132,7 @@ async def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, runtime.stop)
-        view = ControllerView(runtime, lambda *_: None)
+        view = ControllerView(runtime)
         with held:
             async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
                 runtime.controller.log.info("running", cluster=access.name, admin=admin)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import complete_kind, complete_name, one, wanted
 from lasthop.cli.render.tree import drawn
 from lasthop.cli.views.command_view import CommandView, ask
 from lasthop.printable import clean
-from lasthop.web.view import Document
 
 
 @click.command("explain")
@@ -44,7 +44,7 @@ def command(
     if not want.name:
         raise click.UsageError(f"which {want.kind}? Add its name: lasthop explain {want.kind.lower()} NAME")
 
-    async def look(view: CommandView) -> Document:
+    async def look(view: CommandView) -> Json:
         found = await view.explain(await one(view, want), reads=reads)
         assert found is not None
         return found

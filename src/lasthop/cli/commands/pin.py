@@ -16,8 +16,8 @@ from lasthop.api.addresses import is_ip
 from lasthop.cli.args.address import host_port
 
 if TYPE_CHECKING:
-    from lasthop.probe.certificate_message import Handshake
-    from lasthop.probe.certificate_view import Shown
+    from lasthop.probe.certificate_view import CertificateInfo
+    from lasthop.probe.handshake import Handshake
 
 
 @click.command("pin")
@@ -69,7 +69,7 @@ def command(
 
 
 class _Found(NamedTuple):
-    chain: tuple[Shown, ...]
+    chain: tuple[CertificateInfo, ...]
     origin: str
     known_as: str = ""
     """The host's name, where there is one."""
@@ -80,11 +80,11 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
     if "/" in target or (":" not in target and target.endswith((".pem", ".crt", ".cer", ".yaml", ".yml", ".json"))):
         raise click.BadParameter(f"there is no file {target}", param_hint="HOST:PORT|FILE")
     host, port = host_port(target, "HOST:PORT|FILE")
-    from lasthop.probe.certificate_message import NoHandshake, handshake
+    from lasthop.probe.handshake import NoHandshake, fetch
 
     asked = server_name or ("" if is_ip(host) else host)
     try:
-        seen = handshake(host, port, asked, timeout)
+        seen = fetch(host, port, asked, timeout)
     except NoHandshake as error:
         raise click.ClickException(str(error)) from None
     day = datetime.now(UTC).strftime("%Y-%m-%d")
@@ -143,13 +143,13 @@ def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
     return found, origin
 
 
-def _chain(ders: list[bytes], origin: str) -> tuple[Shown, ...]:
-    from lasthop.probe.certificate_view import shown
+def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
+    from lasthop.probe.certificate_view import describe
 
     if not ders:
         raise click.ClickException(f"{origin} has shown no certificate")
     try:
-        return tuple(shown(der) for der in ders)
+        return tuple(describe(der) for der in ders)
     except ValueError as error:
         raise click.ClickException(f"{origin}: a certificate cannot be read: {error}") from None
 
@@ -161,7 +161,7 @@ def _check_name(name: str) -> None:
         raise click.BadParameter(f"{name} is no name for an object: small letters, digits, - and . only", param_hint="--name")
 
 
-def _first_name(leaf: Shown) -> str:
+def _first_name(leaf: CertificateInfo) -> str:
     named = [name.removeprefix("DNS ").removeprefix("*.") for name in leaf.names if name.startswith("DNS ")]
     return named[0] if named else leaf.subject.removeprefix("CN=")
 
@@ -177,8 +177,8 @@ def _described(found: _Found, form: str, now: float) -> list[str]:
 
 
 def _warnings(found: _Found, form: str, now: float) -> list[str]:
-    from lasthop.probe.certificate_message import GATEWAY_VERSIONS
     from lasthop.probe.certificate_view import validity
+    from lasthop.probe.handshake import GATEWAY_VERSIONS
 
     leaf, seen = found.chain[0], found.handshake
     said = []

@@ -15,7 +15,7 @@ from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
 from lasthop.cli.views.command_view import CommandView, ask
 
 if TYPE_CHECKING:
-    from lasthop.probe.plan import Probed
+    from lasthop.probe.result import ProbeResult
 
 KIND = "BackendTLSPolicy"
 KINDS = (KIND, "Service", "XBackend", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute")
@@ -55,14 +55,14 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe shop/api --context prod -o json | jq .passes
     """
     from lasthop.cli.render import probe_report
-    from lasthop.probe.document import document
+    from lasthop.probe.result import document
 
     namespace = cluster.namespace or ""
     want, address = _meant(object, address, namespace) if object else (Wanted(KIND, namespace), None)
     if address:
         host_port(address, "HOST:PORT")
 
-    async def look(view: CommandView) -> list[Probed]:
+    async def look(view: CommandView) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
         return [await view.probe(key, address or "") for key in keys]
 

@@ -13,7 +13,6 @@ import click
 from lasthop import logs
 from lasthop.cli.args import paths, target
 from lasthop.cli.render.printer import Printer, printing
-from lasthop.cli.view import ControllerView
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.proxy.find import EnvoyNotFound, find_envoy
@@ -22,6 +21,7 @@ from lasthop.resolve.settings import Settings
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.app import AdminUnusable, serving
+from lasthop.web.controller_view import ControllerView
 
 
 @click.command("run")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.table import Columns, Row, class_owners, row
 from lasthop.cli.views.command_view import StatusView, ask_status
 from lasthop.printable import printable
-from lasthop.web.view import Document
 
 
 @click.command("status")
@@ -81,7 +81,7 @@ class _Shown:
     def __init__(self, want: Wanted, output: str) -> None:
         self.want, self._output = want, output
         self.rows: dict[str, Row] = {}
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, Json] = {}
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._older: dict[str, str] = {}
@@ -92,7 +92,7 @@ class _Shown:
         """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
-    def tell(self, problems: tuple[str, ...], refused: list[Document]) -> None:
+    def tell(self, problems: tuple[str, ...], refused: list[Json]) -> None:
         """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
         for line in problems:
             if line not in self._problems:
@@ -100,7 +100,7 @@ class _Shown:
         self._problems = problems
         self._older = {_path(key): f"{each['file']}:{each['line']}" for each in refused for key in each.get("objects", ())}
 
-    def first(self, documents: list[Document]) -> None:
+    def first(self, documents: list[Json]) -> None:
         if self.want.name:
             named = (
                 (d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in self._fitting(documents, any_name=True)
@@ -117,7 +117,7 @@ class _Shown:
         else:
             click.echo("no objects")
 
-    def again(self, documents: list[Document]) -> None:
+    def again(self, documents: list[Json]) -> None:
         """Rows, or one document a time."""
         rows, known = self.rows, self._documents
         self._take(documents)
@@ -129,7 +129,7 @@ class _Shown:
         for name in known.keys() - self._documents.keys():
             click.echo(self._columns.gone(name), err=self._output != "table")
 
-    def _take(self, documents: list[Document]) -> list[Document]:
+    def _take(self, documents: list[Json]) -> list[Json]:
         owners = class_owners(documents)
         found = list(self._fitting(documents))
         self.rows = {each.name: self._dated(each) for each in (row(document, owners) for document in found)}
@@ -143,7 +143,7 @@ class _Shown:
             return row
         return row._replace(ready="Unknown", why=f"an older text of it is in force; {place} is not applied")
 
-    def _fitting(self, documents: list[Document], *, any_name: bool = False) -> Iterator[Document]:
+    def _fitting(self, documents: list[Json], *, any_name: bool = False) -> Iterator[Json]:
         for document in documents:
             metadata = document["metadata"]
             if self.want.kind not in ("", document["kind"]):
@@ -162,7 +162,7 @@ def _path(key: str) -> str:
     return f"{kind.lower()}/{path}"
 
 
-def _yaml(documents: list[Document]) -> str:
+def _yaml(documents: list[Json]) -> str:
     import yaml
 
     return yaml.safe_dump_all(documents, sort_keys=False).rstrip()

@@ -8,13 +8,13 @@ from typing import Any, Final
 import yaml
 
 from lasthop.printable import printable
-from lasthop.probe.certificate_view import Shown
+from lasthop.probe.certificate_view import CertificateInfo
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
 FORMS: Final = ("certificate", "key", "fingerprint")
 
 
-def pin_set(leaf: Shown, name: str, namespace: str, form: str) -> dict[str, Any]:
+def pin_set(leaf: CertificateInfo, name: str, namespace: str, form: str) -> dict[str, Any]:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     spec: dict[str, Any]
     match form:
@@ -27,7 +27,7 @@ def pin_set(leaf: Shown, name: str, namespace: str, form: str) -> dict[str, Any]
     return {"apiVersion": API_VERSION, "kind": "PinSet", "metadata": metadata, "spec": spec}
 
 
-def as_yaml(leaf: Shown, name: str, namespace: str, form: str, origin: str) -> str:
+def as_yaml(leaf: CertificateInfo, name: str, namespace: str, form: str, origin: str) -> str:
     """`origin`: where the certificate comes from, and who has checked that."""
     place = f"\n  namespace: {_text(namespace)}" if namespace else ""
     return f"""\
@@ -49,7 +49,7 @@ _CHECKED: Final = {
 }
 
 
-def _pinned(leaf: Shown, form: str) -> str:
+def _pinned(leaf: CertificateInfo, form: str) -> str:
     if form == "certificate":
         indented = "".join(f"    {line}\n" for line in leaf.pem.splitlines())
         return f"""\

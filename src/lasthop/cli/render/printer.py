@@ -25,8 +25,8 @@ PATIENCE: Final = 1.0
 class Printer:
     """`dropped` is told how many lines were dropped once there is room again."""
 
-    def __init__(self, fd: int, dropped: Callable[[int], None]) -> None:
-        self._fd, self._tell = fd, dropped
+    def __init__(self, fd: int, dropped: Callable[[int], None], patience: float = PATIENCE) -> None:
+        self._fd, self._tell, self._patience = fd, dropped, patience
         self._lines: queue.Queue[bytes | None] = queue.Queue(WAITING)
         self._dropped = 0
         self._thread: threading.Thread | None = None
@@ -48,8 +48,8 @@ class Printer:
     def close(self) -> None:
         if self._thread is not None:
             with contextlib.suppress(queue.Full):
-                self._lines.put(None, timeout=PATIENCE)
-                self._thread.join(PATIENCE)
+                self._lines.put(None, timeout=self._patience)
+                self._thread.join(self._patience)
 
     def _print(self) -> None:
         """Without a buffer: its lock, held by a write that is stuck, would keep the process from ending."""

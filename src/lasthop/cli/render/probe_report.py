@@ -9,7 +9,7 @@ import click
 
 from lasthop.cli.render.terminal import wrapped
 from lasthop.printable import printable
-from lasthop.probe.plan import Probed
+from lasthop.probe.result import ProbeResult
 
 MARKS: Final = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "skip": ("-", None)}
 INDENT: Final = " " * 4
@@ -17,7 +17,7 @@ COLUMN: Final = " " * 26
 """Where the second column begins."""
 
 
-def text(found: Probed) -> Iterator[str]:
+def text(found: ProbeResult) -> Iterator[str]:
     yield click.style(found.object, bold=True)
     for result in found.targets:
         yield ""
@@ -43,7 +43,7 @@ def text(found: Probed) -> Iterator[str]:
     yield click.style(_verdict(found), bold=True, fg="green" if found.passes else "red")
 
 
-def _verdict(found: Probed) -> str:
+def _verdict(found: ProbeResult) -> str:
     tried = [each for result in found.targets for each in result.endpoints]
     fails = sorted({result.gateway for result in found.used if not result.passes})
     connects = sorted({result.gateway for result in found.used} - set(fails))

@@ -6,11 +6,11 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import click
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.cli.rbac_visibility import FORBIDDEN
 from lasthop.cli.render.terminal import wrapped
@@ -138,7 +138,7 @@ def as_json(report: Report) -> str:
     return json.dumps(document, indent=2)
 
 
-def _plain(finding: Finding) -> dict[str, Any]:
+def _plain(finding: Finding) -> Json:
     return {
         "severity": str(finding.severity),
         "file": finding.file,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from lasthop.api.documents import Json
 from lasthop.cli.render.terminal import width, wrapped
 from lasthop.outputs.status.summary import UNREACHED, summary
 from lasthop.printable import clean
 
-Document = dict[str, Any]
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 NARROWEST = 30
 """Columns that WHY has at least; a narrower terminal breaks the lines itself."""
@@ -23,12 +23,12 @@ class Row(NamedTuple):
     why: str
 
 
-def class_owners(documents: Iterable[Document]) -> dict[str, str]:
+def class_owners(documents: Iterable[Json]) -> dict[str, str]:
     """Who serves each GatewayClass among them."""
     return {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
 
 
-def row(document: Document, owners: Mapping[str, str] | None = None) -> Row:
+def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
     """`owners`: of GatewayClasses, because a Gateway's status does not say who has written it."""
     from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
 
@@ -46,7 +46,7 @@ def row(document: Document, owners: Mapping[str, str] | None = None) -> Row:
     return Row(name, *summary(document))
 
 
-def foreign(document: Document) -> list[str]:
+def foreign(document: Json) -> list[str]:
     """The other controllers that have written into its status."""
     from lasthop.api.kinds import CONTROLLER_NAME
 

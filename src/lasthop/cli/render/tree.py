@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from lasthop.web.view import Document
+from lasthop.api.documents import Json
 
 MARKS: Final = {"good": ("✓", "green"), "warning": ("!", "yellow"), "bad": ("✗", "red")}
 
 
-def drawn(fact: Document, first: str = "", rest: str = "") -> Iterator[str]:
+def drawn(fact: Json, first: str = "", rest: str = "") -> Iterator[str]:
     mark, colour = MARKS.get(fact.get("state", ""), ("", None))
     shown = f"{click.style(mark, fg=colour, bold=True)} {fact['text']}" if mark else fact["text"]
     place = click.style(f"  {fact['place']}", dim=True) if fact.get("place") else ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
-    from lasthop.probe.plan import Probed
+    from lasthop.probe.result import ProbeResult
 
 TIMEOUT: Final = 10.0
 PROBE_TIMEOUT: Final = 120.0
@@ -118,12 +118,12 @@ class AdminSocketView:
         found: Document = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
         return found
 
-    async def probe(self, key: Key, address: str) -> Probed:
+    async def probe(self, key: Key, address: str) -> ProbeResult:
         import msgspec
 
-        from lasthop.probe.plan import Probed
+        from lasthop.probe.result import ProbeResult
 
-        return msgspec.convert(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), Probed)
+        return msgspec.convert(self.ask("/api/probe", PROBE_TIMEOUT, **key._asdict(), address=address), ProbeResult)
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         while True:

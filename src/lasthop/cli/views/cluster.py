@@ -28,7 +28,7 @@ from lasthop.kubernetes.objects import read_object
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
-from lasthop.probe.plan import Probed
+from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
 from lasthop.sources.kubernetes.snapshot import Listed, look
 from lasthop.web.engine_view import EngineView
@@ -144,7 +144,7 @@ class ClusterView(EngineView):
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
         return self._hidden.veiled(found) if found else None
 
-    async def probe(self, key: Key, address: str) -> Probed:
+    async def probe(self, key: Key, address: str) -> ProbeResult:
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
         return await super().probe(key, address)
 

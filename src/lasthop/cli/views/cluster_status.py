@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import click
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
@@ -20,7 +21,6 @@ from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import Read, read_object
 from lasthop.sources.kubernetes.reflector import Reflector
 from lasthop.sources.kubernetes.snapshot import Listed, look, plain
-from lasthop.web.view import Document
 
 
 class ClusterStatusView:
@@ -29,7 +29,7 @@ class ClusterStatusView:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self._listed: list[Listed] = []
-        self._documents: dict[Key, Document] = {}
+        self._documents: dict[Key, Json] = {}
         self._changed = asyncio.Event()
         self._error = ""
         self._services: Services | None = None
@@ -41,10 +41,10 @@ class ClusterStatusView:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
-    async def not_applied(self) -> list[Document]:
+    async def not_applied(self) -> list[Json]:
         return []
 
-    async def objects(self, kind: str | None = None) -> list[Document]:
+    async def objects(self, kind: str | None = None) -> list[Json]:
         """Lists them at the first call; afterwards returns them as they were last followed."""
         if not self._listed:
             self._listed = await self._list(kind or "")

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from lasthop.api.documents import Json
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, require_namespace
-from lasthop.web.view import Document, View
+from lasthop.web.view import View
 
 if TYPE_CHECKING:
     from lasthop.plan.finding import Finding
@@ -45,13 +46,13 @@ class StatusView(Protocol):
 
     async def namespaces(self) -> Collection[str]: ...
 
-    async def objects(self, kind: str | None = None) -> list[Document]:
+    async def objects(self, kind: str | None = None) -> list[Json]:
         """Returns the objects of a kind, or all that have a status."""
         ...
 
     async def problems(self) -> tuple[str, ...]: ...
 
-    async def not_applied(self) -> list[Document]:
+    async def not_applied(self) -> list[Json]:
         """Returns the files whose present text is refused, and the objects that an older text defines instead."""
         ...
 

@@ -20,7 +20,7 @@ from lasthop.cli.views.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity
-from lasthop.probe.plan import Probed
+from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import scan
@@ -87,7 +87,7 @@ class FolderView(EngineView):
         self._warn()
         return await super().explain(key, reads=reads)
 
-    async def probe(self, key: Key, address: str) -> Probed:
+    async def probe(self, key: Key, address: str) -> ProbeResult:
         self._warn()
         return await super().probe(key, address)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.manifests import RESOURCES, manifests, secret
 from lasthop.infra.kubernetes.names import object_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.kubernetes.client import path_of
 

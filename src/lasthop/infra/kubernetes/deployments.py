@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from lasthop.api.meta import Json, Key
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.actions import Action, Apply, Delete, Made, actions, is_ours, leftovers, owners
 from lasthop.infra.kubernetes.api import Api, collection, path
@@ -42,13 +43,15 @@ class Deployments:
         may_write: Callable[[], bool] = lambda: True,
         namespaces: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
+        retry: float = RETRY,
+        look_every: float = LOOK_EVERY,
     ) -> None:
         """`namespaces` are those that we may see; none named: all of them. `may_write` is asked right before each write: a
         process that was frozen for a while leads no more, and has not heard of it."""
         self._may_write = may_write
         self._api, self._site, self._authority, self._changed = api, site, authority, changed
         self._namespaces = namespaces or ("",)
-        self._clock = clock
+        self._clock, self._retry, self._look_every = clock, retry, look_every
         self._wanted: Mapping[Key, Wanted] | None = None
         self._observed: dict[Made, Json] = {}
         self._problems: dict[Key, str] = {}
@@ -74,7 +77,7 @@ class Deployments:
             await self._until_wanted()
             if not listed or self._clock() - listed >= RESYNC:
                 if not await self._list():
-                    await asyncio.sleep(RETRY)
+                    await asyncio.sleep(self._retry)
                     continue
                 listed = self._clock()
                 self._due |= set(self._wanted or ())
@@ -86,16 +89,16 @@ class Deployments:
     async def _until_wanted(self) -> None:
         while self._wanted is None or self._authority() is None:
             self._news.clear()
-            await self._wait(LOOK_EVERY)
+            await self._wait(self._look_every)
 
     async def _pause(self, listed: float) -> None:
         """Until there is something to do."""
         wait = max(0.0, listed + RESYNC - self._clock())
         if self._again:
             self._due |= self._again
-            wait = min(wait, RETRY)
+            wait = min(wait, self._retry)
         if pending := self._without_address():
-            wait = min(wait, LOOK_EVERY)
+            wait = min(wait, self._look_every)
         await self._wait(wait)
         await self._each(self._refresh(made, gateway) for made, gateway in pending)
 

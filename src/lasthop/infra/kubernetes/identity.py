@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.actions import decoded
 from lasthop.infra.kubernetes.api import Api, collection, path
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER

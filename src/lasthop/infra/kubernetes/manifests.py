@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.gateway import GROUP
-from lasthop.api.meta import Json
 from lasthop.infra.kubernetes import names
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.pods import deployment_spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.wanted import Site, Wanted
 from lasthop.plan.infrastructure import READY_PORT

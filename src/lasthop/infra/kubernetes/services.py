@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.names import digest, object_name, selector
 from lasthop.infra.kubernetes.wanted import Wanted
 from lasthop.plan.infrastructure import Infrastructure

@@ -17,8 +17,8 @@ from lasthop.resolve import xbackends
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
+from lasthop.resolve.policies.judgement import validation_of
 from lasthop.resolve.policies.references import PIN_SET
-from lasthop.resolve.policies.validation import demand
 from lasthop.resolve.trust import CA_KINDS, bundle
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -72,8 +72,9 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 @query
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Also of one that is refused, perhaps because they have expired."""
-    said, shown = demand(g, policy), xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
-    refs = said.validation.ca_certificate_refs if said else ()
+    validation = validation_of(g, policy)
+    shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
+    refs = validation.ca_certificate_refs if validation else ()
     held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
 

@@ -21,8 +21,8 @@ from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import claims, port_winner
-from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.trust import bundle, day, pair_dates
 from lasthop.store.graph import Graph
@@ -85,11 +85,11 @@ def explain_content(g: Graph, key: Key) -> Fact:
     facts: list[Fact] = []
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}
-    for node in above(g, (OBJECTS, key), verdict, endpoints, own_listeners):
+    for node in above(g, (OBJECTS, key), judgement, endpoints, own_listeners):
         query, *args = node
         if query is bundle:
             bundles[args[1]] = args[0]
-        elif query is verdict:
+        elif query is judgement:
             uses[args[0]] = GIVES.get(key.kind, "gives {} its CAs").format(args[0])
         elif query is frontend:
             uses[args[0]] = f"gives {args[0]} the CAs of its clients"

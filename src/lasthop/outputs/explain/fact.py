@@ -59,6 +59,8 @@ def worst(facts: Iterable[Fact]) -> State:
 
 def honest(fact: Fact) -> Fact:
     """Every line rests on the ones beneath it, so none is good if something beneath it is bad: at best it deserves a look."""
+    if not fact.because:
+        return fact
     because = tuple(map(honest, fact.because))
     state = State.WARNING if fact.state is State.GOOD and _holds_bad(because) else fact.state
     return msgspec.structs.replace(fact, because=because, state=state)

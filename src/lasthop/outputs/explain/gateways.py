@@ -9,7 +9,6 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop_fact
-from lasthop.outputs.explain.reads import above
 from lasthop.plan import reasons
 from lasthop.plan.listener import Gateway, Listener
 from lasthop.plan.problem import Problem
@@ -25,7 +24,7 @@ from lasthop.resolve.ports import port_problem
 from lasthop.resolve.routes import auth_targets, targets
 from lasthop.resolve.trust import day, pair_dates
 from lasthop.store.graph import Graph
-from lasthop.store.store import OBJECTS, read
+from lasthop.store.store import read
 
 SHOWN = 50
 """How many routes and hops are listed: a Gateway may have thousands."""
@@ -145,6 +144,5 @@ def explain_class(g: Graph, key: Key) -> Fact:
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
-    nodes = (node for node in above(g, (OBJECTS, key), gateway) if node[0] is gateway)
-    users = sorted(node[1] for node in nodes)
+    users = sorted(node[1] for node in g.readers_at((gateway_class, key)) if node[0] is gateway)
     return good(f"{key}: accepted", *(plain(f"class of {user}", object=user) for user in users), object=key)

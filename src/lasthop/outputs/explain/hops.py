@@ -13,7 +13,7 @@ from lasthop.outputs.explain.reads import below
 from lasthop.outputs.findings.endpoints import fate
 from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import BACKEND_NOT_FOUND
-from lasthop.plan.tls import BackendTLS, Plaintext, Refused, TLSOptions
+from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
@@ -89,13 +89,8 @@ def checks(tls: BackendTLS) -> Iterator[Fact]:
         count = len(tls.pins.keys) + len(tls.pins.certificates)
         what = "the one that is pinned" if count == 1 else f"one of {count} that are pinned"
         yield plain(f"the certificate or its key must be {what}{', whatever its names and dates' if tls.pinned_only else ''}")
-    if tls.options != TLSOptions():
-        yield plain(f"TLS {tls.options.min_version} to {tls.options.max_version}{_lists(tls.options)}")
-
-
-def _lists(options: TLSOptions) -> str:
-    named = (("ciphers", options.cipher_suites), ("curves", options.curves), ("ALPN", options.alpn))
-    return "".join(f"; {name} {', '.join(values)}" for name, values in named if values)
+    if limits := str(tls.options):
+        yield plain(limits)
 
 
 def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:

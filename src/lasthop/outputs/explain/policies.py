@@ -15,8 +15,8 @@ from lasthop.plan.upstream import Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
-from lasthop.resolve.policies.validation import verdict, wanted_tls
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.waivers import LOST, said
@@ -54,14 +54,15 @@ def _overall(facts: list[Fact]) -> State:
 
 
 def _validity(g: Graph, key: Key) -> Fact:
-    judged, wanted = verdict(g, key), wanted_tls(g, key)
-    bundles = tuple(trust(g, (verdict, key), "verified against {}" if wanted else REFERS))
-    if judged is None or not judged.valid or wanted is None:
-        why = (judged.accepted.problem if judged else None) or invalid("it could not be read")
+    judged = judgement(g, key)
+    wanted = judged.tls if judged else None
+    bundles = tuple(trust(g, (judgement, key), "verified against {}" if wanted else REFERS))
+    if judged is None or wanted is None:
+        why = (judged.problem if judged else None) or invalid("it could not be read")
         return bad("cannot be fulfilled, so its targets are refused: ", *bundles, why=why)
     warnings = tuple(warning(text) for text in judged.warnings)
     facts = (*checks(wanted), *bundles, *warnings)
-    if not judged.resolved.status:
+    if judged.unresolved:
         return warning("valid, but a CA reference is left out", *facts)
     if wanted.waiver:
         return warning(f"valid, and weakened where the Gateway's operator allows it: {said(wanted.waiver)}", *facts)

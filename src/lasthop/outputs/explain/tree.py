@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator
-from typing import Any
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.fact import Fact, bad
@@ -18,10 +18,10 @@ from lasthop.store.node import Crash
 from lasthop.store.store import OBJECTS
 
 Locate = Callable[[Key], tuple[str, int] | None]
-Steps = Generator[None, None, dict[str, Any]]
+Steps = Generator[None, None, Json]
 
 
-def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, dict[str, Any] | None]:
+def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, Json | None]:
     """Returns None if there is no such object. `reads`: the recorded reads instead of the explanation in words."""
     if OBJECTS.peek(g, key) is None and key.kind == "BackendTLSPolicy":
         key = key._replace(kind="RejectedPolicy")

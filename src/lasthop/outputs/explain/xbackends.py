@@ -9,7 +9,7 @@ from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import endpoints_fact, tls_fact, trust
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.policies.validation import verdict
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.xbackend_conditions import hops
 from lasthop.resolve.xbackends import spec_problem
@@ -41,13 +41,13 @@ def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
 
 
 def _tls(g: Graph, key: Key) -> Iterator[Fact]:
-    judged = verdict(g, key)
+    judged = judgement(g, key)
     if judged is None:
         yield plain("asks for no TLS (tls.mode None)")
-    elif judged.valid:
-        yield good("its TLS can be had", *trust(g, (verdict, key)), *(warning(text) for text in judged.warnings))
+    elif judged.problem:
+        yield bad("its TLS cannot be had, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
     else:
-        yield bad("its TLS cannot be had, so it is refused: ", *trust(g, (verdict, key)), why=judged.accepted.problem)
+        yield good("its TLS can be had", *trust(g, (judgement, key)), *(warning(text) for text in judged.warnings))
 
 
 def _spoken(hop: Hop) -> Hop:

@@ -14,8 +14,8 @@ from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackend_conditions
 from lasthop.resolve.policies.ancestors import ancestors
 from lasthop.resolve.policies.conditions import conditions, shadowed, target_problem, udp_warning, unreached
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
-from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.trust import pair_dates
@@ -30,10 +30,10 @@ def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged = read(g, key, BackendTLSPolicy), verdict(g, key)
+    obj, judged = read(g, key, BackendTLSPolicy), judgement(g, key)
     if obj is None or judged is None:
         return
-    if problem := judged.accepted.problem or judged.resolved.problem:
+    if problem := judged.problem or judged.unresolved:
         yield problem.on(key)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
@@ -50,17 +50,17 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield unused.on(key)
     reached = ancestors(g, key)
     for gateway in reached.gateways:
-        yield from _at_gateway(g, key, gateway, judged.valid)
+        yield from _at_gateway(g, key, gateway)
     for gateway in reached.without_room:
         message = f"its status has no room for {gateway}; connections from there fail."
         remedy = "Let that Gateway use a second Service for the same backend, with a policy of its own."
         yield Finding(key, reasons.INVALID, message, remedy, about=(gateway,))
 
 
-def _at_gateway(g: Graph, key: Key, gateway: Key, valid: bool) -> Iterator[Finding]:
+def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
     """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
     permitted = permitted_tls(g, gateway, key)
-    if valid and isinstance(permitted, Problem):
+    if isinstance(permitted, Problem):
         yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
     yield from _weakened(key, gateway, conditions(g, key, gateway), "spec.validation")
 
@@ -78,12 +78,12 @@ def xbackend_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged, own = read(g, key, XBackend), verdict(g, key), spec_problem(g, key)
+    obj, judged, own = read(g, key, XBackend), judgement(g, key), spec_problem(g, key)
     if obj is None:
         return
     if own:
         yield own.at("spec").on(key)
-    if judged and (problem := judged.accepted.problem or judged.resolved.problem):
+    if judged and (problem := judged.problem or judged.unresolved):
         yield problem.on(key)
     for warning in judged.warnings if judged else ():
         yield Finding(key, "Warning", warning, field="spec.tls.validation", severity=Severity.WARNING)
@@ -97,7 +97,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         message = "no Gateway reaches it through a route, so it has no effect yet"
         yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
         return
-    valid = not own and (judged is None or judged.valid)
+    valid = not own and (judged is None or judged.problem is None)
     for gateway in gateways:
         at, stated = f"at {gateway}", xbackend_conditions.conditions(g, key, gateway)
         for problem in long_session_name(session, "spec.sessionPersistence", limits(g, gateway)) if session else ():

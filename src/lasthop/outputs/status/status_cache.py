@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import document
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.status import (
     AncestorStatus,

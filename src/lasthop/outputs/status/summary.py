@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from lasthop.api.documents import Json
 from lasthop.plan.reasons import condition_type
-
-if TYPE_CHECKING:
-    from lasthop.api.meta import Json
 
 UNREACHED = "nothing of ours reaches it"
 

@@ -16,9 +16,9 @@ from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, missing_port, port_winner, section_winner, service_meant
-from lasthop.resolve.policies.validation import verdict
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.waivers import said
@@ -121,20 +121,18 @@ def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 @query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     """The policy's conditions for one Gateway that reaches it."""
-    obj, judged = read(g, policy, BackendTLSPolicy), verdict(g, policy)
+    obj, judged = read(g, policy, BackendTLSPolicy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
     found = targets_at(g, policy, gateway)
-    accepted, permitted = judged.accepted, permitted_tls(g, gateway, policy)
+    permitted = permitted_tls(g, gateway, policy)
+    problem = permitted if isinstance(permitted, Problem) else judged.problem
     if not found.effective and found.reached:
-        accepted = failed(reasons.ACCEPTED, joined(found.problems))
-    elif isinstance(permitted, Problem):
-        accepted = failed(reasons.ACCEPTED, permitted)
-    elif judged.valid:
-        told = [*(problem.text for problem in found.problems), *judged.warnings, *found.notes, *judged.notes]
-        accepted = true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
-    resolved = judged.resolved
-    lost = [problem for problem in found.problems if problem.reason == reasons.TARGET_NOT_FOUND]
+        problem = joined(found.problems)
+    told = [*(each.text for each in found.problems), *judged.warnings, *found.notes, *judged.notes]
+    accepted = failed(reasons.ACCEPTED, problem) if problem else true(reasons.ACCEPTED, "; ".join(dict.fromkeys(told)))
+    resolved = failed(reasons.RESOLVED_REFS, judged.unresolved) if judged.unresolved else true(reasons.RESOLVED_REFS)
+    lost = [each for each in found.problems if each.reason == reasons.TARGET_NOT_FOUND]
     if resolved.status and lost:
         resolved = failed(reasons.RESOLVED_REFS, joined(lost))
     more = []

@@ -11,44 +11,43 @@ import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
+from lasthop.api.profiles import PREFIX
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid
 from lasthop.plan.profile import BackendRules
 from lasthop.plan.tls import Anchors, BackendTLS, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.certificates import too_large
-from lasthop.resolve.policies import options
+from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import misaimed
-from lasthop.resolve.policies.validation import demand, wanted_tls
 from lasthop.resolve.profiles import backend_rules, limits
 from lasthop.resolve.trust import minute
 from lasthop.store.graph import Graph, query
 
 DAY: Final = 86400.0
-MIN_VERSION: Final = f"{options.PREFIX}min-tls-version"
 
 
 @query
 def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem | None:
     """Returns the TLS that a policy or XBackend asks for if this Gateway's operator permits it, or what is not permitted; None
     if it is invalid by itself."""
-    wanted, said = wanted_tls(g, source), demand(g, source)
-    if wanted is None or said is None:
+    judged = judgement(g, source)
+    wanted = judged.tls if judged else None
+    if wanted is None:
         return None
     rules = backend_rules(g, gateway)
     if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
         return problem
     if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
         return invalid(message)
-    asked, versions = said.options.get(MIN_VERSION), wanted.options
     # A policy that does not say how low it would go goes no lower than the profile.
-    lowest = versions.min_version if asked else max(versions.min_version, rules.min_version)
-    if lowest < rules.min_version or versions.max_version < rules.min_version:
+    lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
+    if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
         name = "min" if lowest < rules.min_version else "max"
         message = f"at least TLS {rules.min_version} is demanded here ({rules.by})"
-        remedy = f"correct option {options.PREFIX}{name}-tls-version or remove it"
+        remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
         return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
-    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(versions, min_version=lowest))
+    return msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, min_version=lowest))
 
 
 def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | None:

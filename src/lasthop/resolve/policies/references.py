@@ -21,11 +21,11 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicyValidation, LocalObjectReference
 from lasthop.api.profiles import GROUP
 from lasthop.plan import reasons
-from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.problem import Problem, invalid, invalid_kind, joined
-from lasthop.plan.tls import Mode, Waiver
+from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
+from lasthop.resolve.certificates import union
 from lasthop.resolve.pins import PinnedTrust, pinned
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, dates, ref_state, system_store
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state, system_store
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -38,31 +38,21 @@ ORDER: Final = (reasons.INVALID_KIND, reasons.INVALID_CA_CERTIFICATE_REF)
 """Which reason is told first; our own come after these."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """Mode x trust source, by reference. No bytes: a CA rotation leaves it equal."""
+class Verification(msgspec.Struct, frozen=True):
+    """Mode x trust source, with its bytes, or what is wrong with it."""
 
-    cas: tuple[LocalObjectReference, ...] = ()
-    """Those that can be used."""
-    system: bool = False
-    pin_set: Key | None = None
-    waiver: Key | None = None
-    names: bool = True
+    mode: Mode
+    trust: Trust | None
+    pins: Pins
+    waiver: Waiver | None
+    names: bool
     """Whether names are checked."""
-
-
-class Judged(msgspec.Struct, frozen=True):
-    accepted: Condition
-    resolved: Condition
-    asked: Asked = Asked()
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What its author wants to know and need not mend."""
-    field: str = ""
-    """Where the first fault is."""
-
-    @property
-    def valid(self) -> bool:
-        return self.accepted.status
+    problem: Problem | None
+    """Why the policy cannot be fulfilled."""
+    unresolved: Problem | None
+    """The references that cannot be used."""
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -93,7 +83,7 @@ class _Fault(msgspec.Struct, frozen=True):
     """It is not merely left out."""
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _References(msgspec.Struct, frozen=True):
     """The list, sorted, with its PinSet and its waiver read."""
 
     entries: tuple[_Entry, ...]
@@ -115,45 +105,63 @@ class _Held(msgspec.Struct, frozen=True):
         return bool(self.well_known) or bool(self.pinned and self.pinned.system)
 
     @property
+    def only_pins(self) -> bool:
+        return self.pinned is not None and self.pinned.only
+
+    @property
     def names(self) -> bool:
-        return self.mode not in (Mode.WAIVED_ALL, Mode.WAIVED_NAMES) and not (self.pinned and self.pinned.only)
+        return self.mode not in (Mode.WAIVED_ALL, Mode.WAIVED_NAMES) and not self.only_pins
 
 
-def judge(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Judged:
-    """`field` is where the validation stands in its object."""
-    held, faults = _read(g, namespace, validation)
+def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Verification:
+    """Judges the references of a validation. `field` is where that is written in its object."""
+    refs, faults = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
     warnings: list[str] = []
-    for entry in held.cas:
+    for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
         # With Expiry waived an anchor that is out of date is as good as any.
-        if state.problem and not (held.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
+        if state.problem and not (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             faults.append(entry.fault(state.problem, fatal=False))
         else:
             usable.append(entry.ref)
-    anchors = bool(usable) or not held.cas
-    if held.pinned and held.pinned.leaves and not (held.pinned.cas or held.pinned.system):
-        out_of_date, soon = dates(g, held.pinned.anchors, f"PinSet {held.pin_sets[0].ref.name}", "certificate")
+    anchors, pins = bool(usable) or not refs.cas, refs.pinned
+    if pins and pins.leaves and not (pins.cas or pins.system):
+        out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")
         warnings += soon
-        if out_of_date and held.mode is not Mode.WAIVED_EXPIRY:
-            faults.append(held.pin_sets[0].fault(out_of_date, fatal=False))
+        if out_of_date and refs.mode is not Mode.WAIVED_EXPIRY:
+            faults.append(refs.pin_sets[0].fault(out_of_date, fatal=False))
             anchors = False
     source = [*_source(validation)]
-    problems = source or [*_combination(held), *_system(g, held), *_unchecked(held, validation)]
+    wrong = source or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
+    problem = _problem(refs, faults, [invalid(text) for text in wrong], anchors)
+    trust = None if problem else system_store(g) if refs.system else _anchors(g, namespace, usable, pins)
+    # Nothing to check against is only ever what a waiver of All says.
+    if not (problem or trust or refs.only_pins or refs.mode is Mode.WAIVED_ALL):
+        problem = invalid("nothing is left to check against")
     where = f"{field}.{faults[0].problem.field}" if faults else field
-    accepted, resolved = _conditions(held, faults, [invalid(text) for text in problems], anchors, where)
-    return Judged(
-        accepted,
-        resolved,
-        _asked(held, tuple(usable), namespace) if accepted.status else Asked(),
-        tuple(warnings),
-        tuple(_notes(held)) if accepted.status else (),
-        where,
+    return Verification(
+        mode=refs.mode,
+        trust=trust,
+        pins=pins.pins if pins else Pins(),
+        waiver=refs.waiver,
+        names=refs.names,
+        problem=problem.at(where) if problem else None,
+        unresolved=_unresolved(faults).at(where) if faults else None,
+        warnings=tuple(warnings),
+        notes=tuple(_notes(refs)),
     )
 
 
-def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_Held, list[_Fault]]:
+def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: PinnedTrust | None) -> Anchors | None:
+    if cas:
+        bundles = [bundle(g, namespace, ref) for ref in cas]
+        return union(found for found in bundles if not isinstance(found, Problem))
+    return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
+
+
+def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[_Fault]]:
     entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs))
     if validation.well_known_ca_certificates:
         well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
@@ -176,7 +184,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
                 waivers.append(found)
     everything = (*entries, *inner)
     by_kind = {kind: tuple(e for e in everything if e.kind == kind) for kind in (PIN_SET, WAIVER, WELL_KNOWN, CA, "")}
-    held = _Held(
+    refs = _References(
         entries=entries,
         pin_sets=by_kind[PIN_SET],
         waivers=by_kind[WAIVER],
@@ -186,7 +194,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
         pinned=pins[0] if pins else None,
         waiver=waivers[0] if waivers else None,
     )
-    return held, [entry.fault(_unknown(entry), fatal=True) for entry in held.unknown] + faults
+    return refs, [entry.fault(_unknown(entry), fatal=True) for entry in refs.unknown] + faults
 
 
 def _unknown(entry: _Entry) -> Problem:
@@ -204,67 +212,62 @@ def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
         yield f"nothing says which CAs to trust; give caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
 
 
-def _combination(held: _Held) -> Iterator[str]:
-    cas = [entry for entry in held.cas if not entry.inside]
-    if cas and held.well_known:
+def _combination(refs: _References) -> Iterator[str]:
+    cas = [entry for entry in refs.cas if not entry.inside]
+    if cas and refs.well_known:
         yield "the system store cannot stand beside other CAs; use one of the two"
-    if len(held.pin_sets) > 1:
+    if len(refs.pin_sets) > 1:
         yield "there are several PinSets; put all pins into one"
-    if len(held.waivers) > 1:
+    if len(refs.waivers) > 1:
         yield "there are several VerificationWaivers; use one"
-    if held.pin_sets and (cas or held.well_known):
-        name = held.pin_sets[0].ref.name
+    if refs.pin_sets and (cas or refs.well_known):
+        name = refs.pin_sets[0].ref.name
         yield f"PinSet {name} cannot stand beside CAs, because a list of CAs means any of them; put the CAs into the PinSet"
-    if held.waiver is None:
+    if refs.waiver is None:
         return
-    if held.mode is Mode.WAIVED_ALL and len(held.entries) > len(held.waivers):
+    if refs.mode is Mode.WAIVED_ALL and len(refs.entries) > len(refs.waivers):
         yield "a waiver of All stands alone, as nothing else would be checked; remove it or the other references"
-    elif held.mode is not Mode.WAIVED_ALL and len(held.entries) == len(held.waivers):
+    elif refs.mode is not Mode.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
         virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
         yield f"nothing beside the waiver says what is still to be checked; add a CA, a PinSet or {virtual}"
-    elif held.pinned and held.pinned.only:
+    elif refs.only_pins:
         yield "pins alone check neither names nor dates, so there is nothing to waive; remove the waiver"
 
 
-def _system(g: Graph, held: _Held) -> Iterator[str]:
-    unknown = [entry.ref.name for entry in held.well_known if entry.ref.name != SYSTEM.name]
+def _system(g: Graph, refs: _References) -> Iterator[str]:
+    unknown = [entry.ref.name for entry in refs.well_known if entry.ref.name != SYSTEM.name]
     if unknown:
         yield f"wellKnownCACertificates {unknown[0]} is unknown here; connections fail. Use System or caCertificateRefs"
-    elif held.system and system_store(g) is None:
+    elif refs.system and system_store(g) is None:
         yield "the proxy's host has no CA bundle; connections fail. Install one (ca-certificates) or use caCertificateRefs"
 
 
-def _unchecked(held: _Held, validation: BackendTLSPolicyValidation) -> Iterator[str]:
-    if validation.subject_alt_names and not held.names:
-        by = "pins alone cannot check them" if held.mode is Mode.STRICT else "the waiver gives them up"
+def _unchecked(refs: _References, validation: BackendTLSPolicyValidation) -> Iterator[str]:
+    if validation.subject_alt_names and not refs.names:
+        by = "pins alone cannot check them" if refs.mode is Mode.STRICT else "the waiver gives them up"
         yield f"subjectAltNames are asked for and not checked, because {by}; remove them"
 
 
-def _conditions(
-    held: _Held, faults: list[_Fault], problems: list[Problem], anchors: bool, field: str
-) -> tuple[Condition, Condition]:
-    refs = [fault.problem for fault in faults]
-    order = sorted((p.reason for p in refs), key=lambda reason: ORDER.index(reason) if reason in ORDER else len(ORDER))
-    resolved = failed(reasons.RESOLVED_REFS, joined(refs, order[0]).at(field)) if refs else true(reasons.RESOLVED_REFS)
+def _unresolved(faults: list[_Fault]) -> Problem:
+    problems = [fault.problem for fault in faults]
+    rank = {reason: number for number, reason in enumerate(ORDER)}
+    return joined(problems, min((p.reason for p in problems), key=lambda reason: rank.get(reason, len(rank))))
+
+
+def _problem(refs: _References, faults: list[_Fault], wrong: list[Problem], anchors: bool) -> Problem | None:
+    bad = [fault.problem for fault in faults]
     if any(fault.fatal for fault in faults):
-        some = (held.cas and anchors) or held.well_known or held.pinned or held.waiver
+        some = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
         reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
-        everything = joined([*problems, *refs]).within("connections fail", reason=reason)
-        return failed(reasons.ACCEPTED, everything.at(field)), resolved
-    if problems:
-        return failed(reasons.ACCEPTED, joined([*problems, *refs], reasons.INVALID).at(field)), resolved
+        return joined([*wrong, *bad]).within("connections fail", reason=reason)
+    if wrong:
+        return joined([*wrong, *bad], reasons.INVALID)
     if not anchors:
-        where = f"no {'CA' if held.cas else 'certificate'} is left, connections fail"
-        nothing = joined(refs).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
-        return failed(reasons.ACCEPTED, nothing.at(field)), resolved
-    return true(reasons.ACCEPTED), resolved
+        where = f"no {'CA' if refs.cas else 'certificate'} is left, connections fail"
+        return joined(bad).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+    return None
 
 
-def _asked(held: _Held, usable: tuple[LocalObjectReference, ...], namespace: str) -> Asked:
-    pin_set = Key(PIN_SET, namespace, held.pin_sets[0].ref.name) if held.pin_sets else None
-    return Asked(usable, held.system, pin_set, held.waiver.key if held.waiver else None, held.names)
-
-
-def _notes(held: _Held) -> Iterator[str]:
-    if held.pinned and held.pinned.only:
-        yield f"PinSet {held.pin_sets[0].ref.name} holds pins only, so the certificate's names and dates are not looked at"
+def _notes(refs: _References) -> Iterator[str]:
+    if refs.only_pins:
+        yield f"PinSet {refs.pin_sets[0].ref.name} holds pins only, so the certificate's names and dates are not looked at"

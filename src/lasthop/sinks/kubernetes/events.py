@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
+from prometheus_client import Counter
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
-from lasthop.api.meta import Json, Key
+from lasthop.api.meta import Key
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.ratelimit import TokenBucket
@@ -65,8 +67,9 @@ class EventRecorder:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`instance` is who tells it: the pod's name. `may_write` is asked right before each request."""
-        self.counts: Counter[str] = Counter()
-        """told, repeated, suppressed, dropped, errors; for metrics."""
+        self.counts = Counter("lasthop_events", "Events of the cluster, by what came of them.", ["result"], registry=None)
+        for result in ("told", "repeated", "suppressed", "dropped", "errors"):
+            self.counts.labels(result)
         self._client, self._instance, self._every, self._clock = client, instance[:128], every, clock
         self._bucket = TokenBucket(rate, burst, clock)
         self._may_write = may_write
@@ -80,10 +83,10 @@ class EventRecorder:
         if told is not None:
             told.count += 1
             if now - told.at < self._every:
-                self.counts["suppressed"] += 1
+                self.counts.labels("suppressed").inc()
                 return
         if not self._bucket.try_take() or self._queue.full():
-            self.counts["dropped"] += 1
+            self.counts.labels("dropped").inc()
             return
         self._remember(what, now)
         self._queue.put_nowait(_Job(what, uid, action, warning, told))
@@ -92,12 +95,12 @@ class EventRecorder:
         while True:
             job = await self._queue.get()
             if not self._may_write():
-                self.counts["dropped"] += 1
+                self.counts.labels("dropped").inc()
                 continue
             try:
                 await self._tell(job)
             except ApiError:
-                self.counts["errors"] += 1
+                self.counts.labels("errors").inc()
 
     def _remember(self, what: _What, now: float) -> None:
         told = self._told.get(what)
@@ -119,13 +122,13 @@ class EventRecorder:
             series = {"series": {"count": max(2, told.count), "lastObservedTime": now}}
             try:
                 await self._client.merge(path_of(GROUP, "v1", "events", namespace, told.name), series)
-                self.counts["repeated"] += 1
+                self.counts.labels("repeated").inc()
                 return
             except ApiError as error:
                 if not error.not_found:  # Events live an hour
                     raise
         await self._client.create(path_of(GROUP, "v1", "events", namespace), self._event(job, told.name, namespace, now))
-        self.counts["told"] += 1
+        self.counts.labels("told").inc()
 
     def _event(self, job: _Job, name: str, namespace: str, now: str) -> Json:
         key, kind = job.what.key, KINDS[job.what.key.kind]

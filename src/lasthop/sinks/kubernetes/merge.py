@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
-from lasthop.api.meta import Json
 from lasthop.api.status import Status
 from lasthop.outputs.status.conditions import transition_time
 from lasthop.plan.reasons import CONDITION_TYPES

@@ -45,6 +45,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         uid_of: Callable[[Key], str],
         annotations: Mapping[str, str] | None = None,
         leadership: Leadership | None = None,
+        patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` hears of it after us."""
@@ -52,7 +53,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self.writer = StatusWriter(client, observed, guard=self)
         self.events = EventRecorder(client, identity, may_write=self.may_write)
         self._uid_of, self._leadership, self._clock = uid_of, leadership or Leadership(), clock
-        self._since = 0.0
+        self._since, self._patience = 0.0, patience
         self._recent: dict[Finding, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
@@ -72,7 +73,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
         new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (new, gone))
         for finding in new:
-            self._recent[finding] = asyncio.get_running_loop().call_later(PATIENCE, self._lasts, finding)
+            self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
         for finding in gone:
             if timer := self._recent.pop(finding, None):
                 timer.cancel()

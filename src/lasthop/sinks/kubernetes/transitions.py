@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Json
 from lasthop.plan.reasons import CONDITION_TYPES
 
 EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
+from prometheus_client import Counter
 
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
@@ -77,12 +77,14 @@ class StatusWriter:
         limits: Limits = LIMITS,
         now: Callable[[], str] = _now,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.counts: Counter[str] = Counter()
-        """writes, unchanged, conflicts, errors, outdated; for metrics."""
+        self.counts = Counter("lasthop_status_writes", "Statuses looked at, by what came of it.", ["result"], registry=None)
+        for result in ("writes", "unchanged", "conflicts", "errors", "outdated"):
+            self.counts.labels(result)
         self._client, self._observed = client, observed
         self._guard, self._limits, self._bucket = guard or WriteGuard(), limits, TokenBucket(limits.rate, limits.burst, clock)
-        self._now, self._clock = now, clock
+        self._now, self._clock, self._sleep = now, clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to look at, in order; a dict because each stands there once."""
@@ -96,7 +98,7 @@ class StatusWriter:
 
     def __repr__(self) -> str:
         state = "leading" if self.leading else "waiting"
-        return f"<StatusWriter {state}, {len(self._queue)} queued, {len(self._busy)} in flight, {dict(self.counts)}>"
+        return f"<StatusWriter {state}, {len(self._queue)} queued, {len(self._busy)} in flight>"
 
     # --- what is asked of it -----------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class StatusWriter:
                     return
             self._enqueue_later(key, self._limits.dispute)
         except Outdated:
-            self.counts["outdated"] += 1  # the watch brings the newer generation, and with it a new status
+            self.counts.labels("outdated").inc()  # the watch brings the newer generation, and with it a new status
         except ApiError as error:
             self._failed(key, error)
 
@@ -209,14 +211,14 @@ class StatusWriter:
         current: Json = msgspec.json.decode(held.status) if held.status else {}
         status = merged(current, ours, self._now(), key.namespace, key.kind)
         if status == current:
-            self.counts["unchanged"] += 1
+            self.counts.labels("unchanged").inc()
             if self._wanted[key] is None:
                 del self._wanted[key]
             return False
         if self._guard.premature(key, current, status):
             self._enqueue_later(key, LOOK_AGAIN)
             return False
-        await asyncio.sleep(self._bucket.take())
+        await self._sleep(self._bucket.take())
         if not (self.leading and self._guard.may_write()):
             self._enqueue(key)
             return False
@@ -231,9 +233,9 @@ class StatusWriter:
         except ApiError as error:
             if not error.conflict:
                 raise
-            self.counts["conflicts"] += 1
+            self.counts.labels("conflicts").inc()
             return True
-        self.counts["writes"] += 1
+        self.counts.labels("writes").inc()
         self._written[key] = self._clock()
         self._backoffs.pop(key, None)
         self._observe(key, answer)
@@ -251,7 +253,7 @@ class StatusWriter:
             if key not in self._queue:  # else there is a newer word, perhaps on a new object of that name
                 self._wanted.pop(key, None)
             return
-        self.counts["errors"] += 1
+        self.counts.labels("errors").inc()
         if not error.passing:  # that the server is away is said elsewhere, once
             self._log.warning("status not written", object=str(key), error=str(error))
         if error.passing or error.refused:

@@ -14,7 +14,8 @@ from lasthop.admission.chain import Admitted, admit, admitted, kind_of
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, parse
-from lasthop.api.meta import Json, Key
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.salvage import salvage

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from lasthop.admission.limits import MAX_TARGETS
 from lasthop.admission.metadata import BEGINNING, rfc3339, uid_of
 from lasthop.admission.names import is_dns_label, is_dns_subdomain
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
-from lasthop.api.meta import Json, Key, ObjectMeta
+from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 
 _POLICY = "BackendTLSPolicy"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, Protocol
@@ -104,15 +103,16 @@ class Reflector:
         sink: Sink,
         timing: Timing | None = None,
         read: Callable[[str, msgspec.Raw], Read] = read_object,
+        ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
+        """`ended` is told why each request ended."""
         self.kind, self.path = kind, path
         self.known: dict[Key, str] = {}
         """Version by object."""
         self.version = ""
         """Where to go on from; empty while everything must be read."""
-        self.restarts: Counter[str] = Counter()
-        """Why requests ended, for metrics."""
         self._client, self._sink, self._timing, self._read = client, sink, timing or Timing(), read
+        self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
         """Apart, because a server that was away for long has always forgotten, and is there now."""
@@ -144,9 +144,9 @@ class Reflector:
             self._progress()
         # 1. The server ended the watch, as it does every few minutes: go on where we are.
         if error is None:
-            self.restarts["end"] += 1
+            self._ended("end")
             return self._backoff.next() if lived < self._timing.settled else 0.0
-        self.restarts[(error.reason if not error.status else str(error.status)).lower()] += 1
+        self._ended((error.reason if not error.status else str(error.status)).lower())
         # 2. It has forgotten where we are: read everything, which also tells what went meanwhile.
         if error.forgotten:
             self.version = ""

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import Kind
-from lasthop.api.meta import Json
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import FIELD_SELECTORS

@@ -7,11 +7,12 @@ discovery ──> a reflector for each kind ──> reads ──> Batch        n
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import functools
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import structlog
+from prometheus_client import Counter
 
 from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object, StringMap
@@ -66,8 +67,7 @@ class KubernetesSource:
     ) -> None:
         """`namespaces`: only these, for namespaced kinds; none means all."""
         self.observed = Observed()
-        self.ended: Counter[tuple[str, str]] = Counter()
-        """How often watches of a kind that is no longer watched had to be opened again."""
+        self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or Timing()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
         self._interval, self._settle = discovery_interval, settle
@@ -86,15 +86,6 @@ class KubernetesSource:
         """The first batch is out."""
 
     # --- what others want to know ------------------------------------------------------------------------------------
-
-    @property
-    def restarts(self) -> Counter[tuple[str, str]]:
-        """How often watches had to be opened again, by kind and reason."""
-        total = Counter(self.ended)
-        for watched in self._watched.values():
-            for reflector in watched.reflectors:
-                total.update({(watched.kind.kind, reason): n for reason, n in reflector.restarts.items()})
-        return total
 
     def findings(self) -> tuple[Finding, ...]:
         troubles = [
@@ -191,7 +182,7 @@ class KubernetesSource:
         reflectors = []
         for number, namespace in enumerate(namespaces):
             path = path_of(kind.group, version, kind.plural, namespace)
-            reflector = Reflector(kind, self._client, path, self, self._timing)
+            reflector = Reflector(kind, self._client, path, self, self._timing, ended=functools.partial(self._count, kind))
             if before is not None:  # another version of the same objects: what is known decides what is gone
                 reflector.known = dict.fromkeys(before.reflectors[number].known, "")
             reflectors.append(reflector)
@@ -205,6 +196,9 @@ class KubernetesSource:
         watched.tasks = [tasks.create_task(reflector.run()) for reflector in reflectors]
         self._log.info("watching", kind=kind.kind, version=version, namespaces=[n for n in namespaces if n] or "all")
 
+    def _count(self, kind: Kind, reason: str) -> None:
+        self.restarts.labels(kind.kind, reason).inc()
+
     def _end(self, watched: _Watched) -> None:
         """The kind is gone for certain, and its objects with it."""
         self._stop(watched)
@@ -217,8 +211,6 @@ class KubernetesSource:
     def _stop(self, watched: _Watched) -> None:
         for task in watched.tasks:
             task.cancel()
-        for reflector in watched.reflectors:
-            self.ended.update({(watched.kind.kind, reason): n for reason, n in reflector.restarts.items()})
 
     # --- what the reflectors say -------------------------------------------------------------------------------------
 

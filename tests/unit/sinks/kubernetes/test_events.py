@@ -11,6 +11,7 @@ from lasthop.api.meta import Key
 from lasthop.sinks.kubernetes.events import EventRecorder
 from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
+from tests.metrics import count
 
 ROUTE, CLASS = Key("HTTPRoute", "shop", "a"), Key("GatewayClass", "", "lasthop")
 
@@ -46,11 +47,11 @@ async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeA
     async with recording(api) as (recorder, clock):
         for _ in range(5):
             recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: recorder.counts["told"] == 1)
-        assert recorder.counts["suppressed"] == 4 and len(api.events) == 1
+        await until(lambda: count(recorder.counts, "told") == 1)
+        assert count(recorder.counts, "suppressed") == 4 and len(api.events) == 1
         clock.now = 601.0
         recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: recorder.counts["repeated"] == 1)
+        await until(lambda: count(recorder.counts, "repeated") == 1)
         [event] = api.events
         assert event["series"]["count"] == 6
 
@@ -58,7 +59,7 @@ async def test_the_same_again_is_told_once_in_ten_minutes_as_a_series(api: FakeA
 async def test_a_series_whose_event_has_expired_is_a_new_event(api: FakeApi) -> None:
     async with recording(api) as (recorder, clock):
         recorder.emit(ROUTE, "u", "Bad", "same")
-        await until(lambda: recorder.counts["told"] == 1)
+        await until(lambda: count(recorder.counts, "told") == 1)
         api.objects["events"].clear()
         clock.now = 7200.0
         recorder.emit(ROUTE, "u", "Bad", "same")
@@ -69,8 +70,8 @@ async def test_too_many_are_dropped_and_counted(api: FakeApi) -> None:
     async with recording(api, burst=10) as (recorder, _):
         for number in range(25):
             recorder.emit(ROUTE, "u", "Bad", str(number))
-        await until(lambda: recorder.counts["told"] == 10)
-        assert recorder.counts["dropped"] == 15
+        await until(lambda: count(recorder.counts, "told") == 10)
+        assert count(recorder.counts, "dropped") == 15
 
 
 async def test_a_refusal_is_counted_and_nothing_else_happens(api: FakeApi) -> None:
@@ -78,7 +79,7 @@ async def test_a_refusal_is_counted_and_nothing_else_happens(api: FakeApi) -> No
     async with recording(api) as (recorder, _):
         recorder.emit(ROUTE, "u", "Bad", "one")
         recorder.emit(ROUTE, "u", "Bad", "two")
-        await until(lambda: recorder.counts["told"] == 1 and recorder.counts["errors"] == 1)
+        await until(lambda: count(recorder.counts, "told") == 1 and count(recorder.counts, "errors") == 1)
 
 
 async def test_a_long_note_is_cut_at_1024_bytes(api: FakeApi) -> None:
@@ -93,5 +94,5 @@ async def test_what_is_queued_is_dropped_when_the_lead_is_lost(api: FakeApi) -> 
     async with recording(api, may_write=lambda: leads) as (recorder, _):
         recorder.emit(ROUTE, "u", "Bad", "one")
         leads = False
-        await until(lambda: recorder.counts["dropped"] == 1)
+        await until(lambda: count(recorder.counts, "dropped") == 1)
         assert api.events == []

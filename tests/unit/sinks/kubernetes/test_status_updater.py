@@ -8,20 +8,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-import pytest
 
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.plan.finding import Finding
-from lasthop.sinks.kubernetes import status_updater as module
 from lasthop.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
 from tests.clock import Clock
 from tests.fake_api import FakeApi, client_of, until
+from tests.metrics import counts
 
-GATEWAY = Key("Gateway", "shop", "gw")
+GATEWAY, OTHER = Key("Gateway", "shop", "gw"), Key("Gateway", "shop", "other")
 POLICY = Key("BackendTLSPolicy", "shop", "erp")
+LATER = Finding(POLICY, "PolicyNotAttached", "nothing leads to it")
+"""Comes after what must not be told, and is told."""
 FINDING = Finding(POLICY, "InvalidCACertificateRef", "ConfigMap shop/ca does not exist", "Create it.")
 
 
@@ -29,24 +30,30 @@ def mk_status(programmed: str, reason: str) -> GatewayStatus:
     return GatewayStatus(conditions=(ConditionStatus("Programmed", programmed, reason, observed_generation=1),))
 
 
-def standing(api: FakeApi) -> str:
-    conditions = api.get("gateways", "gw", "shop")["status"]["conditions"]
+def standing(api: FakeApi, gateway: Key = GATEWAY) -> str:
+    conditions = api.get("gateways", gateway.name, "shop")["status"]["conditions"]
     found: str = next(c["status"] for c in conditions if c["type"] == "Programmed")
     return found
 
 
 @asynccontextmanager
 async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[StatusUpdater, Clock]]:
-    condition = {"type": "Programmed", "status": programmed, "reason": "Programmed", "observedGeneration": 1}
-    obj = api.put(
-        "gateways", {"metadata": {"name": "gw", "namespace": "shop"}, "spec": {}, "status": {"conditions": [condition]}}
-    )
     observed, clock = Observed(), Clock(1000.0)
     observed.versions["Gateway"] = "v1"
-    observed.observe(GATEWAY, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
+    for key, status in ((GATEWAY, programmed), (OTHER, "Unknown")):
+        condition = {"type": "Programmed", "status": status, "reason": "Programmed", "observedGeneration": 1}
+        metadata = {"name": key.name, "namespace": key.namespace}
+        obj = api.put("gateways", {"metadata": metadata, "spec": {}, "status": {"conditions": [condition]}})
+        observed.observe(key, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         updater = StatusUpdater(
-            client, observed, identity="a", namespace="system", uid_of=lambda key: f"uid of {key.name}", clock=clock
+            client,
+            observed,
+            identity="a",
+            namespace="system",
+            uid_of=lambda key: f"uid of {key.name}",
+            patience=0.02,
+            clock=clock,
         )
         task = tasks.create_task(updater.run())
         await until(lambda: updater.elector.leading)
@@ -56,12 +63,12 @@ async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple
 
 async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_listened(api: FakeApi) -> None:
     async with writing(api) as (updater, clock):
-        updater.status_changed({GATEWAY: mk_status("False", "Pending")})
-        await asyncio.sleep(0.1)
+        updater.status_changed({GATEWAY: mk_status("False", "Pending"), OTHER: mk_status("False", "Pending")})
+        await until(lambda: standing(api, OTHER) == "False")  # which was looked at after it
         assert standing(api) == "True" and updater.writer.pending
         updater.status_changed({GATEWAY: mk_status("True", "Programmed")})
         await until(lambda: not updater.writer.pending)
-        assert api.asked("update", "gateways") == [], "it is as it was"
+        assert len(api.asked("update", "gateways")) == 1, "it is as it was"
 
         clock.now += SETTLING
         updater.status_changed({GATEWAY: mk_status("False", "Pending")})
@@ -85,10 +92,7 @@ async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: 
         assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("Programmed", "Normal", "uid of gw")
 
 
-async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
         updater.findings_changed([FINDING], [])
         await until(lambda: len(api.events) == 1)
@@ -100,34 +104,33 @@ async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
-async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.02)
+async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
         updater.findings_changed([FINDING], [])
         updater.findings_changed([], [FINDING])
-        await asyncio.sleep(0.1)
-        assert api.events == []
+        updater.findings_changed([LATER], [])
+        await until(lambda: bool(api.events))
+        assert [event["reason"] for event in api.events] == [LATER.reason]
 
 
-async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.02)
+async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi) -> None:
     degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
     async with writing(api) as (updater, _):
         updater.findings_changed([degraded, FINDING], [])
         await until(lambda: len(api.events) == 1)
-        updater.findings_changed([], [degraded, FINDING])
-        await until(lambda: len(api.events) == 2)
-        await asyncio.sleep(0.1)
-        assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
+        updater.findings_changed([LATER], [degraded, FINDING])
+        await until(lambda: len(api.events) == 3)
+        assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved", LATER.reason}
 
 
-async def test_only_the_leader_tells(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.02)
+async def test_only_the_leader_tells(api: FakeApi) -> None:
     async with client_of(api) as client:
-        updater = StatusUpdater(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid")
+        updater = StatusUpdater(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid", patience=0.02)
         updater.findings_changed([FINDING], [])
-        await asyncio.sleep(0.1)
-        assert updater.events.counts == {} and api.events == []
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, over.set)  # after the finding's own timer
+        await over.wait()
+        assert counts(updater.events.counts) == {} and api.events == []
 
 
 def mk_conditions(**conditions: str) -> dict[str, Any]:

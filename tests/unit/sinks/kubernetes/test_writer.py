@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,12 +13,15 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
+from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
-from lasthop.sinks.kubernetes.writer import Limits, StatusWriter, WriteGuard
+from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
+from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
+from tests.metrics import count, counts
 
 A = Key("HTTPRoute", "shop", "a")
 ACCEPTED = RouteStatus((mk_parent("gw"),))
@@ -39,16 +43,39 @@ def touch(api: FakeApi, name: str, **changes: Any) -> None:
     api.put("httproutes", {**obj, **changes})
 
 
+class Watched(Client):
+    """Calls before and after each write."""
+
+    def __init__(self, access: Any) -> None:
+        super().__init__(access, timeout=5.0)
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+
+    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.before()
+        answer = await super().put(path, body)
+        self.after()
+        return answer
+
+
 @asynccontextmanager
 async def writing(
-    api: FakeApi, *names: str, lead: bool = True, guard: WriteGuard | None = None, **limits: Any
+    api: FakeApi,
+    *names: str,
+    lead: bool = True,
+    client: Client | None = None,
+    guard: WriteGuard | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    **limits: Any,
 ) -> AsyncIterator[tuple[StatusWriter, Observed]]:
     for name in names:
         api.put("httproutes", mk_route(name))
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
-    async with client_of(api) as client:
-        writer = StatusWriter(client, observed, guard=guard, limits=Limits(**{"dispute": 0.05, **limits}))
+    async with client or client_of(api) as client:
+        found = Limits(**{"dispute": 0.05, **limits})
+        writer = StatusWriter(client, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -74,17 +101,17 @@ async def test_a_status_is_written_with_one_request(api: FakeApi) -> None:
 async def test_no_write_when_nothing_changed(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         writer.want({A: ACCEPTED})
         observe(observed, api, "a")
         await until(lambda: not writer.pending)
-        assert writer.counts == {"writes": 1, "unchanged": 1}
+        assert counts(writer.counts) == {"writes": 1, "unchanged": 1}
 
 
 async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -> None:
     async with writing(api, "a", "b") as (writer, _):
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
     api.requests.clear()
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
@@ -94,7 +121,7 @@ async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -
         task = tasks.create_task(again.run())
         again.lead(True)
         again.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await until(lambda: again.counts["unchanged"] == 2)
+        await until(lambda: count(again.counts, "unchanged") == 2)
         task.cancel()
     assert not api.requests
 
@@ -103,8 +130,8 @@ async def test_a_conflict_is_read_merged_and_tried_again(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         touch(api, "a", status={"parents": [foreign("parentRef", "x")]})  # and our watch does not know yet
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
-        assert writer.counts["conflicts"] == 1
+        await until(lambda: count(writer.counts, "writes") == 1)
+        assert count(writer.counts, "conflicts") == 1
         [theirs, ours] = api.get("httproutes", "a", "shop")["status"]["parents"]
         assert theirs == foreign("parentRef", "x") and ours["parentRef"]["name"] == "gw"
 
@@ -112,7 +139,7 @@ async def test_a_conflict_is_read_merged_and_tried_again(api: FakeApi) -> None:
 async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         standing = api.get("httproutes", "a", "shop")["status"]["parents"]
         touch(api, "a", status={"parents": [*standing, foreign("parentRef", "x")]})
         observe(observed, api, "a")
@@ -124,29 +151,27 @@ async def test_foreign_entries_survive_a_change_of_ours(api: FakeApi) -> None:
 async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: FakeApi) -> None:
     async with writing(api, "a", dispute=0.1) as (writer, observed):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 1)
+        await until(lambda: count(writer.counts, "writes") == 1)
         for _ in range(3):
             touch(api, "a", status={})
             observe(observed, api, "a")
-        assert writer.counts["writes"] == 1
-        await until(lambda: writer.counts["writes"] == 2)
+        assert count(writer.counts, "writes") == 1
+        await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
 
 
 async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too(api: FakeApi) -> None:
-    async with writing(api, "a") as (writer, observed):
-        inner = writer._client.put
+    client = Watched(api.access)
+    async with writing(api, "a", client=client) as (writer, observed):
 
-        async def slow(path: str, body: dict[str, Any]) -> dict[str, Any]:
-            answer = await inner(path, body)
-            if writer.counts["writes"] == 0:
+        def remove() -> None:
+            if count(writer.counts, "writes") == 0:
                 touch(api, "a", status={})
                 observe(observed, api, "a")
-            return answer
 
-        writer._client.put = slow  # type: ignore[method-assign]
+        client.after = remove
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
 
 
@@ -160,7 +185,7 @@ async def test_the_newest_wish_wins(api: FakeApi) -> None:
         writer.want({A: REFUSED})
         await until(lambda: accepted(api) == "False")
         await until(lambda: not writer.pending)
-        assert writer.counts["writes"] == 2
+        assert count(writer.counts, "writes") == 2
 
 
 async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
@@ -169,49 +194,58 @@ async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
     async with writing(api, *names, in_flight=3, rate=200.0, burst=10) as (writer, _):
         started = asyncio.get_running_loop().time()
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
-        await until(lambda: writer.counts["writes"] == 30)
+        await until(lambda: count(writer.counts, "writes") == 30)
         assert asyncio.get_running_loop().time() - started >= 20 / 200
     assert api.most_in_flight == 3
 
 
 async def test_nothing_is_written_without_the_lead_and_everything_with_it(api: FakeApi) -> None:
-    async with writing(api, "a", "b", lead=False) as (writer, _):
+    async with writing(api, "a", "b", lead=False) as (writer, _), client_of(api) as other:
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
-        await asyncio.sleep(0.05)
-        assert not api.requests
+        await other.get("/api/v1/namespaces")  # asked after it, and answered
+        assert [verb for verb, _, _ in api.requests] == ["list"]
         writer.lead(True)
-        await until(lambda: writer.counts["writes"] == 2)
+        await until(lambda: count(writer.counts, "writes") == 2)
 
 
 async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(20)]
-    async with writing(api, *names, rate=50.0, burst=5) as (writer, _):
-        inner, led = writer._client.put, []
+    led: list[bool] = []
+    woken: list[float] = []
+    turn = asyncio.Event()
 
-        async def watched(path: str, body: dict[str, Any]) -> dict[str, Any]:
-            led.append(writer.leading)
-            return await inner(path, body)
+    async def sleep(seconds: float) -> None:
+        if seconds:  # beyond the burst
+            await turn.wait()
+            woken.append(seconds)
 
-        writer._client.put = watched  # type: ignore[method-assign]
+    client = Watched(api.access)
+    async with writing(api, *names, client=client, burst=5, clock=Clock(), sleep=sleep) as (writer, _):
+        client.before = lambda: led.append(writer.leading)
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
-        await until(lambda: writer.counts["writes"] >= 5)
+        await until(lambda: count(writer.counts, "writes") == 5)
         writer.lead(False)
-        await asyncio.sleep(0.1)
-        assert len(led) < 20 and writer.pending
+        turn.set()
+        await until(lambda: len(woken) == LIMITS.in_flight)
+        assert (len(led), writer.pending) == (5, 15)
         writer.lead(True)
-        await until(lambda: writer.counts["writes"] == 20)
+        await until(lambda: count(writer.counts, "writes") == 20)
         assert all(led)
 
 
 class Closed(WriteGuard):
+    asked = 0
+
     def may_write(self) -> bool:
+        self.asked += 1
         return False
 
 
 async def test_a_lease_that_ran_out_while_frozen_forbids_the_write(api: FakeApi) -> None:
-    async with writing(api, "a", guard=Closed()) as (writer, _):
+    guard = Closed()
+    async with writing(api, "a", guard=guard) as (writer, _):
         writer.want({A: ACCEPTED})
-        await asyncio.sleep(0.03)
+        await until(lambda: guard.asked > 3)
         assert not api.asked("update", "httproutes")
 
 
@@ -220,7 +254,7 @@ async def test_a_server_that_is_away_is_tried_again(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
         await until(lambda: accepted(api) == "True")
-        assert writer.counts["errors"] == 1
+        assert count(writer.counts, "errors") == 1
 
 
 async def test_an_object_that_is_gone_is_dropped(api: FakeApi) -> None:
@@ -228,13 +262,13 @@ async def test_an_object_that_is_gone_is_dropped(api: FakeApi) -> None:
         api.delete("httproutes", "a", "shop")
         writer.want({A: ACCEPTED})
         await until(lambda: not writer.pending)
-        assert observed.get(A) is None and writer.counts["writes"] == 0
+        assert observed.get(A) is None and count(writer.counts, "writes") == 0
 
 
 async def test_a_status_about_a_former_object_of_that_name_is_not_written(api: FakeApi) -> None:
     async with writing(api, "a") as (writer, _):
         writer.want({A: RouteStatus((mk_parent("gw", mk_condition(generation=9)),))})
-        await until(lambda: writer.counts["outdated"] == 1)
+        await until(lambda: count(writer.counts, "outdated") == 1)
         assert not api.asked("update", "httproutes")
 
 
@@ -242,8 +276,7 @@ async def test_a_refusal_by_validation_is_not_repeated(api: FakeApi) -> None:
     api.fail("update", "httproutes", "*", Refusal(422, "Invalid", "status.parents: too many"))
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
-        await until(lambda: writer.counts["errors"] == 1 and not writer.pending)
-        await asyncio.sleep(0.05)
+        await until(lambda: count(writer.counts, "errors") == 1 and not writer.pending)  # not even later
         assert len(api.asked("update", "httproutes")) == 1
 
 

@@ -15,19 +15,25 @@ from lasthop.sources.files import FilesError, FilesSource
 from lasthop.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
+EDITOR = 0.03
+"""Seconds between the two steps of an editor that saves."""
+
 
 class Watched:
     """A source that is being consumed."""
 
-    def __init__(self, source: FilesSource) -> None:
+    def __init__(self, source: FilesSource, files: Path) -> None:
         self.source = source
+        self._files, self._markers = files, 0
         self._batches = source.batches()
         self._next: asyncio.Future[Batch] | None = None
 
     async def start(self) -> Batch:
-        """The first batch comes before the folder is watched; waits a little so that edits are seen as events."""
+        """The first batch comes before anything is watched. What the second of two edits changes was seen as an event: between
+        them the folder and what it names outside are watched."""
         first = await self.batch()
-        await asyncio.sleep(0.1)
+        await self.nothing_but_a_marker()
+        await self.nothing_but_a_marker()
         return first
 
     async def batch(self) -> Batch:
@@ -38,11 +44,11 @@ class Watched:
         self._ask()
         return batch
 
-    async def silence(self, seconds: float) -> None:
-        self._ask()
-        assert self._next is not None
-        done, _ = await asyncio.wait({self._next}, timeout=seconds)
-        assert not done, f"unexpected {self._next.result()}"
+    async def nothing_but_a_marker(self) -> None:
+        """Makes an edit of its own, and finds that and nothing else in the next batch."""
+        self._markers += 1
+        write(self._files, marker=service("marker", self._markers))
+        assert list((await self.batch()).changes) == [Key("Service", "shop", "marker")]
 
     async def close(self) -> None:
         if self._next is not None:
@@ -59,7 +65,7 @@ class Watched:
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
     (tmp_path / "files").mkdir()
     write(tmp_path / "files", a=service("web", 80))
-    watched = Watched(FilesSource(tmp_path / "files", tmp_path / "state", [tmp_path / "certs"]))
+    watched = Watched(FilesSource(tmp_path / "files", tmp_path / "state", [tmp_path / "certs"]), tmp_path / "files")
     yield watched
     await watched.close()
 
@@ -103,7 +109,7 @@ async def test_a_file_truncated_first_and_written_then_never_looks_empty(watched
     await watched.start()
     with (files / "a.yaml").open("w") as file:
         file.flush()
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(EDITOR)
         file.write(service("web", 81))
     batch = await watched.batch()
     assert port(batch) == 81
@@ -116,7 +122,7 @@ async def test_a_file_written_in_two_halves_never_loses_its_second_object(watche
     with (files / "a.yaml").open("w") as file:
         file.write(service("web", 81) + "---\n")
         file.flush()
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(EDITOR)
         file.write(policy())
     batch = await watched.batch()
     assert list(batch.changes) == [SERVICE]
@@ -126,7 +132,7 @@ async def test_a_file_written_in_two_halves_never_loses_its_second_object(watche
 async def test_a_file_that_is_moved_aside_and_written_anew_never_looks_deleted(watched: Watched, files: Path) -> None:
     await watched.start()
     (files / "a.yaml").rename(files / "a.yaml~")
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(EDITOR)
     write(files, a=service("web", 81))
     assert port(await watched.batch()) == 81
 
@@ -134,7 +140,7 @@ async def test_a_file_that_is_moved_aside_and_written_anew_never_looks_deleted(w
 async def test_a_renamed_file_changes_nothing(watched: Watched, files: Path) -> None:
     await watched.start()
     (files / "a.yaml").rename(files / "b.yaml")
-    await watched.silence(0.3)
+    await watched.nothing_but_a_marker()
     assert watched.source.locate(SERVICE) == (str(files / "b.yaml"), 1)
 
 
@@ -169,7 +175,7 @@ async def test_editors_debris_and_hidden_files_wake_nobody(watched: Watched, fil
     for name in ("a.yaml~", ".a.yaml.swp", "4913", "#a.yaml#"):
         (files / name).write_text("junk: [")
         (files / name).unlink()
-    await watched.silence(0.3)
+    await watched.nothing_but_a_marker()
 
 
 async def test_a_certificate_outside_the_folder_is_picked_up_however_it_is_replaced(
@@ -182,7 +188,6 @@ async def test_a_certificate_outside_the_folder_is_picked_up_however_it_is_repla
     (tmp_path / "certs" / "ca.pem").symlink_to("..data/ca.pem")
     write(files, c=config_map("../certs/ca.pem"))
     first = await watched.start()
-    await asyncio.sleep(0.1)
 
     def content(batch: Batch) -> str:
         found = batch.changes[CONFIG_MAP]
@@ -218,6 +223,5 @@ async def test_a_linked_file_is_watched_where_it_is(watched: Watched, files: Pat
     (tmp_path / "elsewhere" / "b.yaml").write_text(service("b", 80))
     (files / "b.yaml").symlink_to("../elsewhere/b.yaml")
     await watched.start()
-    await asyncio.sleep(0.1)
     (tmp_path / "elsewhere" / "b.yaml").write_text(service("b", 81))
     assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]

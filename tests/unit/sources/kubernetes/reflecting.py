@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -24,8 +25,11 @@ class Memory:
         self.objects: dict[Key, Object] = {}
         self.log: list[str] = []
         self.wholes = 0
+        self.names_when_whole: list[str] = []
         self.error: ApiError | None = None
         self.errors: list[ApiError] = []
+        self.ended: Counter[str] = Counter()
+        """Why requests ended."""
 
     def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
         changes = {key: obj for read in reads for key, obj in read.changes.items()}
@@ -41,6 +45,7 @@ class Memory:
 
     def whole(self, reflector: Reflector) -> None:
         self.wholes += 1
+        self.names_when_whole = self.names
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
         self.error = error
@@ -56,7 +61,8 @@ class Memory:
 async def reflecting(api: FakeApi, kind: str, timing: Timing = FAST) -> AsyncIterator[tuple[Reflector, Memory]]:
     memory, found = Memory(), KINDS[kind]
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
-        reflector = Reflector(found, client, path_of(found.group, found.versions[0], found.plural), memory, timing)
+        path = path_of(found.group, found.versions[0], found.plural)
+        reflector = Reflector(found, client, path, memory, timing, ended=lambda reason: memory.ended.update([reason]))
         task = tasks.create_task(reflector.run())
         yield reflector, memory
         task.cancel()

@@ -19,7 +19,7 @@ from tests.unit.sources.kubernetes.reflecting import FAST, reflecting
 async def test_streaming_list_reads_everything_in_one_request(api: FakeApi) -> None:
     for name in ("a", "b", "c"):
         api.put("httproutes", mk_route(name))
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes)
         assert memory.names == ["a", "b", "c"]
         api.put("httproutes", mk_route("d"))
@@ -28,26 +28,26 @@ async def test_streaming_list_reads_everything_in_one_request(api: FakeApi) -> N
     [asked] = api.asked("watch", "httproutes")
     assert asked["sendInitialEvents"] == "true" and asked["resourceVersionMatch"] == "NotOlderThan"
     assert asked["allowWatchBookmarks"] == "true"
-    assert not reflector.restarts
+    assert not memory.ended
 
 
 async def test_streaming_list_falls_back_to_pages(api: FakeApi) -> None:
     api.streaming = False
     for number in range(7):
         api.put("httproutes", mk_route(f"r{number}"))
-    async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, page=3)) as (reflector, memory):
+    async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, page=3)) as (_, memory):
         await until(lambda: memory.wholes and api.watching("httproutes"))
         assert len(memory.names) == 7 and memory.wholes == 1
         api.delete("httproutes", "r0", "shop")
         await until(lambda: "r0" not in memory.names)
     assert [bool(query.get("continue")) for query in api.asked("list", "httproutes")] == [False, True, True]
-    assert reflector.restarts == {"422": 1} and memory.error is None
+    assert memory.ended == {"422": 1} and memory.error is None
 
 
 async def test_streaming_list_that_never_completes_falls_back_to_pages(api: FakeApi) -> None:
     """A server that ignores the parameter sends a watch without the bookmark."""
     api.put("httproutes", mk_route("a"))
-    api._beginning = lambda *_: []  # type: ignore[method-assign]
+    api.beginning = lambda events: []
     async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, idle=0.1)) as (_, memory):
         await until(lambda: memory.wholes)
         assert memory.names == ["a"] and api.asked("list", "httproutes")
@@ -55,31 +55,29 @@ async def test_streaming_list_that_never_completes_falls_back_to_pages(api: Fake
 
 async def test_half_a_streaming_list_counts_for_nothing(api: FakeApi) -> None:
     api.put("httproutes", mk_route("a"))
-    whole, cut = api._beginning, iter([True])
-    api._beginning = lambda *args: [whole(*args)[0], "reset"] if next(cut, False) else whole(*args)  # type: ignore[method-assign]
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    cut = iter([True])
+    api.beginning = lambda events: [events[0], "reset"] if next(cut, False) else events
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes)
-        assert memory.log == ["+a"] and reflector.restarts == {"reset": 1}
+        assert memory.log == ["+a"] and memory.ended == {"reset": 1}
 
 
 async def test_an_ordinary_bookmark_does_not_complete_a_streaming_list(api: FakeApi) -> None:
     added = {"type": "ADDED", "object": api.put("httproutes", mk_route("a"))}
-    api._beginning = lambda *_: []  # type: ignore[method-assign]
+    api.beginning = lambda events: []
     async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: api.watching("httproutes"))
         api.bookmark("httproutes")
         api.say("httproutes", added)
-        await asyncio.sleep(0.05)
-        assert not memory.wholes and not memory.log
         meta = {"resourceVersion": str(api.version), "annotations": {"k8s.io/initial-events-end": "true"}}
         api.say("httproutes", {"type": "BOOKMARK", "object": {"metadata": meta}})
         await until(lambda: memory.wholes)
-        assert memory.names == ["a"]
+        assert (memory.wholes, memory.names_when_whole) == (1, ["a"]), "not before"
 
 
 async def test_clean_end_resumes_where_it_was(api: FakeApi) -> None:
     api.put("httproutes", mk_route("a"))
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: api.watching("httproutes"))
         await until(lambda: memory.wholes)
         api.end("httproutes")
@@ -87,7 +85,7 @@ async def test_clean_end_resumes_where_it_was(api: FakeApi) -> None:
         api.put("httproutes", mk_route("b"))
         await until(lambda: "b" in memory.names)
         assert memory.wholes == 1 and memory.log == ["+a", "+b"]
-    assert reflector.restarts["end"] == 1
+    assert memory.ended["end"] == 1
     assert not api.asked("list", "httproutes")
     assert "sendInitialEvents" not in api.asked("watch", "httproutes")[-1]
 
@@ -98,7 +96,7 @@ async def test_410_relists_and_reports_deletions_during_the_gap(api: FakeApi, as
     api.gone_as_status, api.streaming = as_status, streaming
     for name in ("stays", "goes", "changes"):
         api.put("httproutes", mk_route(name))
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes and api.watching("httproutes"))
         memory.log.clear()
         api.fail("watch", "httproutes", *([Refusal(503, "ServiceUnavailable")] * 3))
@@ -112,45 +110,37 @@ async def test_410_relists_and_reports_deletions_during_the_gap(api: FakeApi, as
         assert sorted(memory.log) == ["+changes", "+new", "-goes"]  # what is as it was is not told again
         assert memory.names == ["changes", "new", "stays"]
         await until(lambda: memory.error is None)
-    assert reflector.restarts["410"] == 1
+    assert memory.ended["410"] == 1
 
 
 async def test_410_in_the_middle_of_pages_starts_over(api: FakeApi) -> None:
     api.streaming = False
     for number in range(5):
         api.put("httproutes", mk_route(f"r{number}"))
-    inner, passed = api._list, []
-
-    def forgetful(*args: object) -> object:
-        passed.append(1)
-        if len(passed) == 2:
-            raise Refusal(410, "Expired")
-        return inner(*args)  # type: ignore[arg-type]
-
-    api._list = forgetful  # type: ignore[method-assign, assignment]
+    api.fail("list", "httproutes", "none", Refusal(410, "Expired"))
     async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, page=2)) as (_, memory):
         await until(lambda: memory.wholes)
         assert len(memory.names) == 5 and len(memory.log) == 5
 
 
 async def test_reset_resumes_and_loses_nothing(api: FakeApi) -> None:
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes)
         api.put("httproutes", mk_route("a"))
         api.reset("httproutes")
         api.put("httproutes", mk_route("b"))
         await until(lambda: memory.names == ["a", "b"])
-        assert memory.wholes == 1 and reflector.restarts["reset"] == 1
+        assert memory.wholes == 1 and memory.ended["reset"] == 1
 
 
 async def test_silence_is_noticed(api: FakeApi) -> None:
     """A connection that is dead without anybody having said so: no bytes, not even the bookmark that is due."""
-    async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, idle=0.15)) as (reflector, memory):
+    async with reflecting(api, "HTTPRoute", msgspec.structs.replace(FAST, idle=0.15)) as (_, memory):
         await until(lambda: memory.wholes)
         api.streams["httproutes"].clear()  # whatever happens now, this stream says nothing
         api.put("httproutes", mk_route("a"))
         await until(lambda: memory.names == ["a"])
-        assert reflector.restarts["silent"] >= 1 and memory.wholes == 1
+        assert memory.ended["silent"] >= 1 and memory.wholes == 1
 
 
 async def test_silence_in_answer_to_a_list_is_noticed() -> None:
@@ -173,7 +163,7 @@ async def test_bookmarks_move_the_version(api: FakeApi) -> None:
         await until(lambda: len(api.asked("watch", "httproutes")) == 2)
         api.put("httproutes", mk_route("a"))
         await until(lambda: memory.names == ["a"])
-        assert memory.wholes == 1 and "410" not in reflector.restarts
+        assert memory.wholes == 1 and "410" not in memory.ended
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "pages"])
@@ -200,7 +190,7 @@ async def test_out_of_order_relist_is_not_taken(api: FakeApi) -> None:
         api.lag = 1
         reflector.version = ""
         api.end("httproutes")
-        await until(lambda: reflector.restarts["stale"] == 2)
+        await until(lambda: memory.ended["stale"] == 2)
         assert memory.names == ["newest", "old"]
         api.lag = 0
         await until(lambda: memory.wholes == 2)
@@ -219,7 +209,7 @@ async def test_an_etcd_restored_from_a_backup_is_believed_in_the_end(api: FakeAp
         reflector.version = ""
         api.end("httproutes")
         await until(lambda: memory.wholes == 2)
-        assert memory.names == ["before-backup"] and reflector.restarts["stale"] == STALE_LISTS
+        assert memory.names == ["before-backup"] and memory.ended["stale"] == STALE_LISTS
 
 
 async def test_an_event_older_than_what_is_known_is_ignored(api: FakeApi) -> None:
@@ -241,7 +231,7 @@ async def test_deletions_while_the_server_is_away_are_noticed() -> None:
     async with serving(api):
         port = int(api.url.rpartition(":")[2])
         stack = reflecting(api, "HTTPRoute")
-        reflector, memory = await stack.__aenter__()
+        _reflector, memory = await stack.__aenter__()
         await until(lambda: memory.wholes)
     await until(lambda: memory.error is not None)
     assert memory.names == ["a", "b"] and memory.error and memory.error.reason == "Unreachable"
@@ -249,7 +239,7 @@ async def test_deletions_while_the_server_is_away_are_noticed() -> None:
     api.compact()
     async with serving(api, port):
         await until(lambda: memory.names == ["b"])
-        assert memory.error is None and reflector.restarts["unreachable"] >= 2
+        assert memory.error is None and memory.ended["unreachable"] >= 2
         await stack.__aexit__(None, None, None)
 
 
@@ -267,10 +257,10 @@ async def test_a_refusal_is_told_at_once_and_what_is_known_stays(api: FakeApi, s
 
 
 async def test_garbage_is_a_fault_like_any_other(api: FakeApi) -> None:
-    async with reflecting(api, "HTTPRoute") as (reflector, memory):
+    async with reflecting(api, "HTTPRoute") as (_, memory):
         await until(lambda: memory.wholes)
         api.say("httproutes", {"type": 7, "object": {}})
-        await until(lambda: reflector.restarts["reset"] == 1)
+        await until(lambda: memory.ended["reset"] == 1)
         api.put("httproutes", mk_route("a"))
         await until(lambda: memory.names == ["a"])
 

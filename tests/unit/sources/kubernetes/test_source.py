@@ -18,6 +18,7 @@ from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.sources.source import Batch
 from tests.api_objects import mk_config_map, mk_policy, mk_route
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
+from tests.metrics import count
 from tests.unit.sources.kubernetes.reflecting import FAST
 
 POLICIES = (GATEWAY, "v1", "backendtlspolicies")
@@ -60,6 +61,11 @@ async def reading(api: FakeApi, **options: Any) -> AsyncIterator[Reader]:
             task.cancel()
 
 
+def tried_again(api: FakeApi) -> bool:
+    """Everything else is being watched, and policies have been asked for several times."""
+    return bool(api.watching("httproutes")) and len(api.asked("watch", "backendtlspolicies")) > 3
+
+
 async def test_the_first_batch_holds_everything(api: FakeApi) -> None:
     api.put("httproutes", mk_route("a"))
     api.put("backendtlspolicies", mk_policy("p"))
@@ -90,8 +96,7 @@ async def test_403_on_backendtlspolicies_means_no_first_batch_until_allowed(api:
     for verb in ("list", "watch"):
         api.fail(verb, "backendtlspolicies", "*", FORBIDDEN)
     async with reading(api) as reader:
-        await until(lambda: reader.source.findings())
-        await asyncio.sleep(0.1)
+        await until(lambda: reader.source.findings() and tried_again(api))
         assert not reader.batches and not reader.source.complete
         [finding] = reader.source.findings()
         assert finding.reason == "Forbidden"
@@ -111,8 +116,7 @@ async def test_no_answer_on_backendtlspolicies_means_no_first_batch(api: FakeApi
     for verb in ("list", "watch"):
         api.fail(verb, "backendtlspolicies", "*", fault)
     async with reading(api) as reader:
-        await until(lambda: reader.source.findings())
-        await asyncio.sleep(0.05)
+        await until(lambda: reader.source.findings() and tried_again(api))
         assert not reader.batches
         api.faults.clear()
         await until(lambda: reader.batches)
@@ -121,9 +125,11 @@ async def test_no_answer_on_backendtlspolicies_means_no_first_batch(api: FakeApi
 async def test_silence_on_backendtlspolicies_means_no_first_batch(api: FakeApi) -> None:
     for verb in ("list", "watch"):
         api.fail(verb, "backendtlspolicies", "*", "silence")
-    async with reading(api) as reader:
+    async with reading(api, settle=0.0) as reader:
         await until(lambda: api.watching("httproutes"))
-        await asyncio.sleep(0.3)
+        for name in ("a", "b"):  # what is read of other kinds is not passed on
+            api.put("httproutes", mk_route(name))
+            await until(lambda name=name: reader.source.observed.get(Key("HTTPRoute", "shop", name)))
         assert not reader.batches and not reader.source.complete
 
 
@@ -198,14 +204,15 @@ async def test_a_removed_crd_takes_its_objects_along(api: FakeApi) -> None:
 async def test_a_kind_that_discovery_misses_once_keeps_its_objects(api: FakeApi) -> None:
     """A starting server may list its CRDs one after the other."""
     api.put("backendtlspolicies", mk_policy("p"))
-    async with reading(api, discovery_interval=0.05) as reader:
-        await until(lambda: reader.names("BackendTLSPolicy"))
-        watched = reader.source._watched["BackendTLSPolicy"]
-        api.served.discard(POLICIES)
-        await until(lambda: watched.absences == 1)
-        api.served.add(POLICIES)
-        await until(lambda: watched.absences == 0)
-        assert reader.names("BackendTLSPolicy") == ["p"] and reader.source._watched["BackendTLSPolicy"] is watched
+    async with reading(api) as reader:
+        await until(lambda: reader.names("BackendTLSPolicy") and api.watching("backendtlspolicies"))
+        watches = len(api.asked("watch", "backendtlspolicies"))
+        api.overlooked.add(POLICIES)
+        await until(lambda: not api.overlooked)
+        discoveries = api.discoveries
+        await until(lambda: api.discoveries > discoveries + 2)
+        assert reader.names("BackendTLSPolicy") == ["p"]
+        assert len(api.asked("watch", "backendtlspolicies")) == watches, "it was not even begun anew"
 
 
 async def test_404_of_a_kind_that_discovery_still_shows_keeps_the_last_state(api: FakeApi) -> None:
@@ -215,7 +222,8 @@ async def test_404_of_a_kind_that_discovery_still_shows_keeps_the_last_state(api
         api.fail("watch", "httproutes", "*", Refusal(404, "NotFound"))
         api.end("httproutes")
         await until(lambda: reader.findings)
-        await asyncio.sleep(0.05)
+        discoveries = api.discoveries
+        await until(lambda: api.discoveries > discoveries + 2)
         assert reader.names("HTTPRoute") == ["a"]
 
 
@@ -332,7 +340,7 @@ async def test_api_server_away_keeps_everything_and_says_so() -> None:
     [finding] = reader.findings
     assert finding.reason == "APIServerUnavailable" and "last known state is kept" in finding.message
     assert reader.names("HTTPRoute") == ["a"] and reader.batches[-1].policies_known
-    await until(lambda: reader.source.restarts[("HTTPRoute", "unreachable")])
+    await until(lambda: count(reader.source.restarts, "HTTPRoute", "unreachable"))
     said = len(reader.batches)
     async with serving(api, port):
         await until(lambda: not reader.findings)

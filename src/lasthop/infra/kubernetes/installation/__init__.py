@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from lasthop.api.meta import Json
+from lasthop.api.documents import Json
 from lasthop.kubernetes.client import path_of
 
 NAMESPACE: Final = "lasthop-system"

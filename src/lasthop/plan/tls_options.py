@@ -1,0 +1,74 @@
+"""The options of a BackendTLSPolicy (`spec.options`) as a table, from which they are read, explained, probed and documented.
+
+A new option is a field and a row here, and its setting in outputs/envoy/tls.py. Every accepted value is one that Envoy 1.40
+takes, so that it is never Envoy that refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3")
+LOWEST: Final = "1.2"
+
+CIPHER_SUITES: Final = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+    "ECDHE-ECDSA-AES128-SHA",
+    "ECDHE-ECDSA-AES256-SHA",
+    "ECDHE-RSA-AES128-SHA",
+    "ECDHE-RSA-AES256-SHA",
+    "AES128-GCM-SHA256",
+    "AES256-GCM-SHA384",
+    "AES128-SHA",
+    "AES256-SHA",
+)
+"""Up to TLS 1.2. Those of TLS 1.3 are not configurable in Envoy."""
+
+
+class TLSOptions(msgspec.Struct, frozen=True):
+    min_version: str | None = None
+    """None: not written, so that a GatewayProfile may raise it."""
+    max_version: str = VERSIONS[-1]
+    cipher_suites: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+    alpn: tuple[str, ...] = ()
+
+    @property
+    def lowest(self) -> str:
+        return self.min_version or LOWEST
+
+    def __str__(self) -> str:
+        """Returns them in words; empty where all have their defaults."""
+        named = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
+        lists = "".join(f"; {label} {', '.join(values)}" for label, values in named if values)
+        versions = (self.lowest, self.max_version)
+        return f"TLS {' to '.join(versions)}{lists}" if lists or versions != (LOWEST, VERSIONS[-1]) else ""
+
+
+class Option(msgspec.Struct, frozen=True):
+    name: str
+    """After `lasthop.dev/`."""
+    field: str
+    """Of TLSOptions: a tuple of `values` where there is a label, else one of them."""
+    values: tuple[str, ...]
+    label: str = ""
+    """What a list of values is called."""
+    default: str = "Envoy's"
+    probed: bool = False
+    """Whether `lasthop probe` makes its handshakes with it."""
+
+
+OPTIONS: Final = (
+    Option("min-tls-version", "min_version", VERSIONS, default=LOWEST, probed=True),
+    Option("max-tls-version", "max_version", VERSIONS, default=VERSIONS[-1], probed=True),
+    Option("cipher-suites", "cipher_suites", CIPHER_SUITES, "ciphers", probed=True),
+    Option("curves", "curves", ("X25519MLKEM768", "MLKEM1024", "X25519", "P-256", "P-384", "P-521"), "curves"),
+    Option("alpn", "alpn", ("h2", "http/1.1"), "ALPN", "both; the backend picks", probed=True),
+)

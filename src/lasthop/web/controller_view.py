@@ -1,0 +1,86 @@
+"""The running controller, as the admin API and the admin page show it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Protocol
+
+from lasthop.api.kinds import KINDS, has_status
+from lasthop.api.meta import Key
+from lasthop.controller import Controller
+from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.hops import HopReport
+from lasthop.plan.finding import Finding
+from lasthop.plan.not_applied import NotApplied
+from lasthop.proxy.process import Proxy
+from lasthop.web.engine_view import EngineView, Locate
+from lasthop.web.readiness import Readiness, unapplied
+from lasthop.web.slices import Shared, in_slices
+from lasthop.web.view import Document
+
+
+class Runtime(Protocol):
+    """A controller with what runs its proxies."""
+
+    controller: Controller
+
+    @property
+    def proxies(self) -> Mapping[Key, Proxy]:
+        """Those that run on this host."""
+
+    def unready(self) -> list[str]:
+        """Returns why the process is not ready, a line each."""
+
+
+class ControllerView(EngineView):
+    """Keeps what is expensive until something changes: every open page asks for it each second."""
+
+    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None) -> None:
+        super().__init__(runtime.controller.engine, locate)
+        self._runtime, self.controller = runtime, runtime.controller
+        engine = self.engine
+
+        def version() -> tuple[int, int] | None:
+            """Membership and statuses follow the inputs only when everything has been settled."""
+            return None if engine.unsettled else engine.graph.version
+
+        self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)
+        kinds = (each.kind for each in KINDS.values() if has_status(each))
+        self._shared = {kind: Shared(functools.partial(self._documents, kind), version) for kind in kinds}
+
+    @property
+    def proxies(self) -> Mapping[Key, Proxy]:
+        return self._runtime.proxies
+
+    def readiness(self) -> Readiness:
+        """Whether it is ready, and what of the input is not in force."""
+        written = unapplied(self.controller.not_applied, self.controller.source_findings)
+        return Readiness(tuple(self._runtime.unready()), tuple(written), self.controller.settled)
+
+    async def problems(self) -> tuple[str, ...]:
+        return self.readiness().problems
+
+    def not_applied(self) -> tuple[NotApplied, ...]:
+        return self.controller.not_applied
+
+    async def findings(self) -> list[Finding]:
+        return self.controller.findings()
+
+    async def hops(self) -> list[HopReport]:
+        return await self._hops.get()
+
+    async def certificates(self) -> list[CertificateReport]:
+        return await self._certificates.get()
+
+    async def objects(self, kind: str | None = None) -> list[Document]:
+        """Returns objects that have a status of ours, or all of one kind, as a cluster would show them."""
+        shared = self._shared.get(kind or "")
+        if shared is not None:
+            return await shared.get()
+        if kind in KINDS:
+            return await self._documents(kind)
+        return [document for each in self._shared.values() for document in await each.get()]
+
+    async def _documents(self, kind: str) -> list[Document]:
+        return await in_slices(self.controller.statuses.documents(kind))

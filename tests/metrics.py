@@ -1,0 +1,15 @@
+"""Reads what was counted."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+
+def counts(counter: Counter) -> dict[str, float]:
+    """Returns what is not zero, by the values of the labels."""
+    samples = (sample for family in counter.collect() for sample in family.samples if sample.name.endswith("_total"))
+    return {"/".join(sample.labels.values()): sample.value for sample in samples if sample.value}
+
+
+def count(counter: Counter, *labels: str) -> float:
+    return counts(counter).get("/".join(labels), 0.0)

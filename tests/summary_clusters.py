@@ -1,0 +1,97 @@
+"""What a cluster is to Envoy: whom it trusts, where it leads, and what it speaks where that is not usual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+
+from lasthop.outputs.envoy.resource import Resource
+from lasthop.pki import parse
+from tests.snapshot import tls_context
+
+UNLIMITED = 1_000_000
+LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
+UPGRADE = "/h1-upgrade"
+
+
+def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str, Any]:
+    cluster = cluster_pb2.Cluster.FromString(resource.body)
+    assignment = endpoints.get(cluster.eds_cluster_config.service_name, cluster.load_assignment)
+    until = {"until": datetime.fromtimestamp(resource.expires, UTC).isoformat()} if resource.expires else {}
+    return {**_tls(cluster), **_speaks(cluster), **_limits(cluster), **until, "endpoints": _endpoints(assignment)}
+
+
+def fold_upgrades(hops: dict[str, Any]) -> None:
+    """Every `auto` hop has another beside it for upgrades, the same over HTTP/1.1. Only what is otherwise stays visible."""
+    for name in [name for name in hops if name.endswith("/auto")]:
+        upgrades = name.removesuffix("/auto") + UPGRADE
+        if hops.get(upgrades) == hops[name]:
+            del hops[upgrades]
+        elif upgrades not in hops:
+            hops[name]["upgrades"] = "none"
+
+
+def _speaks(cluster: Any) -> dict[str, str]:
+    """Which HTTP, unless it is what the hop's name says: `auto` is both by ALPN over TLS and HTTP/1.1 without."""
+    protocol = cluster.name.rpartition("/")[2]
+    usual = {"auto": "h2 or http/1.1" if tls_context(cluster) else "http/1.1", "h2": "h2", "h1-upgrade": "http/1.1"}
+    spoken = _http(cluster)
+    return {} if spoken == usual.get(protocol, "") else {"speaks": spoken or "no HTTP"}
+
+
+def _http(cluster: Any) -> str:
+    options = http_protocol_options_pb2.HttpProtocolOptions()
+    (found,) = cluster.typed_extension_protocol_options.values() or [None]
+    if found is None:
+        return ""
+    assert found.Unpack(options)
+    if options.HasField("auto_config"):
+        return "h2 or http/1.1"
+    return "h2" if options.explicit_http_config.HasField("http2_protocol_options") else "http/1.1"
+
+
+def _limits(cluster: Any) -> dict[str, Any]:
+    """Circuit breakers, where there are any."""
+    (found,) = cluster.circuit_breakers.thresholds
+    limits = {name: getattr(found, name).value for name in LIMITS if getattr(found, name).value != UNLIMITED}
+    return {"limits": limits} if limits else {}
+
+
+def _endpoints(assignment: Any) -> list[str]:
+    addresses = [e.endpoint.address.socket_address for group in assignment.endpoints for e in group.lb_endpoints]
+    return [f"{a.address}:{a.port_value}" for a in addresses]
+
+
+def _tls(cluster: Any) -> dict[str, Any]:
+    context = tls_context(cluster)
+    if context is None:
+        return {"plaintext": True}
+    common = context.common_tls_context
+    if not common.HasField("validation_context"):
+        return {"tls": f"SNI {context.sni}", "trusts": "anybody"}
+    validation = common.validation_context
+    ca = validation.trusted_ca
+    certificates = parse.certificates(ca.inline_bytes) if ca.inline_bytes else ()
+    assert isinstance(certificates, tuple)
+    names = [m.matcher.exact or m.matcher.safe_regex.regex for m in validation.match_typed_subject_alt_names]
+    shown: dict[str, Any] = {
+        "tls": f"SNI {context.sni}",
+        "trusts": [c.common_name for c in certificates] or ca.filename or "only pins",
+        "accepts": names or "any name",
+    }
+    if validation.verify_certificate_spki or validation.verify_certificate_hash:
+        shown["pins"] = [*validation.verify_certificate_spki, *validation.verify_certificate_hash]
+    if validation.allow_expired_certificate:
+        shown["dates"] = "not checked"
+    if common.tls_certificate_sds_secret_configs:
+        shown["presents"] = common.tls_certificate_sds_secret_configs[0].name
+    params = common.tls_params
+    if (params.tls_minimum_protocol_version, params.tls_maximum_protocol_version) != (3, 4):
+        shown["versions"] = f"TLS 1.{params.tls_minimum_protocol_version - 1} to 1.{params.tls_maximum_protocol_version - 1}"
+    versions = ("tls_minimum_protocol_version", "tls_maximum_protocol_version")
+    shown |= {field.name: list(value) for field, value in params.ListFields() if field.name not in versions}
+    return shown
