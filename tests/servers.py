@@ -8,6 +8,8 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 
+from tests.backends import PATIENCE
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
 
 Handler = Callable[[socket.socket], None]
@@ -22,6 +24,20 @@ def bad_request(connection: socket.socket) -> None:
     """What a plaintext HTTP server says to a ClientHello."""
     connection.recv(65536)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+
+class Patient:
+    """Answers when it is told to, and knows whether it has been asked."""
+
+    def __init__(self) -> None:
+        self.asked, self.told = threading.Event(), threading.Event()
+
+    def __call__(self, connection: socket.socket) -> None:
+        connection.recv(65536)
+        self.asked.set()
+        self.told.wait(PATIENCE)
+        with contextlib.suppress(OSError):
+            connection.sendall(OK)
 
 
 def say_nothing(connection: socket.socket) -> None:

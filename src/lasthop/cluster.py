@@ -29,7 +29,7 @@ from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import Leadership
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
-from lasthop.proxy.process import Proxy
+from lasthop.proxy.supervisor import Proxy
 from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
 from lasthop.sinks.kubernetes.status_updater import StatusUpdater

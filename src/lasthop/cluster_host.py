@@ -12,9 +12,9 @@ from lasthop.cluster import register_metrics
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.kubernetes.client import Client
-from lasthop.proxy.entry import Entry
-from lasthop.proxy.find import Envoy
-from lasthop.proxy.process import Proxy
+from lasthop.proxy.binary import Envoy
+from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.supervisor import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sinks.kubernetes.status_updater import StatusUpdater
 from lasthop.sources.kubernetes.source import KubernetesSource
@@ -31,7 +31,7 @@ class ClusterHostRuntime:
         namespace: str,
         address: str,
         namespaces: tuple[str, ...] = (),
-        entry: Callable[[Entry], None] = lambda entry: None,
+        entry: Callable[[AccessLogEntry], None] = lambda entry: None,
     ) -> None:
         """`address` is what Gateways bind that ask for none; `namespace` is where the Lease is kept."""
         self._source = KubernetesSource(client, namespaces=namespaces)

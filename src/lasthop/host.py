@@ -23,11 +23,11 @@ from lasthop.plan.listener import Gateway
 from lasthop.plan.messages import limited
 from lasthop.plan.problem import joined
 from lasthop.plan.reasons import PROGRAMMED
-from lasthop.proxy.access_log import Skipped
-from lasthop.proxy.entry import Entry
+from lasthop.proxy.access_log import SkippedLines
+from lasthop.proxy.binary import Envoy
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.failures import UNANSWERED
-from lasthop.proxy.find import Envoy
-from lasthop.proxy.process import Ended, Event, Proxy, Started
+from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.ports import PROBE, Probe
@@ -49,7 +49,7 @@ class HostRuntime(Sink):
         *,
         engine: Engine | None = None,
         sinks: Sequence[Sink] = (),
-        entry: Callable[[Entry], None] = lambda entry: None,
+        entry: Callable[[AccessLogEntry], None] = lambda entry: None,
         concurrency: int | None = None,
         remembered: Path | None = None,
     ) -> None:
@@ -142,22 +142,22 @@ class HostRuntime(Sink):
         PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
         self.controller.dirty.set()
 
-    def _proxy_event(self, key: Key, event: Event | str) -> None:
+    def _proxy_event(self, key: Key, event: ProxyEvent | str) -> None:
         match event:
-            case Started():
-                self._log.info("proxy runs", gateway=key.path, pid=event.pid, adopted=event.adopted)
-            case Ended():
-                self._log.error("proxy ended", gateway=key.path, reason=event.reason, last_words=list(event.log))
+            case EnvoyStarted():
+                self._log.info("proxy started", gateway=key.path, pid=event.pid, adopted=event.adopted)
+            case EnvoyExited():
+                self._log.error("proxy exited", gateway=key.path, reason=event.reason, log_tail=list(event.log_tail))
             case str():
                 self._log.error("no proxy", gateway=key.path, problem=event)
                 self.controller.do(self.controller.fleet.no_proxy(key, event))
 
-    def _entries_skipped(self, key: Key, skipped: Skipped) -> None:
+    def _entries_skipped(self, key: Key, skipped: SkippedLines) -> None:
         counts = {"lines_skipped": skipped.lines, "bytes_skipped": skipped.bytes}
         self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
-def with_reason(g: Graph, statuses: StatusCache, entry: Entry) -> Entry:
+def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
     """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
     asking = entry.details == UNANSWERED
     route = statuses.key_of(entry.route or "")

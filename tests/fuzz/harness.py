@@ -17,7 +17,7 @@ from lasthop.api.kinds import decode, key_of
 from lasthop.api.meta import Key, Object
 from lasthop.host import HostRuntime
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
-from lasthop.proxy.find import find_envoy
+from lasthop.proxy.binary import find_envoy
 from lasthop.sources.source import Batch
 from tests.fuzz import certificates
 from tests.fuzz.objects import PORTS, SHARED, Document

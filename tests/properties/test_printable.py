@@ -110,7 +110,7 @@ def test_nothing_that_others_have_written_reaches_the_terminal_raw(text: str) ->
 
 def _logged(event: str) -> str:
     """As on a terminal."""
-    fields = {"event": event, "reason": event, "last_words": [event]}
+    fields = {"event": event, "reason": event, "log_tail": [event]}
     for processor in logs.processors(terminal=True):
         fields = processor(structlog.get_logger(), "info", fields)
     return str(fields)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from lasthop.proxy.running import find_running
+from lasthop.proxy.handle import find_envoys
 from tests.backends import until
 from tests.ports import free_port
 from tests.proxy import documents
@@ -107,7 +107,7 @@ class Lasthop:
                 os.kill(pid, signal.SIGKILL)
 
     def envoys(self) -> list[int]:
-        found = find_running(self.root / "r")
+        found = find_envoys(self.root / "r")
         for running in found:
             running.close()
         return [running.pid for running in found]

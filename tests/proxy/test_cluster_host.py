@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from lasthop.cluster_host import ClusterHostRuntime
-from lasthop.proxy.find import find_envoy
+from lasthop.proxy.binary import find_envoy
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from tests.backends import Backend

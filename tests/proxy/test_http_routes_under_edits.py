@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.backends import Backend
+from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
@@ -121,7 +121,7 @@ def test_one_connection_goes_through_100_edits_without_a_failed_request(
             time.sleep(BETWEEN)
         lasthop.settle()
         before = len(busy.answers)
-        time.sleep(0.1)
+        until(lambda: len(busy.answers) > before)
     assert busy.error is None
     assert set(busy.answers) == {(200, "backend")}
     assert len(busy.answers) > before > EDITS

@@ -66,7 +66,7 @@ def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_one_takes_it_over(l
         )
     assert load.seen() == {OK, (503, BACKEND_FAILURE)}
     assert not served.saw_plaintext
-    started = [json.loads(line) for line in lasthop.log.splitlines() if '"proxy runs"' in line]
+    started = [json.loads(line) for line in lasthop.log.splitlines() if '"proxy started"' in line]
     assert (started[-1]["pid"], started[-1]["adopted"]) == (envoy, True)
 
 
@@ -95,7 +95,7 @@ def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
     os.kill(envoy, signal.SIGKILL)
     until(lambda: lasthop.envoys() not in ([], [envoy]), "another Envoy runs")
     until(lambda: lasthop.get("api").status == 200)
-    assert "was ended by signal 9" in lasthop.log
+    assert "was killed by signal 9" in lasthop.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -124,8 +124,7 @@ async def test_nothing_is_served_made_or_written_while_policies_cannot_be_read()
         for verb in ("list", "watch"):
             api.fail(verb, "backendtlspolicies", "*", Refusal(403, "Forbidden"))
         async with replica(api, "a") as only:
-            await until(lambda: bool(api.asked("watch", "httproutes")))
-            await asyncio.sleep(0.5)
+            await until(lambda: api.watching("httproutes") and len(api.asked("watch", "backendtlspolicies")) > 2)
             assert only.runtime.unready() and not only.controller.loaded.is_set()
             assert not only.runtime.updater.elector.leading, "another replica may know more"
             assert not api.objects.get("deployments") and condition(api) == ""

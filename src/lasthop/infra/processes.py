@@ -10,13 +10,13 @@ from typing import Final
 
 from lasthop.api.meta import Key
 from lasthop.infra import ports
-from lasthop.proxy.access_log import Skipped, follow
-from lasthop.proxy.entry import Entry
-from lasthop.proxy.find import Envoy
-from lasthop.proxy.folder import FolderUnusable
+from lasthop.proxy.access_log import SkippedLines, follow
+from lasthop.proxy.binary import Envoy
+from lasthop.proxy.directory import RunDirUnusable
+from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.handle import find_envoys
 from lasthop.proxy.orphans import end_orphans
-from lasthop.proxy.process import GRACE_SECONDS, Event, Proxy
-from lasthop.proxy.running import find_running
+from lasthop.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
 from lasthop.resolve.ports import Probe
 
 RETRY: Final = 2.0
@@ -35,9 +35,9 @@ class Processes:
         run_dir: Path,
         *,
         probed: Callable[[Key, str, int, str, Probe | None], None],
-        proxy_event: Callable[[Key, Event | str], None],
-        entry: Callable[[Entry], None],
-        skipped: Callable[[Key, Skipped], None],
+        proxy_event: Callable[[Key, ProxyEvent | str], None],
+        entry: Callable[[AccessLogEntry], None],
+        skipped: Callable[[Key, SkippedLines], None],
         concurrency: int | None = None,
     ) -> None:
         self._envoy = envoy
@@ -100,7 +100,7 @@ class Processes:
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """An Envoy of this Gateway has the port already: one that is taken over, or about to be replaced."""
-        running = find_running(self._proxies[key].folder.path)
+        running = find_envoys(self._proxies[key].folder.path)
         try:
             return not {envoy.pid for envoy in running}.isdisjoint(ports.holders(port, transport))
         finally:
@@ -144,7 +144,7 @@ class Processes:
                 following = tasks.create_task(self._follow(key, proxy))
                 try:
                     return await proxy.run()
-                except FolderUnusable as error:
+                except RunDirUnusable as error:
                     if str(error) != told:
                         told = str(error)
                         self._proxy_event(key, told)

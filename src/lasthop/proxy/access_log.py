@@ -1,5 +1,5 @@
-"""Follows Envoy's access log as it grows, within a budget: clients decide how many requests fail, and must decide neither how
-much of the event loop nor how much of the disk that takes."""
+"""Follows Envoy's access log as it grows, within a budget: clients decide how many requests fail, but must not decide how much
+of the event loop or of the disk that takes."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from typing import Final
 
 import msgspec
 
-from lasthop.proxy.entry import Entry, parse
-from lasthop.proxy.failures import why
+from lasthop.proxy.entry import AccessLogEntry, parse
+from lasthop.proxy.failures import explain_failure
 
 SIZE_LIMIT: Final = 10 * 1024 * 1024
-"""Bytes of the file. What has not been read by then is skipped."""
+"""Bytes of the file at which it is truncated. What has not been read by then is skipped."""
 BUDGET: Final = 1024 * 1024
 """Bytes that are read in a second, some 1,500 lines: a few percent of a core for each Gateway under such a flood."""
-LOOK_EVERY: Final = 0.2
-TELL_EVERY: Final = 10.0
-"""Seconds between two words about skipped lines."""
+POLL_INTERVAL: Final = 0.2
+REPORT_INTERVAL: Final = 10.0
+"""Seconds between two reports of skipped lines."""
 _LONGEST_LINE: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
 """Bytes between two turns of the event loop: some 100 lines, a few milliseconds."""
 _COUNTED: Final = 16 * 1024 * 1024
-"""Skipped bytes whose lines are counted, which takes about 10 ms; of a file that has grown beyond that, only the bytes are."""
+"""Skipped bytes whose lines are counted, which takes about 10 ms; beyond that only bytes are counted."""
 
 
-class Skipped(msgspec.Struct, frozen=True):
-    """What was too much to read."""
+class SkippedLines(msgspec.Struct, frozen=True):
+    """Counts what was too much to read."""
 
     lines: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Skipped) -> Skipped:
-        return Skipped(self.lines + other.lines, self.bytes + other.bytes)
+    def __add__(self, other: SkippedLines) -> SkippedLines:
+        return SkippedLines(self.lines + other.lines, self.bytes + other.bytes)
 
 
 async def follow(
-    path: Path, *, from_end: bool, skipped: Callable[[Skipped], None], size_limit: int = SIZE_LIMIT
-) -> AsyncGenerator[Entry, None]:
-    """Yields each entry that is written from now on, with `why` filled in; for ever.
+    path: Path, *, from_end: bool, skipped: Callable[[SkippedLines], None], size_limit: int = SIZE_LIMIT
+) -> AsyncGenerator[AccessLogEntry, None]:
+    """Yields each entry that is written from now on, with `why` filled in, until cancelled.
 
-    `from_end` leaves out what the file holds already: for an Envoy that was adopted, that is old news.
+    `from_end` leaves out what the file already holds: for an Envoy that was adopted, that has been reported.
     """
     reader = Reader(path, from_end=from_end, size_limit=size_limit)
     try:
         while True:
             for entry in reader.read():
                 yield entry
-            if told := reader.skipped(time.monotonic()):
-                skipped(told)
+            if lines := reader.skipped(time.monotonic()):
+                skipped(lines)
             # Also where there is more to read: an async generator's `yield` alone gives no other task a turn.
             await asyncio.sleep(reader.pause)
     finally:
@@ -60,39 +60,38 @@ async def follow(
 
 
 class Reader:
-    """Entries piece by piece, and how long to wait for the next piece."""
+    """Reads entries piece by piece, and says how long to wait before the next piece."""
 
     def __init__(self, path: Path, *, from_end: bool, size_limit: int = SIZE_LIMIT) -> None:
         self._tail = Tail(path, from_end=from_end, size_limit=size_limit)
-        self._untold = Skipped()
-        self._told = -TELL_EVERY
+        self._unreported = SkippedLines()
+        self._reported_at = -REPORT_INTERVAL
 
     @property
     def pause(self) -> float:
-        return _PIECE / BUDGET if self._tail.behind else LOOK_EVERY
+        return _PIECE / BUDGET if self._tail.behind else POLL_INTERVAL
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[AccessLogEntry]:
         entries = [entry for line in self._tail.read() if (entry := parse(line)) is not None]
-        return [msgspec.structs.replace(entry, why=why(entry)) for entry in entries]
+        return [msgspec.structs.replace(entry, why=explain_failure(entry)) for entry in entries]
 
-    def skipped(self, now: float) -> Skipped | None:
-        """Returns what has been skipped since it was last told; None if it is nothing, or too soon to tell again."""
-        self._untold += self._tail.take_skipped()
-        if not self._untold.bytes or now - self._told < TELL_EVERY:
+    def skipped(self, now: float) -> SkippedLines | None:
+        """Returns what has been skipped since the last report; None if that is nothing, or too recent."""
+        self._unreported += self._tail.take_skipped()
+        if not self._unreported.bytes or now - self._reported_at < REPORT_INTERVAL:
             return None
-        told, self._untold, self._told = self._untold, Skipped(), now
-        return told
+        report, self._unreported, self._reported_at = self._unreported, SkippedLines(), now
+        return report
 
     def close(self) -> None:
         self._tail.close()
 
 
 class Tail:
-    """The whole lines that have been added to a file since the last look, at most a piece of them at a time.
+    """Reads the whole lines that were added to a file since the last read, at most one piece at a time.
 
-    There are four cases besides growth: the file is not there (yet), it was cut short by somebody (begin at its start),
-    it was replaced by another one (finish the old one, then open the new one), or it is too large (cut it to nothing, read or
-    not).
+    There are four cases besides growth: the file does not exist (yet), it was truncated (begin at its start), it was replaced
+    by another one (finish the old one, then open the new one), or it is too large (truncate it, read or not).
     """
 
     def __init__(self, path: Path, *, from_end: bool, size_limit: int) -> None:
@@ -100,7 +99,7 @@ class Tail:
         self._size_limit = size_limit
         self._fd = -1
         self._rest = b""
-        self._skipped = Skipped()
+        self._skipped = SkippedLines()
         self._open()
         if from_end and self._fd >= 0:
             os.lseek(self._fd, 0, os.SEEK_END)
@@ -127,9 +126,9 @@ class Tail:
             self._at_end(too_large)
         return lines
 
-    def take_skipped(self) -> Skipped:
+    def take_skipped(self) -> SkippedLines:
         """Returns what has been skipped since the last call."""
-        taken, self._skipped = self._skipped, Skipped()
+        taken, self._skipped = self._skipped, SkippedLines()
         return taken
 
     def close(self) -> None:
@@ -145,14 +144,14 @@ class Tail:
             if len(piece) < _PIECE:
                 break
         end = os.lseek(self._fd, 0, os.SEEK_END)
-        self._skipped += Skipped(lines, len(self._rest) + end - begin)
+        self._skipped += SkippedLines(lines, len(self._rest) + end - begin)
         self._rest, self.behind = b"", False
 
     def _at_end(self, too_large: bool) -> None:
         if self._replaced():
             self.close()
         elif too_large:
-            # Envoy opens it for appending, so it goes on at the new end. A line written between our last read and here is
+            # Envoy opens it for appending, so it continues at the new end. A line written between our last read and here is
             # lost: better than a full disk, or than asking Envoy to reopen its logs each time.
             os.ftruncate(self._fd, 0)
             os.lseek(self._fd, 0, os.SEEK_SET)
@@ -165,8 +164,6 @@ class Tail:
 
     def _replaced(self) -> bool:
         try:
-            there = self._path.stat()
+            return not os.path.samestat(self._path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
-        here = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)

@@ -1,20 +1,19 @@
-"""A small client for Envoy's admin API, over its unix socket."""
+"""Calls Envoy's admin API over its unix socket."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from lasthop.api.documents import Json
-from lasthop.proxy.unix_http import BadAnswer, request
+from lasthop.proxy.unix_http import BadResponse, request
 
 
 class AdminUnavailable(Exception):
-    """Envoy does not answer on its admin socket: it is starting, has ended, or hangs."""
+    """Envoy does not answer on its admin socket: it is starting, has exited, or hangs."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -32,28 +31,24 @@ class Admin:
         return f"Admin({self.socket})"
 
     async def state(self) -> str:
-        """`LIVE`, `PRE_INITIALIZING`, `INITIALIZING`, `DRAINING`, or nothing if it does not answer."""
+        """Returns `LIVE`, `PRE_INITIALIZING`, `INITIALIZING`, `DRAINING`, or an empty string if Envoy does not answer."""
         try:
             return (await self._ask("GET", "/ready", limit=2)).decode(errors="replace").strip()
         except AdminUnavailable:
             return ""
 
     async def ready(self) -> bool:
-        """Has it taken in its first configuration, and does it serve?"""
+        """Returns whether Envoy has received its first configuration and serves."""
         return await self.state() == "LIVE"
 
-    async def prometheus(self) -> bytes:
-        """All statistics that have ever moved, in Prometheus' text format."""
-        return await self._ask("GET", "/stats/prometheus?usedonly")
-
     async def stats(self, pattern: str) -> dict[str, int]:
-        """Counters and gauges whose names match the regular expression."""
+        """Returns the counters and gauges whose names match the regular expression."""
         body = await self._ask("GET", "/stats", {"format": "json", "type": "All", "filter": pattern})
-        # Of a thousand clusters this is some megabytes, so it is read beside the event loop.
+        # For a thousand clusters this is some megabytes, so it is parsed outside the event loop.
         return await asyncio.to_thread(_values, body)
 
     async def tls_stats(self) -> dict[str, dict[str, int]]:
-        """By cluster: `handshake`, `fail_verify_san`, `fail_verify_error`, ... Only clusters that were connected to."""
+        """Returns `handshake`, `fail_verify_san`, `fail_verify_error`, ... of each cluster that Envoy has connected to."""
         result: dict[str, dict[str, int]] = {}
         for name, value in (await self.stats(r"^cluster\..*\.ssl\.[a-z_]+$")).items():
             cluster, _, stat = name.removeprefix("cluster.").rpartition(".ssl.")
@@ -75,35 +70,24 @@ class Admin:
         return Traffic(connections, requests + max(0, connections - http))
 
     async def listeners(self) -> dict[str, str]:
-        """Name -> the address it is bound to."""
-        answer = await self._json("/listeners", {"format": "json"})
-        return {listener["name"]: _address(listener["local_address"]) for listener in answer.get("listener_statuses", ())}
-
-    async def clusters(self) -> Any:
-        """Clusters with their endpoints and health, as Envoy's `Clusters` message in JSON."""
-        return await self._json("/clusters", {"format": "json"})
-
-    async def config_dump(self) -> Any:
-        """What Envoy runs with. Private keys are `[redacted]` by Envoy itself."""
-        return await self._json("/config_dump", {"include_eds": ""})
+        """Returns the address that each listener is bound to, by listener name."""
+        body = msgspec.json.decode(await self._ask("GET", "/listeners", {"format": "json"}))
+        return {listener["name"]: _address(listener["local_address"]) for listener in body.get("listener_statuses", ())}
 
     async def fail_health_check(self) -> None:
-        """From now on every HTTP answer tells the client to close the connection."""
+        """Makes every HTTP response from now on tell the client to close the connection."""
         await self._ask("POST", "/healthcheck/fail")
 
-    async def drain_listeners(self, *, graceful: bool = False) -> None:
-        """Stop accepting, at once or (graceful) after the drain time. Connections that are open go on."""
-        await self._ask("POST", "/drain_listeners", {"graceful": ""} if graceful else None)
-
-    async def _json(self, path: str, query: dict[str, str]) -> Any:
-        return msgspec.json.decode(await self._ask("GET", path, query))
+    async def drain_listeners(self) -> None:
+        """Stops accepting at once. Open connections continue."""
+        await self._ask("POST", "/drain_listeners")
 
     async def _ask(self, method: str, path: str, query: dict[str, str] | None = None, limit: float = 10) -> bytes:
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             async with asyncio.timeout(limit):
                 status, body = await request(self.socket, method, target)
-        except (BadAnswer, TimeoutError, OSError) as error:
+        except (BadResponse, TimeoutError, OSError) as error:
             raise AdminUnavailable(f"Envoy does not answer on {self.socket}: {str(error) or 'timeout'}") from error
         if status != 200 and path != "/ready":
             raise AdminUnavailable(f"Envoy answers {path} with {status}: {body[:200].decode(errors='replace')}")

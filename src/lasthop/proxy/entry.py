@@ -1,15 +1,15 @@
-"""One line of Envoy's access log, as `outputs/envoy` has it written."""
+"""Parses one line of Envoy's access log, in the format that `outputs/envoy` configures."""
 
 from __future__ import annotations
 
 import msgspec
 
 _LONGEST = 2_000
-"""Characters of a field. Envoy cuts what clients send much shorter; what backends' certificates say, it does not cut."""
+"""Characters of a field. Envoy truncates what clients send to much less, but does not truncate text from certificates."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields that Envoy has nothing for are None. Strings come from clients and certificates, but are fit for a terminal."""
+class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Describes one failed request. Fields that Envoy has no value for are None; strings are safe to print on a terminal."""
 
     time: str | None = None
     gateway: str | None = None
@@ -18,7 +18,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     status: int | None = None
     grpc_status: str | None = None
-    """Its name, e.g. `Unavailable`; only of gRPC calls is it set."""
+    """Its name, e.g. `Unavailable`; set for gRPC calls only."""
     flags: str | None = None
     """Envoy's response flags, e.g. `UF` (upstream connection failure), `NC` (no cluster)."""
     route: str | None = None
@@ -27,31 +27,31 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     upstream_cluster: str | None = None
     upstream_host: str | None = None
     tls_failure: str | None = None
-    """Envoy's own words; `failures.why` makes a sentence of them."""
+    """Envoy's own text, which `failures.explain_failure` explains."""
     policy: str | None = None
     """The BackendTLSPolicy of the cluster, `namespace/name`; or `XBackend namespace/name`."""
     wants: str | None = None
-    """The names that policy accepts, with commas between."""
+    """The names that the policy accepts, separated by commas."""
     shows: str | None = None
-    """The Secret with the client certificate that is shown to the backend, `Secret namespace/name`."""
+    """The Secret with the client certificate that is presented to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
     why: str | None = None
     """What went wrong, in words."""
 
 
-def parse(line: bytes) -> Entry | None:
-    """None for a line that is not one of ours, such as the first half of one that was cut off."""
+def parse(line: bytes) -> AccessLogEntry | None:
+    """Returns None for a line in another format, such as half a line that was truncated."""
     try:
-        entry = msgspec.json.decode(line, type=Entry, strict=False)
+        entry = msgspec.json.decode(line, type=AccessLogEntry, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    texts = {name: printable(value) for name in Entry.__struct_fields__ if isinstance(value := getattr(entry, name), str)}
+    texts = {name: printable(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
     return msgspec.structs.replace(entry, **texts)
 
 
 def printable(text: str) -> str:
-    """Returns the beginning of a text without anything that could move a cursor, change a colour or turn the direction of
-    writing. It is cut first: the rest is for whoever wrote it to make long."""
+    """Replaces what could move a cursor, change a colour or reverse the direction of text. It is truncated first, so that the
+    work does not grow with what a client or backend sends."""
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,6 +1,7 @@
-"""Why a request failed, in words. Envoy says it in OpenSSL's; the patterns are what real Envoys wrote (see the test).
+"""Explains in words why a request failed. Envoy reports it in OpenSSL's terms; the patterns are what real Envoys write (see
+the test).
 
-The sentences are for the operator's log: they hold what the backend's certificate says, so they never go to the client.
+The sentences are for the operator's log: they contain text from the backend's certificate, so they never reach the client.
 """
 
 from __future__ import annotations
@@ -9,44 +10,44 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from lasthop.proxy.entry import Entry, printable
+from lasthop.proxy.entry import AccessLogEntry, printable
 
-Sentence = Callable[[Entry, re.Match[str]], str]
+Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 
 UNANSWERED: Final = "ext_authz_error"
-"""Envoy's details of a request that an ExternalAuth server has not judged."""
+"""Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
 _NAMES_SHOWN: Final = 5
 
 
-def why(entry: Entry) -> str | None:
-    """None if nothing failed on the way to the backend: a success, or the backend's own error."""
+def explain_failure(entry: AccessLogEntry) -> str | None:
+    """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
     if entry.tls_failure:
         for pattern, sentence in _TRANSPORT:
-            if found := re.search(pattern, entry.tls_failure):
-                return printable(sentence(entry, found))
+            if match := re.search(pattern, entry.tls_failure):
+                return printable(sentence(entry, match))
         return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
     flags = (entry.flags or "").split(",")
-    if said := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
-        return printable(said(entry))
+    if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
+        return printable(explanation(entry))
     if entry.details == UNANSWERED:
         return printable(_unanswered(entry))
-    # A connection, which has no status and ended without a flag.
+    # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
         return printable(_ended_at_once(entry))
-    # What is answered in place of a backend that must not be used.
+    # The response in place of a backend that must not be used.
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
     return None
 
 
-def _policy(entry: Entry) -> str:
-    """An XBackend speaks for itself, and comes with its kind."""
+def _policy(entry: AccessLogEntry) -> str:
+    """Returns the name of the policy, or of the XBackend with its kind."""
     if not entry.policy:
         return "the policy"
     return entry.policy if " " in entry.policy else f"policy {entry.policy}"
 
 
-def _wrong_name(entry: Entry, found: re.Match[str]) -> str:
+def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
     names = [name for name in found[1].split(",_") if name]
     shown = ", ".join(names[:_NAMES_SHOWN])
     if len(names) > _NAMES_SHOWN:
@@ -59,22 +60,22 @@ def _wrong_name(entry: Entry, found: re.Match[str]) -> str:
 
 
 def _whose(found: re.Match[str]) -> str:
-    """Depth 0 is the backend's own certificate, the rest are what signed it."""
+    """Names the certificate at a depth: 0 is the backend's own, the others signed it."""
     return "certificate" if found[1] == "0" else "certificate of the CA that signed the backend's"
 
 
-def _unknown_ca(entry: Entry, _: re.Match[str]) -> str:
+def _unknown_ca(entry: AccessLogEntry, _: re.Match[str]) -> str:
     return (
         f"certificate is signed by an unknown CA (not by the CA of {_policy(entry)}, "
         "or the backend leaves out an intermediate certificate)"
     )
 
 
-def _self_signed(entry: Entry, _: re.Match[str]) -> str:
+def _self_signed(entry: AccessLogEntry, _: re.Match[str]) -> str:
     return f"self-signed certificate, which is not among those that {_policy(entry)} trusts"
 
 
-def _not_verified(entry: Entry, found: re.Match[str]) -> str:
+def _not_verified(entry: AccessLogEntry, found: re.Match[str]) -> str:
     return f"{_whose(found)} was not accepted: {_plain(found[2])}"
 
 
@@ -126,55 +127,55 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
 )
 
 
-def _connection_failure(entry: Entry) -> str:
-    """`UF` without a reason: there was no TLS error to report, because nothing came back."""
+def _connection_failure(entry: AccessLogEntry) -> str:
+    """Explains `UF` without a TLS error: there is none to report, because nothing came back."""
     tls = "TLS handshake" if entry.policy else "connection set-up"
     if "timeout" in (entry.details or ""):
         return "connect timeout (TCP or TLS handshake)" + (": perhaps the backend does not speak TLS" if entry.policy else "")
     return f"backend closed the connection during the {tls}"
 
 
-def _connection_end(entry: Entry) -> str:
-    said = "backend closed the connection before it answered"
-    return f"{said} (with TLS 1.3 a backend that {_wish(entry)} does this); {_try(entry)}" if entry.policy else said
+def _connection_end(entry: AccessLogEntry) -> str:
+    text = "backend closed the connection before it answered"
+    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this); {_try(entry)}" if entry.policy else text
 
 
-def _ended_at_once(entry: Entry) -> str:
+def _ended_at_once(entry: AccessLogEntry) -> str:
     return (
         "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
         f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this); {_try(entry)}"
     )
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: AccessLogEntry) -> str:
     return f"the client certificate of {entry.shows}" if entry.shows else "the Gateway's client certificate"
 
 
-def _wish(entry: Entry) -> str:
-    """What a backend that is not content with the client would want."""
+def _wish(entry: AccessLogEntry) -> str:
+    """Returns what a backend that rejects the client would expect of it."""
     return f"refuses {_shown(entry)}" if entry.shows else "wants a client certificate"
 
 
-def _try(entry: Entry) -> str:
+def _try(entry: AccessLogEntry) -> str:
     kind, _, path = (entry.policy or "").rpartition(" ")
     return f"try: lasthop probe {kind.lower() + '/' if kind else ''}{path}"
 
 
-def _reset(entry: Entry) -> str:
+def _reset(entry: AccessLogEntry) -> str:
     return (
         "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
-        "gRPC server does it to requests that are no gRPC calls)"
+        "gRPC server does it to requests that are not gRPC calls)"
     )
 
 
-def _no_cluster(entry: Entry) -> str:
+def _no_cluster(entry: AccessLogEntry) -> str:
     return (
         "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
         "invalid; see `lasthop status`"
     )
 
 
-def _unanswered(entry: Entry) -> str:
+def _unanswered(entry: AccessLogEntry) -> str:
     return (
         f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or did not say yes or no: its "
         "certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it answers 5xx; "
@@ -182,7 +183,7 @@ def _unanswered(entry: Entry) -> str:
     )
 
 
-_FLAGS: Final[dict[str, Callable[[Entry], str]]] = {
+_FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UF": _connection_failure,
     "UC": _connection_end,
     "UR": _reset,

@@ -1,6 +1,6 @@
-"""`lasthop proxy`: the parent of one Envoy in a Pod.
+"""Runs one Envoy as the main process of a Pod, for `lasthop proxy`.
 
-start ──> Envoy runs, readiness follows its listeners ──> it ends by itself: exit 1, and the kubelet starts us again
+start ──> Envoy runs, readiness follows its listeners ──> it exits by itself: exit 1, and the kubelet restarts us
                  └─> SIGTERM: not ready ──> linger, still accepting ──> stop accepting, finish requests ──> exit 0
 """
 
@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,129 +16,94 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.outputs.envoy.bootstrap import MAX_CONNECTIONS, bootstrap
 from lasthop.outputs.envoy.xds_cluster import RemoteXds, sds_files
 from lasthop.proxy import launch
 from lasthop.proxy.access_log import Reader
 from lasthop.proxy.admin import Admin, AdminUnavailable
-from lasthop.proxy.cpus import cpus
-from lasthop.proxy.drain import end
-from lasthop.proxy.find import Envoy
-from lasthop.proxy.folder import Folder
-from lasthop.proxy.memory import max_heap
+from lasthop.proxy.binary import Envoy
+from lasthop.proxy.cgroup import cpus
+from lasthop.proxy.directory import ProxyDirectory
+from lasthop.proxy.drain import drain_and_terminate
+from lasthop.proxy.handle import EnvoyHandle
 from lasthop.proxy.pod_settings import PodSettings
 from lasthop.proxy.readiness import Readiness
-from lasthop.proxy.running import Running
 
 LINGER: Final = 5.0
-"""A Pod that is deleted leaves its Service at the same moment, but nodes and load balancers hear of it a little later."""
-
-_PR_SET_PDEATHSIG: Final = 1
+"""Seconds for which a terminating Pod keeps accepting: it leaves its Service at once, but nodes and load balancers are updated
+a little later."""
 
 
 class Pod:
     def __init__(self, settings: PodSettings, envoy: Envoy) -> None:
         self._settings = settings
         self._envoy = envoy
-        # A folder in it: an emptyDir belongs to root, whoever runs in the Pod.
-        self._folder = Folder(settings.run_dir / "envoy")
-        self._admin = Admin(self._folder.admin_socket)
+        # A subdirectory, because an emptyDir itself always belongs to root.
+        self._directory = ProxyDirectory(settings.run_dir / "envoy")
+        self._admin = Admin(self._directory.admin_socket)
         self.readiness = Readiness(self._admin)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
     def stop(self) -> None:
-        """Asked again, at once."""
+        """Asks `run` to drain Envoy and to return; the second call skips the drain."""
         if self._stopping.is_set():
             self._at_once.set()
         self.readiness.stopping = True
         self._stopping.set()
 
     async def run(self) -> int:
-        """The exit code. Raises OSError or `FolderUnusable` if it cannot start."""
+        """Returns the exit code. Raises OSError or `RunDirUnusable` if it cannot start."""
         command = self._prepare()
-        with _forwarding(self._folder.access_log) as forward:
+        with _forwarding(self._directory.access_log) as forwarder:
             async with self.readiness.serving(self._settings.ready_port):
-                running = start(command, self._folder.path)
+                handle = launch.start_child(command, self._directory)
                 try:
-                    return await self._watch(running, forward)
+                    return await self._watch(handle, forwarder)
                 finally:
-                    running.close()
+                    handle.close()
 
-    async def _watch(self, running: Running, forward: _Forward) -> int:
-        say("Envoy runs", gateway=self._settings.gateway, pid=running.pid, xds=self._settings.xds_host)
+    async def _watch(self, handle: EnvoyHandle, forwarder: LogForwarder) -> int:
+        log("Envoy started", gateway=self._settings.gateway, pid=handle.pid, xds=self._settings.xds_host)
         async with asyncio.TaskGroup() as tasks:
-            forwarding = tasks.create_task(forward.run())
+            forwarding = tasks.create_task(forwarder.run())
             stopping = tasks.create_task(self._stopping.wait())
-            gone = tasks.create_task(running.gone())
-            await asyncio.wait((stopping, gone), return_when=asyncio.FIRST_COMPLETED)
-            died = gone.done() and not stopping.done()
+            exited = tasks.create_task(handle.wait())
+            await asyncio.wait((stopping, exited), return_when=asyncio.FIRST_COMPLETED)
+            died = exited.done() and not stopping.done()
             if died:
-                say("Envoy has ended by itself", exit_code=running.exit_code())
+                log("Envoy exited by itself", exit_code=handle.exit_code())
             else:
-                await self._end(running)
-            for task in (forwarding, stopping, gone):
+                await self._shut_down(handle)
+            for task in (forwarding, stopping, exited):
                 task.cancel()
         return 1 if died else 0
 
     def _prepare(self) -> list[str]:
-        settings, folder = self._settings, self._folder
-        folder.make()
-        # What an Envoy that was killed has left: the emptyDir outlives its container.
-        folder.admin_socket.unlink(missing_ok=True)
-        xds = RemoteXds(settings.xds_host, settings.xds_port, settings.xds_server_name, settings.certificates, folder.path)
+        settings, directory = self._settings, self._directory
+        directory.make()
+        # Left by an Envoy that was killed: the emptyDir outlives its container.
+        directory.admin_socket.unlink(missing_ok=True)
+        xds = RemoteXds(settings.xds_host, settings.xds_port, settings.xds_server_name, settings.certificates, directory.path)
         for name, content in sds_files(xds).items():
-            (folder.path / name).write_bytes(content)
-        content = bootstrap(
-            node_id=settings.gateway,
-            xds=xds,
-            admin_socket=folder.admin_socket,
-            max_connections=min(MAX_CONNECTIONS, launch.descriptors() * 2 // 5),
-            max_heap=max_heap(),
-        )
-        return launch.command(self._envoy, folder.write_bootstrap(self._envoy, content), cpus())
+            (directory.path / name).write_bytes(content)
+        content = launch.make_bootstrap(settings.gateway, directory, xds)
+        return launch.command(self._envoy, directory.write_bootstrap(self._envoy, content), cpus())
 
-    async def _end(self, running: Running) -> None:
+    async def _shut_down(self, handle: EnvoyHandle) -> None:
         drain = self._settings.drain_seconds
         linger = min(LINGER, drain / 3)
-        say("stopping", drain_seconds=drain)
+        log("stopping", drain_seconds=drain)
         with contextlib.suppress(AdminUnavailable):
-            # From here on every answer asks the client to come back by another connection, which goes to another Pod.
+            # From here on every response asks the client to close its connection; the next one goes to another Pod.
             await self._admin.fail_health_check()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(linger):
                     await self._at_once.wait()
-        await end(running, self._admin, drain - linger, self._at_once)
+        await drain_and_terminate(handle, self._admin, drain - linger, self._at_once)
 
 
-def start(args: list[str], folder: Path) -> Running:
-    """Envoy as a child that dies with us; what it has to say goes where our own log goes."""
-    libc = ctypes.CDLL(None)
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    # No other thread runs here, so that a function between fork and exec is safe.
-    process = subprocess.Popen(
-        args,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        cwd=folder,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-        restore_signals=False,
-    )
-    pidfd = os.pidfd_open(process.pid)
-    process.returncode = 0  # the pidfd is how it is waited for
-    launch.set_limits(process.pid)
-    return Running(process.pid, pidfd, tuple(args[1:]))
-
-
-class _Forward:
-    """Failed requests, with the reason in words, on standard output."""
+class LogForwarder:
+    """Writes failed requests, with the reason in words, to standard output."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -151,7 +112,7 @@ class _Forward:
         while True:
             self.pump()
             if skipped := self._reader.skipped(time.monotonic()):
-                say("too many failed requests to log them all", lines_skipped=skipped.lines, bytes_skipped=skipped.bytes)
+                log("too many failed requests to log them all", lines_skipped=skipped.lines, bytes_skipped=skipped.bytes)
             await asyncio.sleep(self._reader.pause)
 
     def pump(self) -> None:
@@ -165,17 +126,17 @@ class _Forward:
 
 
 @contextlib.contextmanager
-def _forwarding(path: Path) -> Iterator[_Forward]:
+def _forwarding(path: Path) -> Iterator[LogForwarder]:
     reader = Reader(path, from_end=True)
-    forward = _Forward(reader)
+    forwarder = LogForwarder(reader)
     try:
-        yield forward
+        yield forwarder
     finally:
-        forward.pump()
+        forwarder.pump()
         reader.close()
 
 
-def say(event: str, **fields: Any) -> None:
-    """A line of JSON, as the controller's log has them."""
+def log(event: str, **fields: Any) -> None:
+    """Writes a line of JSON like those of the controller's log."""
     sys.stderr.write(msgspec.json.encode({"event": event, "level": "info", **fields}).decode() + "\n")
     sys.stderr.flush()

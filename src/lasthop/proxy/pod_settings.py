@@ -1,4 +1,4 @@
-"""What `lasthop proxy` is told by its environment. `infra/kubernetes` writes these variables into the Pod."""
+"""Reads the settings of `lasthop proxy` from its environment. `infra/kubernetes` writes these variables into the Pod."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ READY_PORT: Final = "LASTHOP_READY_PORT"
 DRAIN_SECONDS: Final = "LASTHOP_DRAIN_SECONDS"
 
 
-class SettingMissing(Exception):
-    """The text names the variable and what belongs into it."""
+class InvalidSetting(Exception):
+    """The text names the variable and what it should contain."""
 
 
 class PodSettings(msgspec.Struct, frozen=True):
@@ -51,11 +51,11 @@ def from_environment(env: Mapping[str, str]) -> PodSettings:
 def _needed(env: Mapping[str, str], name: str, meaning: str) -> str:
     if value := env.get(name):
         return value
-    raise SettingMissing(f"{name} is not set; it holds {meaning}. `lasthop proxy` is started by Pods that Lasthop makes.")
+    raise InvalidSetting(f"{name} is not set; it holds {meaning}. `lasthop proxy` runs in Pods that Lasthop creates.")
 
 
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise SettingMissing(f"{name}: {text!r} is not a number") from None
+        raise InvalidSetting(f"{name}: {text!r} is not a number") from None

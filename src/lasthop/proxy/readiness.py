@@ -1,6 +1,6 @@
-"""Whether a Pod may have traffic: one HTTP port for the kubelet.
+"""Answers the kubelet's readiness probe over HTTP.
 
-Envoy calls itself LIVE also without configuration, once it has waited 15 s for it; so its listeners are asked for too.
+Envoy reports LIVE even without configuration, once it has waited 15 s for it; so its listeners are checked too.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Readiness:
         self.stopping = False
 
     async def problem(self) -> str:
-        """Empty if the proxy is ready."""
+        """Returns why the proxy is not ready; empty if it is."""
         if self.stopping:
             return "stopping"
         state = await self._admin.state()
         if state != "LIVE":
-            return f"Envoy is {state or 'not there yet'}"
+            return f"Envoy is {state or 'not running yet'}"
         if not self._had_listeners:
             # Once is enough: a Gateway that loses its last listener for a moment should not lose its endpoints for longer.
             try:
@@ -39,7 +39,7 @@ class Readiness:
 
     @contextlib.asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
-        """On all addresses of the Pod. Raises OSError if the port is taken."""
+        """Serves on all addresses of the Pod. Raises OSError if the port is in use."""
         server = await asyncio.start_server(self._answer, None, port)
         async with server:
             yield
@@ -48,9 +48,9 @@ class Readiness:
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_LONGEST_REQUEST):
                 line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1")
-                asked = line.split(" ")[1] if line.count(" ") == 2 else ""
-                problem = await self.problem() if asked == PATH else "ask for /ready"
-                status = "404 Not Found" if asked != PATH else "503 Service Unavailable" if problem else "200 OK"
+                path = line.split(" ")[1] if line.count(" ") == 2 else ""
+                problem = await self.problem() if path == PATH else "ask for /ready"
+                status = "404 Not Found" if path != PATH else "503 Service Unavailable" if problem else "200 OK"
                 body = f"{problem or 'ready'}\n".encode()
                 head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
                 writer.write(head.encode() + body)

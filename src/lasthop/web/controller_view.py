@@ -13,7 +13,7 @@ from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
-from lasthop.proxy.process import Proxy
+from lasthop.proxy.supervisor import Proxy
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices

@@ -8,7 +8,7 @@ import os
 import threading
 
 from lasthop.cli.render.printer import WAITING, Printer
-from lasthop.proxy.entry import Entry
+from lasthop.proxy.entry import AccessLogEntry
 from tests.backends import until
 
 BUSY_MACHINE = 30.0
@@ -20,7 +20,7 @@ def test_lines_are_printed_in_order_and_the_last_ones_before_the_end() -> None:
     with os.fdopen(reading, "rb") as output:
         printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
         for number in range(100):
-            printer(Entry(path=f"/{number}", status=503))
+            printer(AccessLogEntry(path=f"/{number}", status=503))
         printer.close()
         os.close(writing)
         assert [json.loads(line) for line in output] == [{"path": f"/{number}", "status": 503} for number in range(100)]
@@ -38,7 +38,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
     with os.fdopen(reading, "rb") as output:
         printer = Printer(writing, told.append, BUSY_MACHINE)
         for number in range(many):
-            printer(Entry(path=f"/{number}"))
+            printer(AccessLogEntry(path=f"/{number}"))
         assert not told
         lines: list[bytes] = []
         reader = threading.Thread(target=lambda: lines.extend(line for line in output if line != b"\n"))
@@ -48,7 +48,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
         def recovered() -> bool:
             nonlocal attempts
             attempts += 1
-            printer(Entry(path="/after"))
+            printer(AccessLogEntry(path="/after"))
             return bool(told)
 
         until(recovered)
@@ -64,6 +64,6 @@ def test_nobody_left_to_read_is_no_reason_to_end() -> None:
     os.close(reading)
     printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
     for _ in range(10):
-        printer(Entry(path="/"))
+        printer(AccessLogEntry(path="/"))
     printer.close()
     os.close(writing)

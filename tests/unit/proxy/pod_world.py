@@ -12,11 +12,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from cryptography import x509
+
 import lasthop
 from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from lasthop.proxy.admin import Admin, AdminUnavailable
+from lasthop.proxy.unix_http import request
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port
@@ -100,6 +103,18 @@ class ProxyProcess:
             with contextlib.suppress(AdminUnavailable):
                 return (await Admin(socket).stats(f"^{name}$")).get(name, 0)
         return 0
+
+    async def takes_up(self, secret: MountedSecret, data: Mapping[str, bytes]) -> None:
+        """Writes the Secret, and waits until Envoy has its certificate and its CAs, as its admin interface shows them."""
+        secret.write(data)
+        pems = x509.load_pem_x509_certificates(data["tls.crt"])[:1] + x509.load_pem_x509_certificates(data["ca.crt"])
+        (socket,) = self._run.rglob("admin.sock")
+
+        async def shown() -> bool:
+            _, body = await request(socket, "GET", "/certs")
+            return all(f"{pem.serial_number:x}" in body.decode() for pem in pems)
+
+        await becomes(True, shown)
 
     async def tried(self, stat: str, times: int = 2) -> None:
         """Waits until Envoy has counted that so often: before that, "nothing came" would prove nothing."""

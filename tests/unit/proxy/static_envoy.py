@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lasthop.proxy import launch
-from lasthop.proxy.entry import Entry, parse
-from lasthop.proxy.find import find_envoy
-from lasthop.proxy.folder import Folder
-from lasthop.proxy.running import Running
+from lasthop.proxy.binary import find_envoy
+from lasthop.proxy.directory import ProxyDirectory
+from lasthop.proxy.entry import AccessLogEntry, parse
+from lasthop.proxy.handle import EnvoyHandle
 from tests.backends import until
 from tests.ports import free_port
 
@@ -94,7 +94,7 @@ class StaticEnvoy:
             with error:
                 return error.code, error.read().decode()
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> AccessLogEntry:
         """What the access log says of the request for `/NAME`."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -112,7 +112,7 @@ def static_envoy(folder: Path, clusters: list[dict[str, Any]]) -> Iterator[Stati
     config = folder / "envoy.json"
     config.write_text(json.dumps(_config(folder, port, clusters)))
     command = [str(find_envoy().path), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
-    running = launch.start([*command, "--file-flush-interval-msec", "50"], Folder(folder))
+    running = launch.start([*command, "--file-flush-interval-msec", "50"], ProxyDirectory(folder))
     try:
         _wait_for(port, running, folder / "envoy.log")
         yield StaticEnvoy(folder, port, running.pid)
@@ -123,7 +123,7 @@ def static_envoy(folder: Path, clusters: list[dict[str, Any]]) -> Iterator[Stati
         running.close()
 
 
-def _wait_for(port: int, running: Running, log: Path) -> None:
+def _wait_for(port: int, running: EnvoyHandle, log: Path) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and running.alive:
         try:

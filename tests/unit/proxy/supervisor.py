@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-from lasthop.proxy.find import find_envoy
-from lasthop.proxy.process import Event, Proxy, Started
+from lasthop.proxy.binary import find_envoy
+from lasthop.proxy.supervisor import EnvoyStarted, Proxy, ProxyEvent
 from tests.unit.proxy.ads import ads_server
 
 
@@ -21,8 +21,8 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def report(event: Event) -> None:
-    if isinstance(event, Started):
+def report(event: ProxyEvent) -> None:
+    if isinstance(event, EnvoyStarted):
         say(f"{'adopted' if event.adopted else 'started'} {event.pid}")
     else:
         say("ended")

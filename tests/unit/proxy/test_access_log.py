@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lasthop.proxy import launch
-from lasthop.proxy.access_log import BUDGET, Reader, Skipped, Tail, follow
-from lasthop.proxy.entry import Entry, parse
-from lasthop.proxy.pod import _Forward
+from lasthop.proxy.access_log import BUDGET, Reader, SkippedLines, Tail, follow
+from lasthop.proxy.entry import AccessLogEntry, parse
+from lasthop.proxy.pod import LogForwarder
 from tests.backends import until
 from tests.servers import server
 from tests.unit.proxy.static_envoy import cluster, static_envoy
@@ -104,7 +104,7 @@ def test_what_is_too_much_to_read_is_skipped_counted_and_cut_off(log: Path) -> N
     assert sum(len(line) + 1 for line in read) + skipped.bytes == size
     assert (log.stat().st_size, tail.behind) == (0, False)
     append(log, LINE)
-    assert (len(tail.read()), tail.take_skipped()) == (1, Skipped())
+    assert (len(tail.read()), tail.take_skipped()) == (1, SkippedLines())
     tail.close()
 
 
@@ -187,7 +187,7 @@ async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
     log: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     append(log, LINE * 20_000)
-    forward = _Forward(Reader(log, from_end=False))
+    forward = LogForwarder(Reader(log, from_end=False))
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(forward.run())
         await asyncio.sleep(0)
@@ -208,7 +208,7 @@ def test_a_field_is_cut_before_it_is_looked_at() -> None:
 
 def test_entries_are_fit_for_a_terminal() -> None:
     entry = parse(json.dumps({"path": "/\x1b]0;title\x07\u202e", "status": 503, "tls_failure": None}).encode())
-    assert entry == Entry(path="/?]0;title??", status=503)
+    assert entry == AccessLogEntry(path="/?]0;title??", status=503)
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"not json", b"[1]", b'{"status": "many"}', b'{"path": "\xff"}'])
@@ -228,7 +228,6 @@ async def test_envoy_goes_on_writing_at_the_start_of_a_log_that_was_cut(folder: 
                     if entry.path != "/-/up":
                         break
                 paths.append((entry.path, entry.status, entry.why is not None))
-                await asyncio.sleep(0.3)
         await entries.aclose()
         assert paths == [("/ok", 200, False), ("/gone", 500, True)] * 2
         assert log.stat().st_size < 100, "it was not cut"

@@ -9,7 +9,7 @@ from typing import Any
 
 from lasthop.outputs.envoy.bootstrap import bootstrap
 from lasthop.outputs.envoy.xds_cluster import LocalXds
-from lasthop.proxy.find import find_envoy
+from lasthop.proxy.binary import find_envoy
 from tests.certificates import Certificate
 from tests.unit.proxy.static_envoy import tls_cluster
 

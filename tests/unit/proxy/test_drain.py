@@ -13,20 +13,22 @@ from pathlib import Path
 import pytest
 
 from lasthop.proxy.admin import Admin
-from lasthop.proxy.drain import end
-from lasthop.proxy.running import Running
-from tests.servers import OK, server
+from lasthop.proxy.drain import drain_and_terminate
+from lasthop.proxy.handle import EnvoyHandle
+from tests.backends import until
+from tests.servers import Patient, server
 from tests.unit.proxy.static_envoy import StaticEnvoy, cluster, static_envoy
 
 
-def slow(connection: socket.socket) -> None:
-    connection.recv(65536)
-    time.sleep(1.5)
-    connection.sendall(OK)
+@pytest.fixture
+def slow() -> Iterator[Patient]:
+    handler = Patient()
+    yield handler
+    handler.told.set()
 
 
 @pytest.fixture
-def envoy(folder: Path) -> Iterator[StaticEnvoy]:
+def envoy(folder: Path, slow: Patient) -> Iterator[StaticEnvoy]:
     with contextlib.ExitStack() as stack:
         clusters = [cluster("slow", stack.enter_context(server(None, slow)))]
         clusters.append(cluster("quick", stack.enter_context(server(None))))
@@ -34,44 +36,46 @@ def envoy(folder: Path) -> Iterator[StaticEnvoy]:
 
 
 async def timed_end(envoy: StaticEnvoy, grace: float, at_once: asyncio.Event | None = None) -> float:
-    running = Running(envoy.pid, os.pidfd_open(envoy.pid), ())
+    running = EnvoyHandle(envoy.pid, os.pidfd_open(envoy.pid), ())
     began = time.monotonic()
-    await end(running, Admin(envoy.admin_socket), grace, at_once or asyncio.Event())
+    await drain_and_terminate(running, Admin(envoy.admin_socket), grace, at_once or asyncio.Event())
     assert not running.alive
     running.close()
     return time.monotonic() - began
 
 
-async def test_a_request_in_flight_is_answered_and_a_new_one_refused(envoy: StaticEnvoy) -> None:
+async def test_a_request_in_flight_is_answered_and_a_new_one_refused(envoy: StaticEnvoy, slow: Patient) -> None:
     async with asyncio.TaskGroup() as group:
         in_flight = group.create_task(asyncio.to_thread(envoy.get, "slow"))
-        await asyncio.sleep(0.3)
-        ending = group.create_task(timed_end(envoy, 10))
-        await asyncio.sleep(0.5)
-        with pytest.raises(OSError, match="refused"):
-            await asyncio.to_thread(envoy.get, "quick")
+        await asyncio.to_thread(slow.asked.wait)
+        ending = group.create_task(timed_end(envoy, 30))
+        await asyncio.to_thread(until, lambda: refuses(envoy))
+        assert not in_flight.done() and not ending.done()
+        slow.told.set()
     assert in_flight.result() == (200, "ok")
-    assert 0.5 < ending.result() < 10, "it does not wait for the limit"
+    assert ending.result() < 30, "it does not wait for the limit"
 
 
-async def test_a_request_that_outlasts_the_grace_is_cut_off(envoy: StaticEnvoy) -> None:
+async def test_a_request_that_outlasts_the_grace_is_cut_off(envoy: StaticEnvoy, slow: Patient) -> None:
     async with asyncio.TaskGroup() as group:
         in_flight = group.create_task(asyncio.to_thread(_outcome, envoy))
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(slow.asked.wait)
         assert await timed_end(envoy, 0.4) < 1.2
     assert in_flight.result() == "cut off"
 
 
-async def test_asked_again_it_ends_at_once(envoy: StaticEnvoy) -> None:
+async def test_asked_again_it_ends_at_once(envoy: StaticEnvoy, slow: Patient) -> None:
     at_once = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         in_flight = group.create_task(asyncio.to_thread(_outcome, envoy))
-        await asyncio.sleep(0.3)
-        ending = group.create_task(timed_end(envoy, 30, at_once))
-        await asyncio.sleep(0.2)
+        await asyncio.to_thread(slow.asked.wait)
+        ending = group.create_task(timed_end(envoy, 60, at_once))
+        await asyncio.to_thread(until, lambda: refuses(envoy))
+        assert not ending.done()
         at_once.set()
+        asked = time.monotonic()
     assert in_flight.result() == "cut off"
-    assert ending.result() < 1.2
+    assert time.monotonic() - asked < 1.2
 
 
 async def test_an_idle_keep_alive_connection_does_not_hold_up_the_end(envoy: StaticEnvoy) -> None:
@@ -80,6 +84,15 @@ async def test_an_idle_keep_alive_connection_does_not_hold_up_the_end(envoy: Sta
         assert b"204" in idle.recv(4096)
         assert (await Admin(envoy.admin_socket).traffic()).connections == 1
         assert await timed_end(envoy, 30) < 3
+
+
+def refuses(envoy: StaticEnvoy) -> bool:
+    """Whether nobody is let in any more."""
+    try:
+        envoy.get("quick")
+    except OSError as error:
+        return "refused" in str(error)
+    return False
 
 
 def _outcome(envoy: StaticEnvoy) -> str:

@@ -14,7 +14,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.proxy.admin import Admin
-from lasthop.proxy.failures import why
+from lasthop.proxy.failures import explain_failure
+from lasthop.proxy.unix_http import request
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.servers import answer, bad_request, hang_up, read_and_hang_up, say_nothing, server
@@ -234,7 +235,7 @@ def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy
     status, body = envoy.get(case)
     expected = CASES[case][3]
     entry = envoy.entry(case)
-    assert why(entry) == expected, entry
+    assert explain_failure(entry) == expected, entry
     assert status == (503 if expected else 200)
     assert "certificate" not in body.lower(), "what the certificate says is not for the client"
 
@@ -261,7 +262,7 @@ def test_the_log_says_in_words_what_is_wrong_with_the_backend(envoy: StaticEnvoy
 )
 def test_the_log_says_in_words_why_no_backend_was_reached(envoy: StaticEnvoy, name: str, status: int, sentence: str) -> None:
     assert envoy.get(name)[0] == status
-    assert why(envoy.entry(name)) == sentence
+    assert explain_failure(envoy.entry(name)) == sentence
 
 
 async def test_the_statistics_count_each_cause_by_cluster(envoy: StaticEnvoy) -> None:
@@ -273,6 +274,7 @@ async def test_the_statistics_count_each_cause_by_cluster(envoy: StaticEnvoy) ->
 
 
 async def test_a_dump_of_the_configuration_shows_no_private_key(envoy: StaticEnvoy) -> None:
-    dump = str(await Admin(envoy.admin_socket).config_dump())
+    _, body = await request(envoy.admin_socket, "GET", "/config_dump?include_eds")
+    dump = body.decode()
     assert "[redacted]" in dump
     assert "PRIVATE KEY" not in dump

@@ -21,7 +21,7 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.plan.problem import Problem
-from lasthop.proxy.find import find_envoy
+from lasthop.proxy.binary import find_envoy
 from lasthop.resolve.certificates import BadCertificate, KeyPair, key_pair, normal_pair, parse_bundle
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.listeners import own_listeners

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -18,17 +17,9 @@ import pytest
 
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
-from tests.servers import OK, server
+from tests.servers import Patient, server
 from tests.unit.proxy.pod_world import Controller, MountedSecret, get, lasthop_proxy, said, until
 from tests.xds_envoy import GATEWAY, NODE, becomes, changes, cluster
-
-SLOW = 1.5
-
-
-def slow(connection: socket.socket) -> None:
-    connection.recv(65536)
-    time.sleep(SLOW)
-    connection.sendall(OK)
 
 
 @pytest.fixture
@@ -141,19 +132,16 @@ async def test_both_ends_take_up_the_next_ca_without_a_restart(
         # 1. Both are trusted, the old one signs: the server first, as it would be before the kubelet has come round.
         controller.use(both)
         await reconnects()
-        secret.write(controller.secret(authority=both))
-        await asyncio.sleep(0.3)
+        await proxy.takes_up(secret, controller.secret(authority=both))
         await reconnects()
         # 2. The new one signs, the server's certificate first, then the proxies'.
         controller.use(Authority((*new.issuers, *old.issuers)))
         await reconnects()
-        secret.write(controller.secret(authority=new) | {"ca.crt": both.bundle})
-        await asyncio.sleep(0.3)
+        await proxy.takes_up(secret, controller.secret(authority=new) | {"ca.crt": both.bundle})
         await reconnects()
         # 3. The old one is gone.
         controller.use(new)
-        secret.write(controller.secret(authority=new))
-        await asyncio.sleep(0.3)
+        await proxy.takes_up(secret, controller.secret(authority=new))
         await reconnects()
         assert proxy.envoy() == envoy
         assert (await proxy.ready())[0] == 200
@@ -165,23 +153,27 @@ async def test_a_renewed_certificate_does_not_touch_the_stream(
 ) -> None:
     async with lasthop_proxy(folder, controller, secret) as proxy:
         await becomes((200, "ready\n"), proxy.ready)
-        secret.write(controller.secret())
-        await asyncio.sleep(0.5)
+        await proxy.takes_up(secret, controller.secret())
         assert controller.heard.events == [f"connected {NODE}"]
 
 
 async def test_sigterm_ends_readiness_first_and_lets_requests_finish(
     folder: Path, controller: Controller, secret: MountedSecret
 ) -> None:
+    slow = Patient()
     with server(None, slow) as port:
         controller.serve(port)
         async with lasthop_proxy(folder, controller, secret, drain=6) as proxy, asyncio.TaskGroup() as tasks:
             await becomes((200, "ready\n"), proxy.ready)
             in_flight = tasks.create_task(get(controller.http))
-            await asyncio.sleep(0.3)
+            await asyncio.to_thread(slow.asked.wait)
             proxy.signal(signal.SIGTERM)
             await becomes((503, "stopping\n"), proxy.ready)
+            slow.asked.clear()
             late = tasks.create_task(get(controller.http))  # somebody who has not heard of it yet
+            await asyncio.to_thread(slow.asked.wait)
+            assert not in_flight.done()
+            slow.told.set()
             assert await proxy.ended() == 0
         assert in_flight.result()[0] == late.result()[0] == 200
     with contextlib.suppress(OSError):
@@ -202,7 +194,7 @@ async def test_if_envoy_dies_it_ends_with_an_error(folder: Path, controller: Con
         await becomes((200, "ready\n"), proxy.ready)
         os.kill(proxy.envoy(), signal.SIGKILL)
         assert await proxy.ended() == 1
-        assert said(folder)[-1] == {"event": "Envoy has ended by itself", "level": "info", "exit_code": -9}
+        assert said(folder)[-1] == {"event": "Envoy exited by itself", "level": "info", "exit_code": -9}
 
 
 async def test_if_it_is_killed_envoy_dies_too_and_the_next_one_starts_in_the_same_folder(

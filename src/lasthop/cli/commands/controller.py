@@ -20,8 +20,8 @@ from lasthop.infra.kubernetes.wanted import Site
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ConfigError
-from lasthop.proxy.find import EnvoyNotFound, find_envoy
-from lasthop.proxy.folder import Folder, FolderHeld
+from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
 
@@ -82,7 +82,7 @@ def command(
     try:
         with printing() as printer:
             asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
-    except* (ConfigError, AdminUnusable, EnvoyNotFound, FolderHeld) as group:
+    except* (ConfigError, AdminUnusable, EnvoyNotFound, RunDirLocked) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -118,7 +118,7 @@ async def _run(
                 namespaces=namespaces,
                 entry=printer,
             )
-            held = Folder(run_dir).held()
+            held = ProxyDirectory(run_dir).locked()
         else:
             runtime = ClusterRuntime(
                 client,

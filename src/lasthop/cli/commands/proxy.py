@@ -9,10 +9,10 @@ import sys
 
 import click
 
-from lasthop.proxy.find import EnvoyNotFound, find_envoy
-from lasthop.proxy.folder import FolderUnusable
+from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.proxy.directory import RunDirUnusable
 from lasthop.proxy.pod import Pod
-from lasthop.proxy.pod_settings import SettingMissing, from_environment
+from lasthop.proxy.pod_settings import InvalidSetting, from_environment
 
 
 @click.command("proxy")
@@ -28,7 +28,7 @@ def command() -> None:
     """
     try:
         sys.exit(asyncio.run(_run()))
-    except (SettingMissing, EnvoyNotFound, FolderUnusable, OSError) as error:
+    except (InvalidSetting, EnvoyNotFound, RunDirUnusable, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -15,8 +15,8 @@ from lasthop.cli.args import paths, target
 from lasthop.cli.render.printer import Printer, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
-from lasthop.proxy.find import EnvoyNotFound, find_envoy
-from lasthop.proxy.folder import Folder, FolderHeld
+from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.source import FilesSource
@@ -57,7 +57,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
     try:
         with printing() as printer:
             asyncio.run(_run(folder, admin, address, concurrency, printer))
-    except* (EnvoyNotFound, FilesError, FolderHeld, AdminUnusable) as group:
+    except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -82,7 +82,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None, 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, runtime.stop)
     # Held first: a second one on the same folder must not take away the sockets of the one that runs.
-    with Folder(run_dir).held():
+    with ProxyDirectory(run_dir).locked():
         async with serving(ControllerView(runtime, source.locate), admin, run_dir / paths.ADMIN_SOCKET):
             runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
             await runtime.run()

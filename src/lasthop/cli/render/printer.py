@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lasthop import logs
-from lasthop.proxy.entry import Entry
+from lasthop.proxy.entry import AccessLogEntry
 
 STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000
@@ -31,7 +31,7 @@ class Printer:
         self._dropped = 0
         self._thread: threading.Thread | None = None
 
-    def __call__(self, entry: Entry) -> None:
+    def __call__(self, entry: AccessLogEntry) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._print, daemon=True)
             self._thread.start()

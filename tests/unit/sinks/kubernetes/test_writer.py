@@ -43,18 +43,16 @@ def touch(api: FakeApi, name: str, **changes: Any) -> None:
     api.put("httproutes", {**obj, **changes})
 
 
-class Watched(Client):
-    """Calls before and after each write."""
+class WatchedClient(Client):
+    """Says when a write begins, and when it is done but not yet answered."""
 
-    def __init__(self, access: Any) -> None:
-        super().__init__(access, timeout=5.0)
-        self.before: Callable[[], None] = lambda: None
-        self.after: Callable[[], None] = lambda: None
+    before_put: Callable[[], None] = staticmethod(lambda: None)
+    after_put: Callable[[], None] = staticmethod(lambda: None)
 
     async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.before()
+        self.before_put()
         answer = await super().put(path, body)
-        self.after()
+        self.after_put()
         return answer
 
 
@@ -63,8 +61,8 @@ async def writing(
     api: FakeApi,
     *names: str,
     lead: bool = True,
-    client: Client | None = None,
     guard: WriteGuard | None = None,
+    client: Client | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **limits: Any,
@@ -73,9 +71,9 @@ async def writing(
         api.put("httproutes", mk_route(name))
     observed = Observed()
     observed.versions["HTTPRoute"] = "v1"
-    async with client or client_of(api) as client:
+    async with client or client_of(api) as used:
         found = Limits(**{"dispute": 0.05, **limits})
-        writer = StatusWriter(client, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
+        writer = StatusWriter(used, observed, guard=guard, limits=found, clock=clock, sleep=sleep)
         observe(observed, api, *names)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(writer.run())
@@ -161,15 +159,14 @@ async def test_what_somebody_else_removed_is_put_back_but_not_in_a_race(api: Fak
 
 
 async def test_a_removal_seen_before_our_own_write_was_answered_is_put_right_too(api: FakeApi) -> None:
-    client = Watched(api.access)
+    def overtaken() -> None:
+        if count(writer.counts, "writes") == 0:
+            touch(api, "a", status={})
+            observe(observed, api, "a")
+
+    client = WatchedClient(api.access)  # type: ignore[arg-type]
+    client.after_put = overtaken
     async with writing(api, "a", client=client) as (writer, observed):
-
-        def remove() -> None:
-            if count(writer.counts, "writes") == 0:
-                touch(api, "a", status={})
-                observe(observed, api, "a")
-
-        client.after = remove
         writer.want({A: ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 2)
         assert accepted(api) == "True"
@@ -219,9 +216,9 @@ async def test_losing_the_lead_stops_what_is_queued_at_once(api: FakeApi) -> Non
             await turn.wait()
             woken.append(seconds)
 
-    client = Watched(api.access)
+    client = WatchedClient(api.access)  # type: ignore[arg-type]
+    client.before_put = lambda: led.append(writer.leading)
     async with writing(api, *names, client=client, burst=5, clock=Clock(), sleep=sleep) as (writer, _):
-        client.before = lambda: led.append(writer.leading)
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
         await until(lambda: count(writer.counts, "writes") == 5)
         writer.lead(False)
@@ -276,7 +273,7 @@ async def test_a_refusal_by_validation_is_not_repeated(api: FakeApi) -> None:
     api.fail("update", "httproutes", "*", Refusal(422, "Invalid", "status.parents: too many"))
     async with writing(api, "a") as (writer, _):
         writer.want({A: ACCEPTED})
-        await until(lambda: count(writer.counts, "errors") == 1 and not writer.pending)  # not even later
+        await until(lambda: count(writer.counts, "errors") == 1 and not writer.pending)
         assert len(api.asked("update", "httproutes")) == 1
 
 

