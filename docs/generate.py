@@ -12,7 +12,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.profiles import PREFIX
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
-from lasthop.cli.remedies import REMEDIES
+from lasthop.outputs.findings.remedies import REMEDIES
 from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
 from lasthop.plan.tls_options import OPTIONS
 

@@ -20,16 +20,21 @@ from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.listener import Gateway
-from lasthop.plan.reasons import PROGRAMMED, RESOLVED_REFS
+from lasthop.plan.messages import limited
+from lasthop.plan.problem import joined
+from lasthop.plan.reasons import PROGRAMMED
 from lasthop.proxy.access_log import SkippedLines
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.failures import UNANSWERED
 from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
+from lasthop.resolve.attachment import parents
+from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.profiles import proxy_profile
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Source
+from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
@@ -59,7 +64,7 @@ class HostRuntime(Sink):
             run_dir,
             probed=self._probed,
             proxy_event=self._proxy_event,
-            entry=lambda failed: entry(with_reason(self.controller.statuses, failed)),
+            entry=lambda failed: entry(with_reason(self.controller.engine.graph, self.controller.statuses, failed)),
             skipped=self._entries_skipped,
             concurrency=concurrency,
         )
@@ -152,16 +157,16 @@ class HostRuntime(Sink):
         self._log.warning("too many failed requests to log them all", gateway=key.path, **counts)
 
 
-def with_reason(statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
-    """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's status does."""
+def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> AccessLogEntry:
+    """Adds why there is no cluster, be it to send to or to ask: Envoy cannot know, the route's references do."""
     asking = entry.details == UNANSWERED
     route = statuses.key_of(entry.route or "")
     if route is None or not (asking or "NC" in (entry.flags or "").split(",")):
         return entry
-    parents = list(getattr(statuses.get(route), "parents", ()))
-    here = [p for p in parents if f"{p.parent_ref.namespace or route.namespace}/{p.parent_ref.name}" == entry.gateway]
-    conditions = (c for parent in here or parents for c in parent.conditions)
-    said = next((c.message for c in conditions if c.type == RESOLVED_REFS and c.status == "False"), entry.why)
-    if asking and ".externalAuth: " not in (said or ""):
+    attached = parents.attempt(g, route)
+    known = () if isinstance(attached, Crash) else attached
+    here = [parent for parent in known if parent.gateway.path == entry.gateway]
+    refs = next((refs for parent in here or known if (refs := verdict_at(g, route, parent).refs)), ())
+    if not refs or (asking and not any(problem.field.endswith(".externalAuth") for problem in refs)):
         return entry
-    return msgspec.structs.replace(entry, why=said)
+    return msgspec.structs.replace(entry, why=limited(joined(refs, fields=True).text))

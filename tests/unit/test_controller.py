@@ -218,7 +218,8 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
 def test_a_request_to_an_invalid_policy_is_explained_by_the_routes_status(controller: Controller) -> None:
     controller.take(Batch(keyed(mk_config_map("a/ca", ""))))
     controller.settle()
-    entry = with_reason(controller.statuses, AccessLogEntry(flags="NC", route="HTTPRoute a/r", why="no cluster"))
+    failed = AccessLogEntry(flags="NC", route="HTTPRoute a/r", why="no cluster")
+    entry = with_reason(controller.engine.graph, controller.statuses, failed)
     assert entry.why is not None and "ca.crt of ConfigMap a/ca is empty" in entry.why
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.api.meta import Key
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.objects import identify
+from lasthop.plan.problem import joined, not_found
 from lasthop.plan.reasons import TARGET_NOT_FOUND
 from lasthop.resolve.meant import meant
 from lasthop.sources.kubernetes.snapshot import look
@@ -47,10 +49,7 @@ def with_problem(document: Json, known: Services | None) -> Json:
     missing = [target["name"] for target in targets if target.get("kind") == "Service" and target["name"] not in there]
     if not missing or len(missing) < len(targets):
         return document
-    said = (f"Service {namespace}/{name} does not exist{_guess(name, there)}" for name in missing)
-    return {**document, "problem": f"{TARGET_NOT_FOUND}: {'; '.join(said)}"}
-
-
-def _guess(name: str, there: set[str]) -> str:
-    guess = meant(name, sorted(there))
-    return f"; did you mean {guess}?" if guess else ""
+    found = [
+        not_found(TARGET_NOT_FOUND, Key("Service", namespace, name), guess=meant(name, sorted(there))) for name in missing
+    ]
+    return {**document, "problem": f"{TARGET_NOT_FOUND}: {joined(found).text}"}

@@ -13,6 +13,7 @@ FILE_NOT_APPLIED: Final = "FileNotApplied"
 """Reason of the finding for a file of which nothing is in force."""
 OLDER_TEXT_IN_FORCE: Final = "OlderTextInForce"
 """Reason of the finding for a file whose last good text is in force instead of its present one."""
+NOT_APPLIED: Final = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 
 
 def moment(nanoseconds: int) -> str:

@@ -91,8 +91,9 @@ def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
 
 def not_found(reason: str, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
     """`guess` is the name that was probably meant."""
-    meant = f"; did you mean {guess}?" if guess else ""
-    return Problem(reason, f"{key} {DOES_NOT_EXIST}{meant}", remedy=remedy, about=(key,), missing=(key,))
+    message, meant = f"{key} {DOES_NOT_EXIST}", (key._replace(name=guess),) if guess else ()
+    message += f"; did you mean {guess}?" if guess else ""
+    return Problem(reason, message, remedy=remedy, about=(key, *meant), missing=(key,))
 
 
 def lacking(reason: str, key: Key, what: str, remedy: str = "") -> Problem:

@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
-from lasthop.plan.problem import Problem, pending
+from lasthop.plan.problem import Problem, joined, pending
 from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
@@ -45,16 +45,16 @@ def port_problem(g: Graph, key: Key, port: int, transport: str) -> Problem | Non
 
 
 @query
-def serves_nothing(g: Graph, key: Key) -> str:
-    """Returns why no client can reach a Gateway, whatever its proxy does; empty where some listener is to be served."""
-    owner = gateway(g, key)
+def serves_nothing(g: Graph, key: Key) -> Problem | None:
+    """Returns why no client can reach a Gateway, whatever its proxy does; None where some listener is to be served."""
+    owner, reason = gateway(g, key), reasons.PARENT_NOT_PROGRAMMED
     if owner is None:
-        return ""
-    if not owner.accepted.status:
-        return f"{key} is not accepted: {owner.accepted.message}"
+        return None
+    if owner.accepted.problem:
+        return owner.accepted.problem.within(f"{key} is not accepted", key, reason=reason)
     ports = sorted({(listener.port, listener.transport) for listener in owner.listeners if listener.served})
     if not ports:
-        return f"{key} has no listener that can be served"
+        return Problem(reason, f"{key} has no listener that can be served", about=(key,))
     problems = [port_problem(g, key, *port) for port in ports]
-    blocked = [problem.text for problem in problems if problem and problem.reason != reasons.PENDING]
-    return f"{key} serves no port: {'; '.join(blocked)}" if len(blocked) == len(ports) else ""
+    blocked = [problem for problem in problems if problem and problem.reason != reasons.PENDING]
+    return joined(blocked).within(f"{key} serves no port", key, reason=reason) if len(blocked) == len(ports) else None

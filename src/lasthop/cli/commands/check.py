@@ -41,8 +41,9 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
       lasthop check objects -o github        in a workflow: marks the lines of a pull request
       lasthop check -n shop --context prod   a namespace of a cluster
     """
-    from lasthop.cli.causes import broken_objects, mistakes
+    from lasthop.cli.broken_files import broken_objects
     from lasthop.cli.render import report
+    from lasthop.outputs.findings.root_causes import mistakes
 
     async def look(view: CommandView) -> report.Report:
         findings = await view.findings()

@@ -12,10 +12,10 @@ import msgspec
 
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
-from lasthop.cli.causes import Mistake
-from lasthop.cli.hidden import FORBIDDEN
-from lasthop.cli.remedies import remedy
+from lasthop.cli.rbac_visibility import FORBIDDEN
 from lasthop.cli.render.terminal import wrapped
+from lasthop.outputs.findings.remedies import remedy
+from lasthop.outputs.findings.root_causes import Mistake
 from lasthop.plan.finding import Finding, Severity, with_remedy
 
 SHOWN_FOLLOWS = 5

@@ -16,7 +16,7 @@ from lasthop.api.kinds import GATEWAY_API, KINDS
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
-from lasthop.cli.hidden import Hidden
+from lasthop.cli.rbac_visibility import Hidden
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.dry_run import serve_all
@@ -134,8 +134,8 @@ class ClusterView(EngineView):
 
     def _qualified(self, hop: HopReport) -> HopReport:
         """Says so where a hop is plaintext or failing perhaps only because something cannot be listed."""
-        reason = "PlaintextBackend" if hop.manner is Manner.PLAINTEXT else ""
-        if hop.manner not in (Manner.PLAINTEXT, Manner.FAILING) or not self.unseen(Finding(None, reason, hop.detail)):
+        plaintext = hop.manner is Manner.PLAINTEXT
+        if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")
 

@@ -12,8 +12,8 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
-from lasthop.cli.hidden import Hidden
 from lasthop.cli.missing_targets import Services, services, with_problem
+from lasthop.cli.rbac_visibility import Hidden
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.kubernetes.client import Client

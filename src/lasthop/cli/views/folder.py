@@ -11,7 +11,7 @@ import click
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.cli.args import paths, target
-from lasthop.cli.causes import broken_objects
+from lasthop.cli.broken_files import broken_objects
 from lasthop.cli.guesses import guessed
 from lasthop.cli.render.report import placed
 from lasthop.cli.render.terminal import note, note_once

@@ -63,6 +63,8 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
     line: int = 0
     kind: str = "Service"
     """Of the backend. An XBackend asks for its TLS itself, so that its hops have no policy."""
+    missing: tuple[Key, ...] = ()
+    """The objects that it fails for want of."""
 
     @property
     def address(self) -> str:
@@ -128,9 +130,9 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     tls = hop_tls(g, *hop)
     policy = "" if isinstance(tls, Plaintext) or tls.source is None else _policy(tls.source)
     if isinstance(tls, Refused):
-        return HopReport(*where, Manner.FAILING, tls.why.text, policy)
+        return HopReport(*where, Manner.FAILING, tls.why.text, policy, missing=tls.why.missing)
     if unserved := serves_nothing(g, hop.gateway):
-        return HopReport(*where, Manner.FAILING, unserved, policy)
+        return HopReport(*where, Manner.FAILING, unserved.text, policy, missing=unserved.missing)
     if cluster(g, *hop) is None:
         return HopReport(*where, Manner.FAILING, "Envoy has refused its configuration; the log says why", policy)
     if hop.protocol is Protocol.PASSTHROUGH:

@@ -103,7 +103,7 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
         if isinstance(tls, Refused):
             yield bad(f"{gateway}, port {port}: refused, ", by, object=gateway, why=tls.why)
         elif unserved := serves_nothing(g, gateway):
-            yield bad(f"{gateway}, port {port}: not served, {unserved}", by, object=gateway)
+            yield bad(f"{gateway}, port {port}: not served, ", by, object=gateway, why=unserved)
         elif isinstance(tls, BackendTLS) and tls.waiver:
             yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
         else:

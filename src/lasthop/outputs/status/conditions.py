@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from lasthop.api.meta import Object
 from lasthop.api.status import ConditionStatus
@@ -19,13 +19,16 @@ def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatu
     return tuple(ConditionStatus(c.type, str(c.status), c.reason, limited(c.message), generation) for c in conditions)
 
 
+def transition_time(status: str | None, since: str | None, new: str, now: str) -> str:
+    """Returns the lastTransitionTime of a condition: it moves only with the status, in a cluster and on a host alike."""
+    return since if since and status == new else now
+
+
 def timed(new: tuple[ConditionStatus, ...], old: tuple[ConditionStatus, ...], now: str) -> tuple[ConditionStatus, ...]:
-    """lastTransitionTime moves only with the status."""
     before = {c.type: c for c in old}
-    merged = []
-    for condition in new:
-        previous = before.get(condition.type)
-        unchanged = previous is not None and previous.status == condition.status
-        time = previous.last_transition_time if previous and unchanged else now
-        merged.append(msgspec.structs.replace(condition, last_transition_time=time))
-    return tuple(merged)
+
+    def since(c: ConditionStatus) -> str:
+        was = before.get(c.type)
+        return transition_time(was.status, was.last_transition_time, c.status, now) if was else now
+
+    return tuple(replace(c, last_transition_time=since(c)) for c in new)

@@ -43,7 +43,7 @@ class StatusCache:
         stamp = rfc3339(now)
         for key, status in changes.items():
             old = self._statuses.pop(key, None)
-            new = merged(status, old, stamp) if status else None
+            new = timed_status(status, old, stamp) if status else None
             if new is not None:
                 self._statuses[key] = new
                 self._names[str(key)] = key
@@ -96,8 +96,8 @@ def _path(key: Key) -> tuple[str, str]:
     return key.namespace, key.name
 
 
-def merged(new: Status, old: Status | None, now: str) -> Status:
-    """The new status, with the times of those conditions that stand as they stood."""
+def timed_status(new: Status, old: Status | None, now: str) -> Status:
+    """Returns the new status, with the times of those conditions whose status is as it was."""
     match new, old:
         case RouteStatus(), RouteStatus() | None:
             parents = {p.parent_ref: p.conditions for p in old.parents} if old else {}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api.documents import Json
-
-NEGATIVE = frozenset({"Conflicted", "PartiallyInvalid"})
-"""Conditions that are bad news when true."""
-
-DEGRADED = frozenset({"VerificationDegraded", "InsecureBackendVerification", "InsecureFrontendValidationMode"})
-"""Conditions that are there only while less is checked than could be: it works as asked, and that is worth knowing."""
-
+from lasthop.plan.reasons import condition_type
 
 UNREACHED = "nothing of ours reaches it"
 
@@ -24,8 +18,8 @@ def summary(document: Json) -> tuple[str, str]:
     problem = document.get("problem", "")
     if not found:
         return ("False", problem) if problem else ("Unknown", UNREACHED)
-    told = [(name, c) for name, c in found if c["type"] not in DEGRADED]
-    bad = [(name, c) for name, c in told if (c["status"] == "True") == (c["type"] in NEGATIVE)]
+    told = [(name, c) for name, c in found if not condition_type(c["type"]).weakened]
+    bad = [(name, c) for name, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
         others = sorted({other for other, _ in bad} - {name, ""}) if name else []
@@ -37,12 +31,12 @@ def summary(document: Json) -> tuple[str, str]:
         return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
     if problem:
         return "False", problem
-    return "True", next((c["message"] for _, c in found if c["type"] in DEGRADED), "")
+    return "True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
 
 
 def _besides(name: str, found: list[tuple[str, Json]]) -> str:
     """What is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
-    elsewhere = (f"; {other}: {c['message']}" for other, c in found if c["type"] in DEGRADED and other != name)
+    elsewhere = (f"; {other}: {c['message']}" for other, c in found if condition_type(c["type"]).weakened and other != name)
     return next(elsewhere, "")
 
 

@@ -159,7 +159,7 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
     """Why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate cannot be
     shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
-        return failed(reasons.PROGRAMMED, Problem(reasons.PARENT_NOT_PROGRAMMED, why, about=(gateway,)))
+        return failed(reasons.PROGRAMMED, why)
     own = client_certificate(g, gateway)
     if isinstance(own, Problem):
         where = f"connections from {gateway} fail, because of its client certificate"

@@ -15,15 +15,9 @@ import msgspec
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
 from lasthop.api.status import Status
+from lasthop.outputs.status.conditions import transition_time
+from lasthop.plan.reasons import CONDITION_TYPES
 
-OWN_CONDITIONS: Final = frozenset(
-    (
-        *("Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "SupportedVersion"),
-        *("OverlappingTLSConfig", "InsecureFrontendValidationMode", "AddressesAssigned"),
-        *("VerificationDegraded", "InsecureBackendVerification"),
-    )
-)
-"""Types that we write at some time: one of these that is no longer stated is taken away."""
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
 """The lists that are shared between controllers: what names the entry, and how many the CRD admits."""
@@ -94,7 +88,7 @@ def _conditions(stands: list[Json], stated: list[Json], now: str) -> list[Json]:
         new = wanted.pop(condition.get("type", ""), None)
         if new is not None:
             result.append(_condition(condition, new, now))
-        elif condition.get("type") not in OWN_CONDITIONS:
+        elif condition.get("type") not in CONDITION_TYPES:
             result.append(condition)
         elif condition.get("observedGeneration", 0) > max((c["observedGeneration"] for c in stated), default=0):
             raise Outdated
@@ -107,8 +101,7 @@ def _condition(stands: Json, stated: Json, now: str) -> Json:
         raise Outdated
     if all(stands.get(field, "") == stated[field] for field in _STATED):
         return stands
-    moved = stands.get("status") != stated["status"] or not stands.get("lastTransitionTime")
-    since = now if moved else stands["lastTransitionTime"]
+    since = transition_time(stands.get("status"), stands.get("lastTransitionTime"), stated["status"], now)
     return {**stands, "type": stated["type"], **{field: stated[field] for field in _STATED}, "lastTransitionTime": since}
 
 

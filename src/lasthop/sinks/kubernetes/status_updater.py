@@ -20,7 +20,7 @@ from lasthop.kubernetes.observed import Observed
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.events import EventRecorder
-from lasthop.sinks.kubernetes.transitions import BAD, programmed, transitions
+from lasthop.sinks.kubernetes.transitions import WEAKENED, programmed, transitions
 from lasthop.sinks.kubernetes.writer import StatusWriter, WriteGuard
 from lasthop.sinks.sink import Sink
 
@@ -71,7 +71,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
     def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
         """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
         before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
-        new, gone = ([each for each in some if each.reason not in BAD] for some in (new, gone))
+        new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (new, gone))
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
         for finding in gone:

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.plan.reasons import CONDITION_TYPES
 
-GOOD: Final = frozenset(("Accepted", "Programmed"))
-"""Worth an Event when they become true, and when they are true no more; of objects that stand for themselves."""
-BAD: Final = frozenset(("VerificationDegraded", "InsecureBackendVerification"))
-"""Worth one when they are true, and when they are over."""
+EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
+"""Worth an Event when they become true, and when they are true no more."""
+WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened)
+"""Those of them that are bad news when true, and worth one at each Gateway."""
 
 
 class Transition(NamedTuple):
@@ -42,26 +43,28 @@ def transitions(before: Json, after: Json) -> list[Transition]:
         note = f"{place}{condition.get('message') or type}"
         if was == now or (now != "True" and was != "True"):
             continue
-        if type in BAD:
+        if type in WEAKENED:
             found.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
         elif now == "True":
             found.append(Transition(type, note))
         else:
             found.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
     over = [
-        (place, type) for (place, type), c in old.items() if type in BAD and c["status"] == "True" and (place, type) not in new
+        (place, type)
+        for (place, type), c in old.items()
+        if type in WEAKENED and c["status"] == "True" and (place, type) not in new
     ]
     return found + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
 
 
 def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
     for condition in status.get("conditions") or ():
-        if condition.get("type") in GOOD | BAD:
+        if condition.get("type") in EVENTS:
             yield ("", condition["type"]), condition
     for ancestor in status.get("ancestors") or ():
         if ancestor.get("controllerName") == CONTROLLER_NAME:
             ref = ancestor.get("ancestorRef") or {}
             place = f"at {ref.get('kind', 'Gateway')} {ref.get('name')}: "
             for condition in ancestor.get("conditions") or ():
-                if condition.get("type") in BAD:
+                if condition.get("type") in WEAKENED:
                     yield (place, condition["type"]), condition

@@ -23,7 +23,8 @@ from lasthop.api.status import (
     SupportedFeature,
 )
 from lasthop.outputs.status.policies import UNSERVED_POLICIES
-from lasthop.sinks.kubernetes.merge import OWN_CONDITIONS, Outdated, generation, merged, rendered
+from lasthop.plan.reasons import CONDITION_TYPES
+from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
 from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
 from tests.docs.code import condition_types
 
@@ -218,7 +219,7 @@ def test_generation_is_the_newest_that_we_speak_of() -> None:
 def test_all_conditions_that_are_made_are_known_to_be_ours() -> None:
     """One that is not would stay for ever once it stands."""
     made = condition_types()
-    assert {"Accepted", "Programmed"} <= made <= OWN_CONDITIONS
+    assert {"Accepted", "Programmed"} <= made <= CONDITION_TYPES.keys()
 
 
 def test_features_of_a_class_are_replaced_as_a_whole() -> None:

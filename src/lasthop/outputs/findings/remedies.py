@@ -1,4 +1,4 @@
-"""What to do about a finding that does not say it itself."""
+"""What to do about a finding that has no advice of its own, by its reason."""
 
 from __future__ import annotations
 
@@ -33,14 +33,5 @@ REMEDIES: Final = {
 
 
 def remedy(finding: Finding) -> str:
-    """Nothing where the message itself ends in advice, which it does after a semicolon."""
-    if finding.remedy or _advises(finding.message):
-        return finding.remedy
-    return REMEDIES.get(finding.reason, "")
-
-
-_VERBS: Final = ("use ", "create ", "give ", "remove ", "correct ", "see ", "mend ", "it needs ")
-
-
-def _advises(message: str) -> bool:
-    return message.rpartition("; ")[2].startswith(_VERBS) if "; " in message else False
+    """Returns what to do: what the finding itself advises, or the usual remedy for its reason."""
+    return finding.remedy if finding.remedy or finding.advised else REMEDIES.get(finding.reason, "")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lasthop.api.meta import Key
@@ -11,14 +10,14 @@ from lasthop.outputs.explain.explain import explain
 from lasthop.outputs.explain.reads import below
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.problem import DOES_NOT_EXIST
 from lasthop.sources.kubernetes.findings import optional
 from lasthop.sources.kubernetes.snapshot import Listed
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
 FORBIDDEN: Final = "Forbidden"
-MISSING: Final = re.compile(r"\b([A-Z]\w+) ([a-z0-9][\w./-]*\w)(?=:? (?:it )?does not exist|: no effect, it does not exist)")
-"""An object that a message calls missing: `Secret shop/web does not exist`."""
+NOT_SEEN: Final = "cannot be seen with your rights"
 DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
     "NoGatewayClass": ("GatewayClass",),
     "NotReached": (
@@ -55,28 +54,30 @@ class Hidden:
 
     def unseen(self, g: Graph, key: Key) -> list[Key]:
         """Objects that the explanation of `key` has asked for in vain, and that may well exist."""
-        return [each for each in _missed(g, key) if self._hides(each.kind, each.path)]
+        return [each for each in _missed(g, key) if self._hides(each)]
 
     def cause(self, finding: Finding) -> Finding | None:
         """The refusal to which a finding may be due: then it says nothing about the objects."""
-        named = MISSING.findall(finding.message)
-        if named:
-            causes = [self._hides(kind, path) for kind, path in named]
-            return causes[0] if all(causes) else None
-        return next((self._findings[kind] for kind in DEPENDS.get(finding.reason, ()) if kind in self._findings), None)
+        return self.hides(finding.missing) or (None if finding.missing else self.may_hide(finding.reason))
 
-    def _hides(self, kind: str, path: str) -> Finding | None:
-        each = self._refused.get(kind)
-        namespace, slash, _ = path.rpartition("/")
-        return None if each is None or (slash and each.namespace == namespace) else self._findings[kind]
+    def hides(self, missing: Sequence[Key]) -> Finding | None:
+        """Returns a refusal to which it may be due that all of these are missing."""
+        causes = [self._hides(key) for key in missing]
+        return causes[0] if causes and all(causes) else None
+
+    def may_hide(self, reason: str) -> Finding | None:
+        return next((self._findings[kind] for kind in DEPENDS.get(reason, ()) if kind in self._findings), None)
+
+    def _hides(self, key: Key) -> Finding | None:
+        each = self._refused.get(key.kind)
+        return None if each is None or (key.namespace and each.namespace == key.namespace) else self._findings[key.kind]
 
     def veiled(self, tree: dict[str, Any]) -> dict[str, Any]:
         """An explanation in which nothing is called bad that may only be unseen."""
         because = [self.veiled(each) for each in tree.get("because", ())]
         found = {**tree, "because": because} if because else dict(tree)
-        missing = MISSING.findall(tree["text"])
-        if missing and all(self._hides(*each) for each in missing):
-            found["text"] = re.sub(r"(it )?does not exist", "cannot be seen with your rights", tree["text"])
+        if self.hides([Key(*key) for key in tree.get("missing", ())]):
+            found["text"] = tree["text"].replace(f"it {DOES_NOT_EXIST}", NOT_SEEN).replace(DOES_NOT_EXIST, NOT_SEEN)
             found["state"], found["unseen"] = "warning", True
         elif any(each.get("unseen") for each in because):
             found["unseen"] = True

@@ -1,0 +1,40 @@
+"""The objects in files that are not applied, so that what misses them is not called a mistake of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from lasthop.admission.yaml import parse
+from lasthop.api.documents import Json
+from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key
+from lasthop.plan.finding import Finding
+from lasthop.plan.not_applied import NOT_APPLIED
+from lasthop.sources.files.content import key_in
+from lasthop.sources.files.folder import Unreadable, read
+from lasthop.suggestions import closest
+
+
+def _as_meant(document: Json) -> Json:
+    """With the kind that was meant: a mistyped one, or its apiVersion, is why the object is missing."""
+    written = str(document.get("kind"))
+    kind = KINDS.get(written if written in KINDS else closest(written, KINDS))
+    return {**document, "kind": kind.kind, "apiVersion": kind.api_versions[0]} if kind else document
+
+
+def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
+    """The objects in files that are not applied, as far as they can be told, with the file."""
+    found: dict[Key, str] = {}
+    for file in dict.fromkeys(finding.file for finding in findings if finding.reason in NOT_APPLIED):
+        try:
+            text, _ = read(Path(file))
+            parsed = parse(text, as_json=file.endswith(".json"))
+        except (OSError, Unreadable):
+            continue
+        for document in parsed.documents:
+            items = document.get("items") if isinstance(document, dict) else None
+            for each in items if isinstance(items, list) else [document]:
+                if isinstance(each, dict) and (key := key_in(_as_meant(each))):
+                    found.setdefault(key, file)
+    return found
