@@ -21,8 +21,8 @@ from lasthop.outputs.audit.hops import HopReport, Manner
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
 MEANING: Final = {
-    Manner.FAILING: "nothing gets through until it is mended",
-    Manner.WAIVED: "encrypted, and a check is given up",
+    Manner.FAILING: "every request fails until it is fixed",
+    Manner.WAIVED: "encrypted, but not fully verified",
     Manner.PLAINTEXT: "not encrypted",
     Manner.PINNED_ONLY: "by hash; names are not checked",
     Manner.PASSTHROUGH: "the client's own TLS, not ours",
