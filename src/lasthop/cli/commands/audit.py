@@ -113,8 +113,8 @@ def command(
     """
     from lasthop.cli.render import audit_report, sarif
 
-    async def look(view: CommandView) -> audit_report.Audited:
-        found = audit_report.Audited(await view.audit(), view.where, time.time(), expiring, await view.problems())
+    async def look(view: CommandView) -> audit_report.AuditReport:
+        found = audit_report.AuditReport(await view.audit(), view.where, time.time(), expiring, await view.problems())
         return found.of_namespace(view.namespace)
 
     found = ask(folder, cluster, look)

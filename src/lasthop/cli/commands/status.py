@@ -52,7 +52,7 @@ def command(
       lasthop status --exit-code || exit 1       in a script
     """
     want = wanted(kind, name, cluster.namespace)
-    shown = _Shown(want, output)
+    shown = _StatusPrinter(want, output)
 
     async def look(view: StatusView) -> None:
         if want.namespace and not want.name:
@@ -74,7 +74,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-class _Shown:
+class _StatusPrinter:
     """What has been printed, so that later only what is other than before is."""
 
     def __init__(self, want: Wanted, output: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from lasthop.cli.render.audit_report import Audited, label, said, validity
+from lasthop.cli.render.audit_report import AuditReport, label, said, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
@@ -52,9 +52,9 @@ RULES: Final = {
 """A verified hop is not a result."""
 
 
-def sarif(audited: Audited) -> str:
-    results = [_of_hop(hop, audited.now) for hop in audited.hops if hop.manner is not Manner.VERIFIED]
-    results += [_of_certificate(found, audited.now) for found in audited.certificates]
+def sarif(report: AuditReport) -> str:
+    results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_certificate(found, report.now) for found in report.certificates]
     run = {
         "tool": {
             "driver": {
@@ -65,8 +65,8 @@ def sarif(audited: Audited) -> str:
         },
         "invocations": [
             {
-                "executionSuccessful": not audited.incomplete,
-                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in audited.incomplete],
+                "executionSuccessful": not report.incomplete,
+                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in report.incomplete],
             }
         ],
         "results": results,
