@@ -39,7 +39,8 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
         printer = Printer(writing, told.append, BUSY_MACHINE)
         for number in range(many):
             printer(AccessLogEntry(path=f"/{number}"))
-        assert not told
+        early = len(told)
+        assert early <= 1, "there is room only once, if the thread takes its first line late"
         lines: list[bytes] = []
         reader = threading.Thread(target=lambda: lines.extend(line for line in output if line != b"\n"))
         reader.start()
@@ -49,7 +50,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
             nonlocal attempts
             attempts += 1
             printer(AccessLogEntry(path="/after"))
-            return bool(told)
+            return len(told) > early
 
         until(recovered)
         printer.close()
