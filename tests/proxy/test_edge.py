@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lasthop.proxy.directory import folder_name
-from lasthop.proxy.unix_http import request
+from lasthop.unix_http import request
 from tests.backends import until
 from tests.certificates import Certificate, dns
 from tests.ports import free_port

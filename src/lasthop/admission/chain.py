@@ -6,7 +6,6 @@ Unlike an API server, which prunes them, unknown fields are errors: in a file th
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from typing import Any
 
@@ -19,11 +18,12 @@ from lasthop.admission.limits import MAX_OBJECT
 from lasthop.admission.metadata import completed
 from lasthop.admission.problem import Problem, Problems, shown
 from lasthop.admission.schema import schema_of
-from lasthop.admission.structural import structured
+from lasthop.admission.structural import CLOSE, structured
 from lasthop.admission.validation import TOO_LARGE, schema_problems, type_name
 from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, Kind, decode
 from lasthop.api.meta import Key, Object
+from lasthop.suggestions import closest
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -112,7 +112,6 @@ def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
 
 
 def _suggested(name: str) -> str:
-    folded = {kind.casefold(): kind for kind in KINDS}
-    if close := difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7):
-        return f"Did you mean {folded[close[0]]}?"
+    if close := closest(name, KINDS, CLOSE):
+        return f"Did you mean {close}?"
     return "Lasthop does not read this kind: move it to a folder of its own."

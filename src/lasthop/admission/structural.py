@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.schema import Node
 from lasthop.api.documents import Json
+from lasthop.suggestions import closest
+
+CLOSE: Final = 0.7
+"""How much a word must be like the one that is suggested: what is written in files is seldom far off."""
 
 
 def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
@@ -60,9 +63,8 @@ def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """A remedy if some word is close, else the choice if it is short, else nothing."""
     choice = sorted(set(words))
-    folded = {w.casefold(): w for w in choice}
-    if close := difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.7):
-        return f"Did you mean {folded[close[0]]}?"
+    if close := closest(word, choice, CLOSE):
+        return f"Did you mean {close}?"
     return f"Known here: {', '.join(choice)}." if 0 < len(choice) <= 8 else ""
 
 

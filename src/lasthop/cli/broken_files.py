@@ -9,11 +9,11 @@ from lasthop.admission.yaml import parse
 from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
-from lasthop.cli.args.suggestions import closest
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NOT_APPLIED
 from lasthop.sources.files.content import key_in
 from lasthop.sources.files.folder import Unreadable, read
+from lasthop.suggestions import closest
 
 
 def _as_meant(document: Json) -> Json:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.cli.args.suggestions import closest
 from lasthop.engine import Engine
 from lasthop.plan.finding import Finding
+from lasthop.suggestions import closest
 from lasthop.web.engine_view import names
 
 _FEW = 2000
@@ -20,6 +20,6 @@ def guessed(finding: Finding, engine: Engine) -> Finding:
         return finding  # or with what was meant already
     known = [name for namespace, name in names(engine, missing.kind) if namespace == missing.namespace]
     close = closest(missing.name, known) if len(known) <= _FEW else ""
-    if not close:
+    if not close or close == missing.name:  # it is there, and cannot be read
         return finding
     return msgspec.structs.replace(finding, message=f"{finding.message.rstrip('.')}; did you mean {close}?")

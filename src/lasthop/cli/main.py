@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from lasthop.cli.args.suggestions import closest
 from lasthop.printable import printable
+from lasthop.suggestions import closest
 
 COMMANDS: Final = {
     "init": "Write a small working folder for a backend.",

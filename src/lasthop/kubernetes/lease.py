@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import msgspec
 import structlog
 
 from lasthop.api.documents import Json
+from lasthop.api.times import micro_now
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 
@@ -88,10 +88,6 @@ def taken(lease: Json, identity: str, now: str, duration: int, annotations: Mapp
     if annotations:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
     return {**lease, "metadata": meta, "spec": spec}
-
-
-def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class LeaderElector:
@@ -180,10 +176,10 @@ class LeaderElector:
                 case Next.WAIT:
                     return False
                 case Next.CREATE:
-                    body = taken(self._empty, self._identity, _micro_time(), self._timing.duration, self._annotations)
+                    body = taken(self._empty, self._identity, micro_now(), self._timing.duration, self._annotations)
                     self._saw(await self._client.create(self._collection, body))
                 case _:
-                    body = taken(self._lease or {}, self._identity, _micro_time(), self._timing.duration, self._annotations)
+                    body = taken(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
                     self._saw(await self._client.put(self._path, body))
         except ApiError as error:
             self._lease = None  # look again before the next attempt: somebody else may have it
@@ -224,7 +220,7 @@ class LeaderElector:
         lease = self._lease
         if lease is None:
             return
-        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _micro_time()}
+        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_now()}
         try:
             await self._client.request("PUT", self._path, body={**lease, "spec": spec}, within=2.0)
         except ApiError as error:

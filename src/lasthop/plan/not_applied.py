@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.times import rfc3339
 
 FILE_NOT_APPLIED: Final = "FileNotApplied"
 """Reason of the finding for a file of which nothing is in force."""
@@ -18,7 +18,7 @@ NOT_APPLIED: Final = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 
 def moment(nanoseconds: int) -> str:
     """A file's time of modification as RFC 3339."""
-    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(nanoseconds // 10**9)
 
 
 class NotApplied(msgspec.Struct, frozen=True, order=True):

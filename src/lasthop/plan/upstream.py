@@ -11,7 +11,7 @@ from lasthop.api.meta import Key
 
 
 class Protocol(StrEnum):
-    """What the gateway speaks on a hop. It belongs to who is asking, so it is part of the hop's name."""
+    """The protocol of a hop. The route decides it, so it is part of the hop's name."""
 
     AUTO = "auto"
     """HTTP: over TLS whatever ALPN picks of h2 and http/1.1; in plaintext what the Service's appProtocol says."""
@@ -22,7 +22,7 @@ class Protocol(StrEnum):
     TCP = "tcp"
     """The bytes of a connection, as they are or inside TLS."""
     PASSTHROUGH = "passthrough"
-    """The bytes of a connection that the client encrypts for the backend: that TLS is not ours, and we add none."""
+    """The bytes of a connection that the client encrypts for the backend: that TLS is not the gateway's, which adds none."""
     UDP = "udp"
 
     @property
@@ -35,7 +35,7 @@ class Protocol(StrEnum):
 
     @property
     def policed(self) -> bool:
-        """Whether a BackendTLSPolicy has a say in it."""
+        """Whether BackendTLSPolicy applies."""
         return self not in (Protocol.PASSTHROUGH, Protocol.UDP)
 
 

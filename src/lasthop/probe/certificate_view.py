@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
+from lasthop.api.times import rfc3339
 from lasthop.pki import parse
 from lasthop.pki.parse import Unreadable
 from lasthop.printable import printable
@@ -41,8 +42,8 @@ def describe(der: bytes) -> CertificateInfo:
         found.subject or "(empty)",
         found.issuer or "(empty)",
         extensions.names,
-        _stamp(found.not_before),
-        _stamp(found.not_after),
+        rfc3339(found.not_before),
+        rfc3339(found.not_after),
         found.key,
         extensions.ca,
         found.sha256.hex(":").upper(),
@@ -70,7 +71,3 @@ def validity(certificate: CertificateInfo, now: float) -> str:
     days = int(abs(end - now) // 86400)
     amount = f"{days} day{'' if days == 1 else 's'}"
     return f"expired {amount} ago" if now > end else f"{amount} left"
-
-
-def _stamp(when: float) -> str:
-    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

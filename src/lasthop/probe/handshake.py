@@ -7,8 +7,6 @@ is wrong with it, version and ALPN, and what the backend says to the client's ce
 from __future__ import annotations
 
 import contextlib
-import os
-import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 TIMEOUT: Final = 10.0
 AFTERWARDS: Final = 0.5
 """Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
+BUFFER: Final = 65536
 PROTOCOLS: Final = dict(
     zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
 )
@@ -215,21 +214,21 @@ def _handshake(
 ) -> Handshake:
     seen, version, failure, plaintext = _Observer(), "", "", False
     with _connected(*address, timeout) as plain:
-        connection = SSL.Connection(context, plain)
+        connection = SSL.Connection(context)
         connection.set_info_callback(seen.state)
         connection.set_verify(SSL.VERIFY_PEER if verify else SSL.VERIFY_NONE, seen.verify)
         connection.set_connect_state()
         if server_name and not is_ip(server_name):
             connection.set_tlsext_host_name(server_name.encode("idna"))
         try:
-            _drive(plain, connection.do_handshake, timeout)
+            _drive(plain, connection, connection.do_handshake, timeout)
             version = connection.get_protocol_version_name()
             if seen.requested and version == "TLSv1.3":
-                with contextlib.suppress(TimeoutError, SSL.SysCallError, SSL.ZeroReturnError):
-                    _drive(plain, lambda: connection.recv(1), AFTERWARDS)
+                with contextlib.suppress(OSError, SSL.SysCallError, SSL.ZeroReturnError):
+                    _drive(plain, connection, lambda: connection.recv(1), AFTERWARDS)
         except TimeoutError:
             failure, plaintext = f"no answer within {timeout:g} s", True
-        except SSL.Error as error:
+        except (OSError, SSL.Error) as error:
             failure = _words(error)
             plaintext = any(words in failure for words in NO_TLS)
         return Handshake(
@@ -262,28 +261,36 @@ def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
         yield connection
 
 
-def _drive(plain: socket.socket, step: Callable[[], Any], timeout: float) -> None:
-    """Repeats a step of OpenSSL until it is done. The deadline holds for all of it, however slowly the bytes come."""
+def _drive(plain: socket.socket, connection: SSL.Connection, step: Callable[[], Any], timeout: float) -> None:
+    """Repeats a step of OpenSSL until it is done. The deadline holds for all of it, whether bytes come slowly or without end:
+    OpenSSL never waits itself, and has only what it is handed here."""
     deadline = time.monotonic() + timeout
     while True:
         try:
             step()
             return
         except SSL.WantReadError:
-            event = selectors.EVENT_READ
-        except SSL.WantWriteError:
-            event = selectors.EVENT_WRITE
-        with selectors.DefaultSelector() as selector:
-            selector.register(plain, event)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
+            pass
+        finally:
+            # A backend that no longer reads may have said why before.
+            with contextlib.suppress(SSL.WantReadError, OSError):
+                while True:
+                    plain.sendall(connection.bio_read(BUFFER))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        plain.settimeout(left)
+        if data := plain.recv(BUFFER):
+            connection.bio_write(data)
+        else:
+            connection.bio_shutdown()
 
 
 def _words(error: Exception) -> str:
     """Returns what OpenSSL says last, which is the most general."""
-    if isinstance(error, SSL.SysCallError):
-        code, text = error.args
-        return (os.strerror(code) if code > 0 else text).lower()
-    if isinstance(error, SSL.Error | crypto.Error) and error.args and error.args[0]:
-        return str(error.args[0][-1][-1]).lower()
+    match error:
+        case SSL.SysCallError(args=(_, text)) | OSError(strerror=str(text)):
+            return str(text).lower()
+        case SSL.Error(args=[[*_, (*_, text)]]) | crypto.Error(args=[[*_, (*_, text)]]):
+            return str(text).lower()
     return str(error) or type(error).__name__

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from lasthop.api.documents import Json
-from lasthop.proxy.unix_http import BadResponse, request
+from lasthop.unix_http import BadResponse, request
 
 
 class AdminUnavailable(Exception):

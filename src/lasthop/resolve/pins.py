@@ -79,7 +79,7 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
 
 
 def digest_of(pin: Pin) -> bytes | None:
-    """The hash itself, however it is written."""
+    """Returns the hash itself, in whatever form it is written."""
     if pin.algorithm != "SHA256":
         return None
     try:

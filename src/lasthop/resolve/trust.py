@@ -29,7 +29,7 @@ OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VAL
 
 
 class RefState(msgspec.Struct, frozen=True):
-    """What a policy needs to know of a CA reference besides its bytes, so that a rotation does not wake its status."""
+    """The state of a CA reference besides its bytes."""
 
     problem: Problem | None = None
     warnings: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ def system_store(g: Graph) -> SystemStore | None:
 
 @query
 def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Problem:
-    """The anchors that a reference gives, all of them; expiry is looked at in `ref_state`."""
+    """Returns all anchors of a reference; `ref_state` looks at their dates."""
     content = _content(g, namespace, ref)
     if isinstance(content, Problem):
         return content
@@ -108,7 +108,7 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
 
 
 def pair_dates(g: Graph, secret: Key) -> str:
-    """What whoever is shown the certificate of a usable key pair will have against its dates, now or soon; or nothing."""
+    """Returns what is wrong with the dates of a usable key pair, now or soon; empty if nothing is."""
     pair = key_pair(g, secret)
     if not isinstance(pair, KeyPair):
         return ""

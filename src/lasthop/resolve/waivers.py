@@ -26,7 +26,7 @@ SOON: Final = timedelta(days=7)
 
 @query
 def waiver(g: Graph, key: Key) -> Waiver | Problem:
-    """The waiver as long as it lasts; from the second of its expiry on, why it is of no use any more."""
+    """Returns a waiver, or why it cannot be used: from the second of its expiry on it cannot."""
     obj = read(g, key, VerificationWaiver)
     if obj is None:
         remedy = "create it in the policy's own namespace, or remove the reference"
@@ -44,12 +44,12 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
 
 
 def _one_line(text: str) -> str:
-    """It will stand in messages."""
+    """Messages hold it."""
     return " ".join(text.split())
 
 
 def moment(text: str) -> float | None:
-    """An RFC 3339 time; None if it is none, or one that UTC has no year for."""
+    """Reads an RFC 3339 time; None if it is not one, or UTC has no year for it."""
     try:
         found = datetime.fromisoformat(text.upper())
         return found.astimezone(UTC).timestamp() if found.tzinfo else None
@@ -58,7 +58,7 @@ def moment(text: str) -> float | None:
 
 
 def said(found: Waiver) -> str:
-    """What is not checked, why, by whom, until when: for status, findings and the audit."""
+    """Describes what is not checked, why, by whom and until when, for status, findings and the audit."""
     owner = f", {found.owner}" if found.owner else ""
     until = f"until {minute(found.expires)}" if found.expires is not None else "without an end"
     return f'{LOST[found.mode]} ({found.key}: "{found.reason}"{owner}), {until}'

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Protocol
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
@@ -17,7 +18,6 @@ from lasthop.proxy.supervisor import Proxy
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices
-from lasthop.web.view import Document
 
 
 class Runtime(Protocol):
@@ -73,7 +73,7 @@ class ControllerView(EngineView):
     async def certificates(self) -> list[CertificateReport]:
         return await self._certificates.get()
 
-    async def objects(self, kind: str | None = None) -> list[Document]:
+    async def objects(self, kind: str | None = None) -> list[Json]:
         """Returns objects that have a status of ours, or all of one kind, as a cluster would show them."""
         shared = self._shared.get(kind or "")
         if shared is not None:
@@ -82,5 +82,5 @@ class ControllerView(EngineView):
             return await self._documents(kind)
         return [document for each in self._shared.values() for document in await each.get()]
 
-    async def _documents(self, kind: str) -> list[Document]:
+    async def _documents(self, kind: str) -> list[Json]:
         return await in_slices(self.controller.statuses.documents(kind))

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import ClassVar
 
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.outputs.audit.audit import Audit, placed
@@ -16,7 +17,6 @@ from lasthop.outputs.explain.tree import tree
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
 from lasthop.web.slices import in_slices, step_by_step
-from lasthop.web.view import Document
 
 Locate = Callable[..., tuple[str, int] | None]
 
@@ -47,7 +47,7 @@ class EngineView:
         certificates = await in_slices(placed(each, place) for each in await self.certificates())
         return Audit(tuple(hops), tuple(certificates))
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))
 
     async def probe(self, key: Key, address: str) -> ProbeResult:

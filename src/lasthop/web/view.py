@@ -7,16 +7,15 @@ controller in this process. So a command is a target, a question and a renderer.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from lasthop.api.documents import Json
 
 if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
     from lasthop.probe.result import ProbeResult
-
-Document = dict[str, Any]
-"""A Kubernetes object as JSON, or the JSON form of an answer."""
 
 
 class View(Protocol):
@@ -40,7 +39,7 @@ class View(Protocol):
         """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
         ...
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
         ...
 

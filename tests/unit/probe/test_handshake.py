@@ -26,7 +26,7 @@ DER = GOOD.certificate.public_bytes(Encoding.DER)
 TLS = BackendTLS(
     Key("BackendTLSPolicy", "shop", "api"), "api.example", Anchors(CA.pem.encode()), (San(SanType.DNS, "api.example"),)
 )
-HANDSHAKE_RECORD, SERVER_HELLO, CERTIFICATE = 22, 2, 11
+HANDSHAKE_RECORD, HELLO_REQUEST, SERVER_HELLO, CERTIFICATE = 22, 0, 2, 11
 RECORD = 16384
 
 
@@ -53,6 +53,7 @@ def showing(*certificates: bytes) -> Handler:
     def handle(connection: socket.socket) -> None:
         connection.recv(65536)
         connection.sendall(message(SERVER_HELLO, hello) + message(CERTIFICATE, len(listed).to_bytes(3) + listed))
+        connection.shutdown(socket.SHUT_WR)
         connection.recv(65536)
 
     return handle
@@ -91,6 +92,20 @@ def test_who_sends_byte_after_byte_is_not_waited_for() -> None:
         found = checked(port, 0.3)
     assert "no answer within 0.3 s" in found.checks[1].found
     assert time.monotonic() - begin < 60, "160 s, if each byte were waited for"
+
+
+def test_who_sends_without_end_is_not_listened_to() -> None:
+    ignored = message(HELLO_REQUEST, b"") * 1000
+
+    def flood(connection: socket.socket) -> None:
+        connection.recv(65536)
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(ignored)
+
+    with server(None, flood) as port:
+        found = checked(port, 0.3)
+    assert "no answer within 0.3 s" in found.checks[1].found
 
 
 def test_one_handshake_shows_all_that_is_wrong() -> None:

@@ -19,7 +19,7 @@ from lasthop.outputs.envoy.xds_cluster import XDS_CLUSTER
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from lasthop.proxy.admin import Admin, AdminUnavailable
-from lasthop.proxy.unix_http import request
+from lasthop.unix_http import request
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.server import Server
 from tests.ports import free_port

@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.failures import explain_failure
-from lasthop.proxy.unix_http import request
+from lasthop.unix_http import request
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.servers import answer, bad_request, hang_up, read_and_hang_up, say_nothing, server

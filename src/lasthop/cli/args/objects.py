@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.api.documents import Json
-from lasthop.cli.args.suggestions import closest
+from lasthop.suggestions import closest
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import click
 
 from lasthop.cli.args import paths
-from lasthop.cli.args.suggestions import closest
 from lasthop.cli.render.terminal import note
+from lasthop.suggestions import closest
 
 _ALLOWED = "lasthop.allow_files"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

@@ -10,10 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
-from lasthop.cli.args.suggestions import closest
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import CommandView, ask
 from lasthop.printable import clean
+from lasthop.suggestions import closest
 
 CAUSES: Final = (
     "waived",

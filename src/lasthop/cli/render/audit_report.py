@@ -6,12 +6,12 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 import msgspec
 
+from lasthop.api.times import rfc3339
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.audit.audit import STREAMS, Audit
@@ -130,11 +130,7 @@ def days_left(end: float, now: float) -> str:
 
 def validity(found: CertificateReport, now: float) -> str:
     """`not valid before 2027-01-01`, or the days that are left."""
-    return f"not valid before {_stamp(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
-
-
-def _stamp(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"not valid before {rfc3339(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
 
 
 def said(hop: HopReport, now: float) -> str:
@@ -179,7 +175,7 @@ def _expiring(audited: Audited) -> Iterator[str]:
         valid = each.not_before <= audited.now < each.not_after
         left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
-        yield from wrapped(f"{each.role}, in {each.holder}, until {_stamp(each.not_after)[:10]}", INDENT, INDENT)
+        yield from wrapped(f"{each.role}, in {each.holder}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
         by = "; ".join(filter(None, (*each.users, _place(each))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
@@ -219,7 +215,7 @@ def _plain_hop(hop: HopReport) -> dict[str, Any]:
             "waives": hop.waives,
             "reason": hop.why,
             "owner": hop.owner,
-            "expires": _stamp(hop.until) if hop.until else None,
+            "expires": rfc3339(hop.until) if hop.until else None,
         }
         if hop.waiver
         else None,
@@ -234,8 +230,8 @@ def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
         "role": found.role,
         "holder": found.holder,
         "subject": found.subject,
-        "notBefore": _stamp(found.not_before),
-        "notAfter": _stamp(found.not_after),
+        "notBefore": rfc3339(found.not_before),
+        "notAfter": rfc3339(found.not_after),
         "daysLeft": int((found.not_after - now) // DAY),
         "users": found.users,
         "file": found.file,

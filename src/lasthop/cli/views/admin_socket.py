@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import http.client
 import json
-import os
-import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,8 +11,9 @@ from urllib.parse import urlencode
 
 import click
 
+from lasthop import unix_http
+from lasthop.api.documents import Json
 from lasthop.cli.views.command_view import Size
-from lasthop.web.view import Document
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
@@ -30,23 +26,6 @@ PROBE_TIMEOUT: Final = 120.0
 """Seconds for a gateway to try backends that may not answer."""
 POLL: Final = 0.5
 """Seconds between two looks of `follow`."""
-_CREDENTIALS = struct.Struct("3i")
-"""pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-        _, uid, _ = _CREDENTIALS.unpack(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        if uid not in (0, os.geteuid()):
-            self.sock.close()
-            raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
 
 
 class AdminSocketView:
@@ -56,25 +35,20 @@ class AdminSocketView:
         self._path, self.namespace = path, namespace
 
     def ask(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
-        connection = _UnixConnection(self._path, timeout)
         try:
-            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
-            response = connection.getresponse()
-            body = response.read()
-        except (OSError, http.client.HTTPException) as error:
+            status, body = unix_http.get(self._path, f"{path}?{urlencode(query)}" if query else path, timeout)
+        except (OSError, unix_http.BadResponse) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise click.ClickException(f"the gateway does not answer on {self._path}: {why}") from error
-        finally:
-            connection.close()
-        if response.status != http.client.OK:
-            raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {response.status}")
+        if status != 200:
+            raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
         return json.loads(body)
 
     async def size(self) -> Size:
         return Size(len(await self.objects()))
 
-    async def objects(self, kind: str | None = None) -> list[Document]:
-        found: list[Document] = self.ask("/api/objects", **({"kind": kind} if kind else {}))
+    async def objects(self, kind: str | None = None) -> list[Json]:
+        found: list[Json] = self.ask("/api/objects", **({"kind": kind} if kind else {}))
         return found
 
     async def names(self, kind: str) -> list[tuple[str, str]]:
@@ -103,8 +77,8 @@ class AdminSocketView:
     async def problems(self) -> tuple[str, ...]:
         return tuple(self.ask("/api/readiness")["problems"])
 
-    async def not_applied(self) -> list[Document]:
-        found: list[Document] = self.ask("/api/not-applied")
+    async def not_applied(self) -> list[Json]:
+        found: list[Json] = self.ask("/api/not-applied")
         return found
 
     async def audit(self) -> Audit:
@@ -114,8 +88,8 @@ class AdminSocketView:
 
         return msgspec.convert(self.ask("/api/audit"), Audit)
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
-        found: Document = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
+        found: Json = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
         return found
 
     async def probe(self, key: Key, address: str) -> ProbeResult:

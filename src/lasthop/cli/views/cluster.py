@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.gateway import Gateway
 from lasthop.api.kinds import GATEWAY_API, KINDS
 from lasthop.api.meta import Key
@@ -32,7 +33,6 @@ from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
 from lasthop.sources.kubernetes.snapshot import Listed, look
 from lasthop.web.engine_view import EngineView
-from lasthop.web.view import Document
 
 T = TypeVar("T")
 INSTALL_CRDS: Final = (
@@ -139,7 +139,7 @@ class ClusterView(EngineView):
             return hop
         return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         found = await super().explain(key, reads=reads)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
         return self._hidden.veiled(found) if found else None

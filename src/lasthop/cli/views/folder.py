@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.cli.args import paths, target
 from lasthop.cli.broken_files import broken_objects
@@ -26,7 +27,6 @@ from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.folder import scan
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.engine_view import EngineView
-from lasthop.web.view import Document
 
 
 class FolderView(EngineView):
@@ -83,7 +83,7 @@ class FolderView(EngineView):
             else (*lines, f"no route of {self.path} leads to a backend; see: lasthop check {self.path}")
         )
 
-    async def explain(self, key: Key, *, reads: bool = False) -> Document | None:
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         self._warn()
         return await super().explain(key, reads=reads)
 

@@ -1,1 +1,1 @@
-"""The answer for whoever wants to know how backends are spoken to."""
+"""The answer as a report: how every backend is connected and verified."""

@@ -1,4 +1,4 @@
-"""The audit: how every backend is spoken to, which certificates will expire, and what outlives a change."""
+"""The audit: how every backend is connected, which certificates will expire, and what outlives a change."""
 
 from __future__ import annotations
 

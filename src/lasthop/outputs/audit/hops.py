@@ -1,4 +1,4 @@
-"""Every hop from a Gateway to a Service port or an XBackend that a route leads to, and how it is spoken to."""
+"""Every hop from a Gateway to a Service port or an XBackend that a route leads to, and how it is connected."""
 
 from __future__ import annotations
 

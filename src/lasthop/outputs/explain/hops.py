@@ -31,7 +31,7 @@ from lasthop.store.store import read
 SHOWN_ENDPOINTS = 5
 SHOWN_ANCHORS = 5
 REFERS = "refers to {}"
-"""What is said of a bundle while nothing is verified with it."""
+"""The text for a bundle while nothing is verified with it."""
 
 
 def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:

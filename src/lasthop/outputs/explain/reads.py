@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
+from lasthop.api.times import rfc3339
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
@@ -83,7 +83,7 @@ def name(node: NodeId) -> str:
     if tag is OBJECTS:
         return f"object {key[0]}"
     if tag is BEFORE:
-        return f"before {datetime.fromtimestamp(key[0], UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"before {rfc3339(key[0])}"
     if isinstance(tag, Query):
         return f"{tag}({', '.join(_shown(each) for each in key)})"
     return f"{tag} {_shown(tuple(key))}"

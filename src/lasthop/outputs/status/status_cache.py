@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +22,7 @@ from lasthop.api.status import (
     RouteStatus,
     Status,
 )
+from lasthop.api.times import rfc3339
 from lasthop.outputs.status.conditions import timed
 from lasthop.plan.finding import Finding, Severity
 from lasthop.store.store import Store
@@ -40,7 +40,7 @@ class StatusCache:
         self._problems: dict[Key, str] = {}
 
     def take(self, changes: Mapping[Key, Status | None], now: float) -> None:
-        stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = rfc3339(now)
         for key, status in changes.items():
             old = self._statuses.pop(key, None)
             new = timed_status(status, old, stamp) if status else None

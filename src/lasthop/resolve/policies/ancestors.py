@@ -43,9 +43,9 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
 
 @query
 def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int], ...]:
-    """(Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or one that
-    cannot carry TLS, is spoken of wherever the Service is reached at all, because that is where its author will look; but
-    for passthrough, where no policy means anything."""
+    """Returns the (Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or
+    one that cannot carry TLS, counts as reached wherever the Service is, because that is where its author will look; but not
+    through passthrough, where no policy applies."""
     service = read(g, service_key, Service)
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
     ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}

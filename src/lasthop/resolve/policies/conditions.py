@@ -1,4 +1,4 @@
-"""The state of a BackendTLSPolicy at one Gateway: which of its targets that Gateway reaches, and where it takes effect."""
+"""The conditions of a BackendTLSPolicy at one Gateway: which of its targets are reached, and where it takes effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
-from lasthop.resolve.policies.targets import WHOLE, Claim, is_service, missing_port, port_winner, section_winner, service_meant
+from lasthop.resolve.policies.targets import (
+    WHOLE,
+    Claim,
+    is_service,
+    missing_port,
+    named_services,
+    port_winner,
+    section_winner,
+    service_meant,
+)
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.waivers import said
@@ -36,8 +45,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
     if service is None:
-        guess = service_meant(g, key)
-        return not_found(reasons.TARGET_NOT_FOUND, key, guess=guess)
+        return not_found(reasons.TARGET_NOT_FOUND, key, guess=service_meant(g, key))
     ports = service.spec.ports
     if target.section_name != WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
@@ -70,14 +78,14 @@ def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """How the targets of a policy fare at one Gateway."""
+    """The targets of a policy, as seen from one Gateway."""
 
     effective: bool
     """Some target that the Gateway reaches is under this policy."""
     reached: tuple[Problem, ...]
     """What is wrong with targets that it reaches."""
     elsewhere: tuple[Problem, ...]
-    """And with others, which only this entry can tell: no Gateway may reach them."""
+    """And with others, for which there may be no other status entry: perhaps no Gateway reaches them."""
     notes: tuple[str, ...]
 
     @property
@@ -120,7 +128,7 @@ def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 
 @query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
-    """The policy's conditions for one Gateway that reaches it."""
+    """Returns the policy's conditions for one Gateway that reaches it."""
     obj, judged = read(g, policy, BackendTLSPolicy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
@@ -164,9 +172,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
     obj = read(g, policy, BackendTLSPolicy)
     if obj is None or ancestors(g, policy) != Ancestors():
         return None
-    services = [Key("Service", policy.namespace, target.name) for target in obj.spec.target_refs if is_service(target)]
-    hops = [hop for service in services for hop in REACH.of(g, service)]
-    if any(hop.protocol is Protocol.PASSTHROUGH for hop in hops):
+    if any(hop.protocol is Protocol.PASSTHROUGH for service in named_services(obj) for hop in REACH.of(g, service)):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
         remedy = "remove it, or let the listener terminate TLS"
         return Problem("NotReached", message, remedy=remedy, severity=Severity.WARNING)
@@ -180,16 +186,12 @@ def degraded(waiver: Waiver) -> Condition:
 
 
 def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
-    """Whether some hop from this Gateway is made as the policy says: a backend may be refused for other reasons."""
-    obj = read(g, policy, BackendTLSPolicy)
-    services = {Key("Service", policy.namespace, t.name) for t in obj.spec.target_refs if is_service(t)} if obj else set()
-    hops = (hop for service in services for hop in REACH.of(g, service))
-    made = (hop_tls(g, *hop) for hop in hops if hop.gateway == gateway)
-    return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in made)
+    """Whether some hop from this Gateway uses the policy: a backend may be refused for other reasons."""
+    services = dict.fromkeys(named_services(read(g, policy, BackendTLSPolicy)))
+    found = (hop_tls(g, *hop) for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
+    return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in found)
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
-    if not is_service(target):
-        return False
     service = Key("Service", policy.namespace, target.name)
-    return any(found == gateway for found, _ in reached_by(g, service, target.section_name))
+    return is_service(target) and any(found == gateway for found, _ in reached_by(g, service, target.section_name))

@@ -59,7 +59,7 @@ class _Entry(msgspec.Struct, frozen=True):
     ref: LocalObjectReference
     field: str
     inside: str = ""
-    """The PinSet that it stands in."""
+    """The place in the PinSet that holds it."""
 
     @property
     def place(self) -> str:
@@ -73,14 +73,8 @@ class _Entry(msgspec.Struct, frozen=True):
         ours = self.ref.group == GROUP and self.ref.kind in ((PIN_SET, WAIVER, WELL_KNOWN) if not self.inside else ())
         return self.ref.kind if ours else ""
 
-    def fault(self, found: Problem, *, fatal: bool) -> _Fault:
-        return _Fault(found.within(self.place).at(self.field), fatal)
-
-
-class _Fault(msgspec.Struct, frozen=True):
-    problem: Problem
-    fatal: bool
-    """It is not merely left out."""
+    def fault(self, problem: Problem) -> Problem:
+        return problem.within(self.place).at(self.field)
 
 
 class _References(msgspec.Struct, frozen=True):
@@ -115,15 +109,16 @@ class _References(msgspec.Struct, frozen=True):
 
 def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidation, field: str) -> Verification:
     """Judges the references of a validation. `field` is where that is written in its object."""
-    refs, faults = _read(g, namespace, validation)
+    refs, fatal = _read(g, namespace, validation)
     usable: list[LocalObjectReference] = []
+    left_out: list[Problem] = []
     warnings: list[str] = []
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
         # With Expiry waived an anchor that is out of date is as good as any.
         if state.problem and not (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
-            faults.append(entry.fault(state.problem, fatal=False))
+            left_out.append(entry.fault(state.problem))
         else:
             usable.append(entry.ref)
     anchors, pins = bool(usable) or not refs.cas, refs.pinned
@@ -131,16 +126,16 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
         out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")
         warnings += soon
         if out_of_date and refs.mode is not Mode.WAIVED_EXPIRY:
-            faults.append(refs.pin_sets[0].fault(out_of_date, fatal=False))
+            left_out.append(refs.pin_sets[0].fault(out_of_date))
             anchors = False
-    source = [*_source(validation)]
-    wrong = source or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
-    problem = _problem(refs, faults, [invalid(text) for text in wrong], anchors)
+    wrong = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
+    problem = _problem(refs, [invalid(text) for text in wrong], fatal, left_out, anchors)
     trust = None if problem else system_store(g) if refs.system else _anchors(g, namespace, usable, pins)
     # Nothing to check against is only ever what a waiver of All says.
     if not (problem or trust or refs.only_pins or refs.mode is Mode.WAIVED_ALL):
         problem = invalid("nothing is left to check against")
-    where = f"{field}.{faults[0].problem.field}" if faults else field
+    faults = [*fatal, *left_out]
+    where = f"{field}.{faults[0].field}" if faults else field
     return Verification(
         mode=refs.mode,
         trust=trust,
@@ -148,7 +143,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
         waiver=refs.waiver,
         names=refs.names,
         problem=problem.at(where) if problem else None,
-        unresolved=_unresolved(faults).at(where) if faults else None,
+        unresolved=joined(faults, min((fault.reason for fault in faults), key=_rank)).at(where) if faults else None,
         warnings=tuple(warnings),
         notes=tuple(_notes(refs)),
     )
@@ -161,12 +156,13 @@ def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: Pi
     return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
 
 
-def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[_Fault]]:
+def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:
+    """Sorts the references; also returns what is wrong with those that may not be left out."""
     entries = tuple(_Entry(ref, f"caCertificateRefs[{n}]") for n, ref in enumerate(validation.ca_certificate_refs))
     if validation.well_known_ca_certificates:
         well_known = LocalObjectReference(GROUP, WELL_KNOWN, validation.well_known_ca_certificates)
         entries += (_Entry(well_known, WELL_KNOWN_FIELD),)
-    faults: list[_Fault] = []
+    fatal: list[Problem] = []
     pins: list[PinnedTrust] = []
     waivers: list[Waiver] = []
     inner: list[_Entry] = []
@@ -175,7 +171,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
         found = pinned(g, key) if entry.kind == PIN_SET else waiver(g, key) if entry.kind == WAIVER else None
         match found:
             case Problem():
-                faults.append(entry.fault(found, fatal=True))
+                fatal.append(entry.fault(found))
             case PinnedTrust():
                 pins.append(found)
                 inside = f"PinSet {entry.ref.name},"
@@ -194,7 +190,7 @@ def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> t
         pinned=pins[0] if pins else None,
         waiver=waivers[0] if waivers else None,
     )
-    return refs, [entry.fault(_unknown(entry), fatal=True) for entry in refs.unknown] + faults
+    return refs, [entry.fault(_unknown(entry)) for entry in refs.unknown] + fatal
 
 
 def _unknown(entry: _Entry) -> Problem:
@@ -248,23 +244,23 @@ def _unchecked(refs: _References, validation: BackendTLSPolicyValidation) -> Ite
         yield f"subjectAltNames are asked for and not checked, because {by}; remove them"
 
 
-def _unresolved(faults: list[_Fault]) -> Problem:
-    problems = [fault.problem for fault in faults]
-    rank = {reason: number for number, reason in enumerate(ORDER)}
-    return joined(problems, min((p.reason for p in problems), key=lambda reason: rank.get(reason, len(rank))))
+def _rank(reason: str) -> int:
+    return ORDER.index(reason) if reason in ORDER else len(ORDER)
 
 
-def _problem(refs: _References, faults: list[_Fault], wrong: list[Problem], anchors: bool) -> Problem | None:
-    bad = [fault.problem for fault in faults]
-    if any(fault.fatal for fault in faults):
+def _problem(
+    refs: _References, wrong: list[Problem], fatal: list[Problem], left_out: list[Problem], anchors: bool
+) -> Problem | None:
+    everything = [*wrong, *fatal, *left_out]
+    if fatal:
         some = (refs.cas and anchors) or refs.well_known or refs.pinned or refs.waiver
         reason = reasons.INVALID if some else reasons.NO_VALID_CA_CERTIFICATE
-        return joined([*wrong, *bad]).within("connections fail", reason=reason)
+        return joined(everything).within("connections fail", reason=reason)
     if wrong:
-        return joined([*wrong, *bad], reasons.INVALID)
+        return joined(everything, reasons.INVALID)
     if not anchors:
         where = f"no {'CA' if refs.cas else 'certificate'} is left, connections fail"
-        return joined(bad).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
+        return joined(left_out).within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
     return None
 
 

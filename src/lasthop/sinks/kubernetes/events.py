@@ -11,7 +11,6 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ from prometheus_client import Counter
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
+from lasthop.api.times import micro_now
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.ratelimit import TokenBucket
@@ -117,7 +117,7 @@ class EventRecorder:
         if told is None:
             return
         namespace = job.what.key.namespace or "default"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_now()
         if job.again is not None:
             series = {"series": {"count": max(2, told.count), "lastObservedTime": now}}
             try:

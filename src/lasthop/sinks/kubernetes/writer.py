@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
 from prometheus_client import Counter
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
+from lasthop.api.times import rfc3339
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import on_objects
@@ -33,12 +34,6 @@ LOOK_AGAIN: Final = 0.5
 """Seconds until something that was premature is looked at again; a new status is looked at at once."""
 LONGEST_PAUSE: Final = 10.0
 """Between two attempts while the server is away."""
-
-Json = dict[str, Any]
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -75,7 +70,7 @@ class StatusWriter:
         *,
         guard: WriteGuard | None = None,
         limits: Limits = LIMITS,
-        now: Callable[[], str] = _now,
+        now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -209,7 +204,7 @@ class StatusWriter:
         if generation(ours) > held.generation:  # another object of the same name by now
             raise Outdated
         current: Json = msgspec.json.decode(held.status) if held.status else {}
-        status = merged(current, ours, self._now(), key.namespace, key.kind)
+        status = merged(current, ours, rfc3339(self._now()), key.namespace, key.kind)
         if status == current:
             self.counts.labels("unchanged").inc()
             if self._wanted[key] is None:

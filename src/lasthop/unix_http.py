@@ -1,0 +1,74 @@
+"""Sends one HTTP request over a unix socket, blocking or not.
+
+A library for this takes longer to import than Envoy to start, or than a running gateway to answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+_CREDENTIALS: Final = struct.Struct("3i")
+"""pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
+
+
+class BadResponse(Exception):
+    """The response is not HTTP, or ended too early."""
+
+
+def get(path: Path, target: str, timeout: float) -> tuple[int, bytes]:
+    """Returns status and body, of a process of this user or of root only. Raises OSError or `BadResponse`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(path))
+        _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
+        connection.sendall(_head("GET", target))
+        return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+
+
+async def request(path: Path, method: str, target: str) -> tuple[int, bytes]:
+    """Returns status and body. Raises OSError or `BadResponse`; has no timeout of its own."""
+    import asyncio
+
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    try:
+        writer.write(_head(method, target))
+        return _response(await reader.read())
+    finally:
+        writer.close()
+
+
+def _head(method: str, target: str) -> bytes:
+    return f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+def _response(received: bytes) -> tuple[int, bytes]:
+    """Reads a response from everything that was received before the connection closed, as it was asked to."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    try:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        status = int(first.split()[1])
+        if "chunked" in headers.get("transfer-encoding", ""):
+            body = _joined(body)
+        if len(body) < int(headers.get("content-length", 0)):
+            raise ValueError("it ended too early")
+    except (ValueError, IndexError) as error:
+        raise BadResponse(f"no HTTP response: {error}") from error
+    return status, body
+
+
+def _joined(chunks: bytes) -> bytes:
+    body, begin = [], 0
+    while size := int(chunks[begin : (end := chunks.index(b"\r\n", begin))].split(b";")[0], 16):
+        begin = end + 2 + size + 2
+        if begin > len(chunks):
+            raise ValueError("it ended too early")
+        body.append(chunks[end + 2 : begin - 2])
+    return b"".join(body)
