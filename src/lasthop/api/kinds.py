@@ -24,6 +24,8 @@ class Kind(Struct, frozen=True):
     plural: str
     struct: type[Object]
     namespaced: bool = True
+    ancestors: int = 0
+    """Entries that its status has room for, where it has one for each Gateway that is concerned."""
 
     @property
     def api_versions(self) -> tuple[str, ...]:
@@ -55,7 +57,9 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("Gateway", GATEWAY_API, ("v1", "v1beta1"), "gateways", gateway.Gateway),
         Kind("ReferenceGrant", GATEWAY_API, ("v1", "v1beta1"), "referencegrants", gateway.ReferenceGrant),
         Kind("HTTPRoute", GATEWAY_API, ("v1", "v1beta1"), "httproutes", routes.HTTPRoute),
-        Kind("BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy),
+        Kind(
+            "BackendTLSPolicy", GATEWAY_API, ("v1", "v1alpha3"), "backendtlspolicies", policies.BackendTLSPolicy, ancestors=16
+        ),
         Kind("GatewayProfile", LASTHOP_API, ("v1alpha1",), "gatewayprofiles", profiles.GatewayProfile),
         Kind("PinSet", LASTHOP_API, ("v1alpha1",), "pinsets", verification.PinSet),
         Kind("VerificationWaiver", LASTHOP_API, ("v1alpha1",), "verificationwaivers", verification.VerificationWaiver),
@@ -64,10 +68,17 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("TLSRoute", GATEWAY_API, ("v1", "v1alpha3", "v1alpha2"), "tlsroutes", routes.TLSRoute),
         Kind("TCPRoute", GATEWAY_API, ("v1", "v1alpha2"), "tcproutes", routes.TCPRoute),
         Kind("UDPRoute", GATEWAY_API, ("v1", "v1alpha2"), "udproutes", routes.UDPRoute),
-        Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", backends.XBackend),
-        Kind("XBackendTrafficPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xbackendtrafficpolicies", unserved.Unserved),
+        Kind("XBackend", EXPERIMENTAL_API, ("v1alpha1",), "xbackends", backends.XBackend, ancestors=32),
+        Kind(
+            "XBackendTrafficPolicy",
+            EXPERIMENTAL_API,
+            ("v1alpha1",),
+            "xbackendtrafficpolicies",
+            unserved.Unserved,
+            ancestors=16,
+        ),
         Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", unserved.Unserved, namespaced=False),
-        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", unserved.Unserved),
+        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", unserved.Unserved, ancestors=16),
     )
 }
 

@@ -20,6 +20,6 @@ def guessed(finding: Finding, engine: Engine) -> Finding:
         return finding  # or with what was meant already
     known = [name for namespace, name in names(engine, missing.kind) if namespace == missing.namespace]
     close = closest(missing.name, known) if len(known) <= _FEW else ""
-    if not close:
+    if not close or close == missing.name:  # it is there, and cannot be read
         return finding
     return msgspec.structs.replace(finding, message=f"{finding.message.rstrip('.')}; did you mean {close}?")

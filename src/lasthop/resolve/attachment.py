@@ -26,7 +26,7 @@ from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.routes import PROTOCOLS, auth_targets, judged, read_route, targets
+from lasthop.resolve.routes import PROTOCOLS, judged, read_route, targets
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
@@ -159,12 +159,10 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route, verdict.matches, verdict.regex_size))
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
-            to, asked = targets.attempt(g, route, parent.gateway), auth_targets.attempt(g, route, parent.gateway)
-            for found in () if isinstance(to, Crash) else to:
-                for protocol in parent.protocols:
+            to = targets.attempt(g, route, parent.gateway)
+            for found, own in () if isinstance(to, Crash) else to:
+                for protocol in (own,) if own else parent.protocols:
                     yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
-            for found, protocol in () if isinstance(asked, Crash) else asked:
-                yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
 
 
 def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:

@@ -60,6 +60,7 @@ from lasthop.resolve.grpc_paths import composed
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
+from lasthop.resolve.route_references import references
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
@@ -103,33 +104,15 @@ def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
 
 
 @query
-def targets(g: Graph, route: Key, gateway: Key) -> tuple[Target, ...]:
-    """Every Service port that the route may send to, mirrors included."""
+def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol | None], ...]:
+    """Returns everything that the route's rules refer to, with the protocol where it is not that of the route's backends."""
     obj = read_route(g, route)
-    if obj is None:
-        return ()
-    found: dict[Target, None] = {}
-    for rule, judgement in zip(_rules(obj), judged(g, route, gateway).rules, strict=True):
-        if not judgement.problems:
-            for ref in (*rule.backend_refs, *(mirror.backend_ref for mirror in _mirrors(rule))):
-                resolved = target(g, route, ref)
-                if isinstance(resolved, Target):
-                    found[resolved] = None
-    return tuple(found)
-
-
-@query
-def auth_targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol], ...]:
-    """Every Service port that the route's ExternalAuth filters ask, and what is spoken to it."""
-    obj = read_route(g, route)
-    if obj is None or isinstance(obj, StreamRoute):
-        return ()
-    found: dict[tuple[Target, Protocol], None] = {}
-    for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
-        wanted = _external_auth(rule)
-        resolved = target(g, route, wanted.backend_ref) if wanted and not judgement.problems else None
-        if wanted and isinstance(resolved, Target):
-            found[resolved, AUTH_PROTOCOLS[wanted.protocol]] = None
+    found: dict[tuple[Target, Protocol | None], None] = {}
+    for rule, judgement in zip(_rules(obj) if obj else (), judged(g, route, gateway).rules, strict=True):
+        for reference in () if judgement.problems else references(rule):
+            resolved = target(g, route, reference.ref)
+            if isinstance(resolved, Target):
+                found[resolved, reference.protocol] = None
     return tuple(found)
 
 
@@ -154,15 +137,8 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         field, found = f"spec.rules[{number}]", judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
-        for index, ref in enumerate(rule.backend_refs):
-            refs += _reference_problem(g, route, gateway, ref, protocol, f"{field}.backendRefs[{index}]")
-        for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
-            if filter.request_mirror:
-                place = f"{field}.filters[{index}].requestMirror"
-                refs += _reference_problem(g, route, gateway, filter.request_mirror.backend_ref, protocol, place)
-            if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
-                place, asked_by = f"{field}.filters[{index}].externalAuth", AUTH_PROTOCOLS[auth.protocol]
-                refs += _reference_problem(g, route, gateway, auth.backend_ref, asked_by, place)
+        for where, ref, own, _ in references(rule):
+            refs += _reference_problem(g, route, gateway, ref, own or protocol, f"{field}.{where}")
     return RouteVerdict(tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)))
 
 
@@ -251,30 +227,30 @@ def _auth(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule) -> Externa
     wanted = _external_auth(rule)
     if wanted is None:
         return None
-    to = target(g, route, wanted.backend_ref)
-    if not isinstance(to, Target):
-        return Refuse()
-    return external_auth(wanted, Hop(gateway, to.backend, to.port, AUTH_PROTOCOLS[wanted.protocol]))
+    hop = hop_to(g, route, gateway, wanted.backend_ref, AUTH_PROTOCOLS[wanted.protocol])
+    return external_auth(wanted, hop) if hop else Refuse()
 
 
 def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> tuple[Backend, ...]:
     found = []
     for ref in rule.backend_refs:
         if ref.weight:
-            to = target(g, route, ref)
-            hop = Hop(gateway, to.backend, to.port, PROTOCOLS[route.kind][0]) if isinstance(to, Target) else None
+            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind][0])
             filters = fold(ref.filters, match.path, match.path_type)
             found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
     return tuple(found)
 
 
 def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter) -> Mirror | None:
-    to = target(g, route, mirror.backend_ref)
-    if not isinstance(to, Target):
-        return None
-    part = mirror.fraction
+    hop, part = hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0]), mirror.fraction
     numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-    return Mirror(Hop(gateway, to.backend, to.port, PROTOCOLS[route.kind][0]), numerator, part.denominator if part else 100)
+    return Mirror(hop, numerator, part.denominator if part else 100) if hop else None
+
+
+def hop_to(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol) -> Hop | None:
+    """Returns the hop that a reference leads over; None if it may not be followed."""
+    to = target(g, route, ref)
+    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
 
 
 def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:

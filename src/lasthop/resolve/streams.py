@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from lasthop.api.meta import Key
 from lasthop.api.routes import StreamRoute
-from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Backend, Stream
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import LISTENER_STREAMS, stream_protocol
-from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.routes import judged
+from lasthop.resolve.routes import hop_to, judged
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS, read
 
@@ -37,8 +35,4 @@ def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> t
     obj = read(g, route, StreamRoute)
     usable = obj is not None and obj.spec.rules and not judged(g, route, gateway).rules[0].problems
     refs = obj.spec.rules[0].backend_refs if obj and usable else ()
-    return tuple(Backend(ref.weight, _hop(g, gateway, target(g, route, ref), protocol)) for ref in refs if ref.weight)
-
-
-def _hop(g: Graph, gateway: Key, to: Target | Problem, protocol: Protocol) -> Hop | None:
-    return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
+    return tuple(Backend(ref.weight, hop_to(g, route, gateway, ref, protocol)) for ref in refs if ref.weight)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
-from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.backends import EXTERNAL_HOSTNAME, KIND, XBackend
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
@@ -19,7 +19,7 @@ from lasthop.resolve.xbackends import client_certificate, spec_problem
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
-MAX_ANCESTORS = 32
+MAX_ANCESTORS = KINDS[KIND].ancestors
 
 
 def hops(g: Graph, key: Key) -> tuple[Hop, ...]:

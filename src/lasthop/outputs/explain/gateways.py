@@ -21,7 +21,7 @@ from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.routes import auth_targets, targets
+from lasthop.resolve.routes import targets
 from lasthop.resolve.trust import day, pair_dates
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
@@ -125,10 +125,8 @@ def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], 
     """Protocols that differ only in who asks are one hop to a reader."""
     spoken = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
     shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
-    for target in targets(g, route, key):
-        yield from (((target.backend, target.port), protocol) for protocol in shown)
-    if spoken:
-        yield from (((target.backend, target.port), Protocol.AUTO) for target, _ in auth_targets(g, route, key))
+    for target, own in targets(g, route, key) if spoken else ():
+        yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
 
 
 def _more(number: int, what: str) -> Iterator[Fact]:

@@ -22,9 +22,9 @@ from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.attachment import PARENT_KINDS, parents
 from lasthop.resolve.backends import Target, target
-from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.ours import is_ours, not_ours, parent_of
+from lasthop.resolve.route_references import filter_references
 from lasthop.resolve.routes import judged, read_route, request_rules
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
@@ -117,10 +117,8 @@ def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, p
 
 def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
-        if filter.request_mirror:
-            yield _backend(g, key, owner, filter.request_mirror.backend_ref, "mirror to ", protocol)
-        elif auth := filter.external_auth:
-            yield _backend(g, key, owner, auth.backend_ref, f"asks, by {auth.protocol}, ", AUTH_PROTOCOLS[auth.protocol])
+        if leads := list(filter_references(filter)):
+            yield from (_backend(g, key, owner, lead.ref, lead.role, lead.protocol or protocol) for lead in leads)
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
             yield good(f"answers {redirect.status_code}, redirect{to}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop.api.gateway import GROUP
-from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, RejectedPolicy
 from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
@@ -25,7 +25,7 @@ from lasthop.store.stages import Output
 from lasthop.store.store import read
 
 UNSERVED: Final = "{} is not served by this version"
-UNSERVED_POLICIES: Final = ("XBackendTrafficPolicy", "XTelemetryPolicy")
+UNSERVED_POLICIES: Final = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved and kind.ancestors)
 
 
 @query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lasthop.api.core import Service
-from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import age
@@ -15,7 +15,7 @@ from lasthop.resolve.reach import REACH
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
-MAX_ANCESTORS = 16
+MAX_ANCESTORS = KINDS["BackendTLSPolicy"].ancestors
 
 
 class Ancestors(msgspec.Struct, frozen=True):

@@ -13,25 +13,20 @@ from typing import Any, Final
 import msgspec
 
 from lasthop.api.documents import Json
-from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
+from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API, KINDS
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.status import Status
 from lasthop.outputs.status.conditions import transition_time
 from lasthop.plan.reasons import CONDITION_TYPES
 
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
-"""The lists that are shared between controllers: what names the entry, and how many the CRD admits."""
-MORE: Final = {"XBackend": 32}
-"""Kinds whose CRD admits more."""
+"""The lists that are shared between controllers: what names the entry, and how many the CRDs admit unless `Kind` says more."""
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
 class Outdated(Exception):
     """The status speaks of a newer generation than we do. We will see it soon, and until then have nothing to say."""
-
-
-ANCESTORS: Final = ("BackendTLSPolicy", "XBackend", "XBackendTrafficPolicy", "XTelemetryPolicy")
-"""Kinds whose status has an entry for each Gateway, of whoever writes one."""
 
 
 def rendered(status: Status | None, kind: str) -> Json:
@@ -40,7 +35,7 @@ def rendered(status: Status | None, kind: str) -> Json:
     On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
     """
     if status is None:
-        field = "ancestors" if kind in ANCESTORS else "parents" if kind.endswith("Route") else ""
+        field = "parents" if kind in ROUTE_KINDS else "ancestors" if kind in KINDS and KINDS[kind].ancestors else ""
         return {field: []} if field else {}
     stated: Json = msgspec.json.decode(msgspec.json.encode(status))  # lists, as in what it will be compared with
     for entry in stated.get("parents", ()):
@@ -120,7 +115,8 @@ def _listener(stands: Json, stated: Json, now: str) -> Json:
 
 
 def _entries(field: str, stands: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
-    ref, limit = ENTRIES[field][0], MORE.get(kind, ENTRIES[field][1])
+    ref, limit = ENTRIES[field]
+    limit = (kind in KINDS and KINDS[kind].ancestors) or limit
     wanted = {_identity(entry[ref], namespace): entry for entry in stated}
     result = []
     for entry in stands:

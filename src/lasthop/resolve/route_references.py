@@ -1,0 +1,35 @@
+"""Every backendRef of a rule, whatever refers to it: the one place that a new filter with a backendRef is added to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lasthop.api.routes import BackendObjectReference, HTTPRouteFilter, RequestRouteRule, StreamRouteRule
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
+
+
+class Reference(NamedTuple):
+    field: str
+    """Inside the rule, or inside the filter."""
+    ref: BackendObjectReference
+    protocol: Protocol | None = None
+    """Of the hop; None: the same as to the route's backends."""
+    role: str = ""
+    """What the backend is for, as the beginning of a line of `lasthop explain`."""
+
+
+def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[Reference]:
+    for index, ref in enumerate(rule.backend_refs):
+        yield Reference(f"backendRefs[{index}]", ref)
+    for index, filter in enumerate(() if isinstance(rule, StreamRouteRule) else rule.filters):
+        for found in filter_references(filter):
+            yield found._replace(field=f"filters[{index}].{found.field}")
+
+
+def filter_references(filter: HTTPRouteFilter) -> Iterator[Reference]:
+    if mirror := filter.request_mirror:
+        yield Reference("requestMirror", mirror.backend_ref, role="mirror to ")
+    if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
+        yield Reference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], f"asks, by {auth.protocol}, ")
