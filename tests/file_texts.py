@@ -64,7 +64,6 @@ metadata:
 
 SERVICE = Key("Service", "shop", "web")
 POLICY = Key("BackendTLSPolicy", "shop", "web")
-REJECTED = Key("RejectedPolicy", "shop", "web")
 CONFIG_MAP = Key("ConfigMap", "shop", "ca")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Object, ObjectMeta
-from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.tls_options import OPTIONS
 from tests.world import (
     CLASS,
@@ -273,8 +273,11 @@ def xbackends(draw: st.DrawFn) -> Object:
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
-    metadata = ObjectMeta(draw(st.sampled_from(["p0", "p3"])), draw(NAMESPACES), creation_timestamp=draw(TIMES))
-    return RejectedPolicy(metadata, (target,), "spec.mode is unknown")
+    good = draw(st.none() | policies())
+    assert good is None or isinstance(good, BackendTLSPolicy)
+    name, namespace = (good.metadata.name, good.metadata.namespace) if good else ("p3", draw(NAMESPACES))
+    metadata = ObjectMeta(name, namespace, creation_timestamp=draw(TIMES))
+    return RejectedPolicy(metadata, (target,), "spec.mode is unknown", good)
 
 
 @st.composite

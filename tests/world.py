@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from lasthop.api.kinds import CONTROLLER_NAME, decode, key_of
 from lasthop.api.meta import Key, Object
+from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.tls import SystemStore
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -213,7 +214,7 @@ def _group(kind: str, otherwise: str) -> str:
 
 
 def key(obj: Object) -> Key:
-    return key_of(type(obj).__name__, obj)
+    return key_of("BackendTLSPolicy" if isinstance(obj, RejectedPolicy) else type(obj).__name__, obj)
 
 
 def keyed(*objects: Object) -> dict[Key, Object | None]:

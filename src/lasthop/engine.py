@@ -24,7 +24,7 @@ from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, REJECTED_STATUS, UNSERVED_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.outputs.status.xbackends import XBACKEND_STATUS
 from lasthop.plan.finding import Finding
@@ -37,7 +37,7 @@ from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
 from lasthop.resolve.missing_endpoints import index_stray_slices
-from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_rejected_claims, index_services
+from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_services
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
@@ -52,14 +52,14 @@ STATUS = tuple(
     Output(stage.name, stage.domain, or_crashed(stage.value))
     for stage in (
         *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
-        *(POLICY_STATUS, REJECTED_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
+        *(POLICY_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
     )
 )
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
-    *(index_claims, index_rejected_claims, index_services, index_misaimed),
+    *(index_claims, index_services, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),

@@ -29,33 +29,39 @@ from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.world import NOW, STORE, key
 
 Objects = dict[Key, Object]
+Text = BackendTLSPolicy | RejectedPolicy
 
 EXEMPT = ("passthrough", "udp")
 """Hops in which no policy has a say: the client's own TLS, and what cannot carry any."""
 
 
-def sections(objects: Objects, obj: Object, service: Key) -> list[str]:
-    """Which sections of a Service a policy names; of a text that cannot be read, those that its last good text does not."""
-    if not isinstance(obj, BackendTLSPolicy | RejectedPolicy) or obj.metadata.namespace != service.namespace:
+def texts(objects: Objects) -> list[Text]:
+    """Every text of every policy: the present one, and the last good one where the present one cannot be read."""
+    policies = [obj for obj in objects.values() if isinstance(obj, BackendTLSPolicy | RejectedPolicy)]
+    return [*policies, *(obj.last_good for obj in policies if isinstance(obj, RejectedPolicy) and obj.last_good)]
+
+
+def sections(obj: Text, service: Key) -> list[str]:
+    """Which sections of a Service a text names; of one that cannot be read, those that its last good text does not."""
+    if obj.metadata.namespace != service.namespace:
         return []
     targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets
     named = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
-    good = objects.get(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name))
-    if isinstance(obj, BackendTLSPolicy) or good is None:
+    if isinstance(obj, BackendTLSPolicy) or obj.last_good is None:
         return named
-    covered = sections(objects, good, service)
+    covered = sections(obj.last_good, service)
     return [section for section in named if section not in covered and "" not in covered]
 
 
-def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Object]:
+def named_by_policy(objects: Objects, service: Key, port_name: str) -> list[Text]:
     """Every policy that means this port, in whatever state it is."""
     means = {"", port_name}
-    return [obj for obj in objects.values() if means.intersection(sections(objects, obj, service))]
+    return [obj for obj in texts(objects) if means.intersection(sections(obj, service))]
 
 
-def winner(objects: Objects, policies: list[Object], service: Key, port_name: str) -> Object:
-    def rank(obj: Object) -> tuple[Any, ...]:
-        specific = port_name in sections(objects, obj, service)
+def winner(policies: list[Text], service: Key, port_name: str) -> Text:
+    def rank(obj: Text) -> tuple[Any, ...]:
+        specific = port_name in sections(obj, service)
         return (not specific, obj.metadata.creation_timestamp, obj.metadata.namespace, obj.metadata.name)
 
     return min(policies, key=rank)
@@ -65,7 +71,7 @@ def missed(objects: Objects, service: Service) -> list[str]:
     """Ports that policies name and the Service does not have."""
     known = {"", *(port.name for port in service.spec.ports)}
     path = Key("Service", service.metadata.namespace, service.metadata.name)
-    return [section for obj in objects.values() for section in sections(objects, obj, path) if section not in known]
+    return [section for obj in texts(objects) for section in sections(obj, path) if section not in known]
 
 
 def check_clients(objects: Objects, snapshot: Snapshot) -> None:
@@ -134,7 +140,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
         assert policies, f"{name} speaks TLS and no policy asked for it"
-        policy = winner(objects, policies, service, port_name)
+        policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version

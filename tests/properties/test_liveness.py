@@ -15,10 +15,10 @@ from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from hypothesis import HealthCheck, given, settings
 
 from lasthop.api.core import Service
-from lasthop.api.meta import Key, Object
-from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from tests.properties.promises import Objects, profiles_of, walk
+from tests.properties.promises import Objects, profiles_of, texts, walk
 from tests.random_world import EDITS, Edit
 from tests.snapshot import Snapshot, tls_context
 from tests.world import PINS, ca_pem, key_pair
@@ -49,12 +49,6 @@ def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
     return {(gw, name) for gw, name in found if name.rpartition("/")[2] in OF_POLICIES and "/XBackend/" not in name}
 
 
-def targets_of(obj: Object) -> tuple[Any, ...]:
-    if isinstance(obj, BackendTLSPolicy):
-        return obj.spec.target_refs
-    return obj.targets if isinstance(obj, RejectedPolicy) else ()
-
-
 def expected(objects: Objects, gateway: Key, name: str) -> str | None:
     """How a hop must be served: "plaintext", or the SNI of the policy that rules it; None where the case is not plain."""
     *_, namespace, service_name, port, _ = name.split("/")
@@ -67,9 +61,9 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
         return None
     concerned = [
         (obj, target)
-        for obj in objects.values()
+        for obj in texts(objects)
         if obj.metadata.namespace == namespace
-        for target in targets_of(obj)
+        for target in (obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets)
         if (target.group, target.kind, target.name) == ("", "Service", service_name)
     ]
     # A section that names no port concerns them all: it may be a typo.

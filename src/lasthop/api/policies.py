@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Key, Object, StringMap, Struct
+from lasthop.api.meta import Object, StringMap, Struct
 
 
 class Strict(Struct, forbid_unknown_fields=True, frozen=True):
@@ -73,11 +73,10 @@ class BackendTLSPolicy(Object, frozen=True):
 
 
 class RejectedPolicy(Object, frozen=True):
-    """A BackendTLSPolicy that could not be read whole. What it names is refused, never served as if it were not there."""
+    """A BackendTLSPolicy whose present text cannot be read whole. It stands under the key of the policy. What it names is
+    refused, never served as if no policy named it."""
 
     targets: tuple[PolicyTargetReference, ...] = ()
     message: str = ""
-
-    @property
-    def policy(self) -> Key:
-        return Key("BackendTLSPolicy", self.metadata.namespace, self.metadata.name)
+    last_good: BackendTLSPolicy | None = None
+    """An earlier text of it that is still in force, and decides for what it names."""

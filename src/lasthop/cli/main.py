@@ -12,15 +12,15 @@ from lasthop.suggestions import closest
 
 COMMANDS: Final = {
     "init": "Write a small working folder for a backend.",
-    "check": "Find what is wrong with a folder or in a cluster.",
+    "check": "Find mistakes in a folder or in a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",
-    "status": "Show how objects stand, with a running gateway or in a cluster.",
-    "explain": "Say what applies to an object, and why not.",
-    "audit": "Show how every backend is to be verified, and which certificates will expire.",
-    "probe": "Try a backend as a gateway would, check by check.",
+    "status": "Show whether objects are ready, in a running gateway or a cluster.",
+    "explain": "Explain what applies to an object, and why something does not.",
+    "audit": "Show how every backend is verified, and which certificates expire soon.",
+    "probe": "Connect to a backend as a gateway would, check by check.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
 }
@@ -43,7 +43,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """An error may quote what others have written."""
+        """Makes errors printable: they may quote what others have written."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -65,12 +65,12 @@ def main() -> None:
     \b
     Try it, no cluster needed:
       lasthop init demo --backend api.example.com:443    a folder of YAML for your backend
-      lasthop check demo                                 is there anything wrong with it?
+      lasthop check demo                                 find mistakes in it
       lasthop run demo                                   a gateway on it; edits take effect when saved
-      lasthop status                                     how its Gateways, routes and policies stand
+      lasthop status                                     whether its Gateways, routes and policies are ready
       lasthop explain httproute backend                  why a request goes where it goes, or does not
-      lasthop audit demo                                 how each backend is to be verified
-      lasthop probe backend --dir demo                   whether it really can be, check by check
+      lasthop audit demo                                 how each backend is verified
+      lasthop probe backend --dir demo                   whether the backend passes, check by check
     """
 
 

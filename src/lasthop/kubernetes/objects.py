@@ -6,7 +6,6 @@ else that no struct declares is gone with the JSON. A BackendTLSPolicy that cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,12 +15,10 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, decode_json, has_status
 from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
-from lasthop.api.status import Status
 from lasthop.kubernetes.observed import Held
 from lasthop.plan.finding import Finding
 
 POLICY: Final = "BackendTLSPolicy"
-REJECTED: Final = "RejectedPolicy"
 SECRET_KEYS: Final = frozenset(("tls.crt", "tls.key", "ca.crt"))
 CONFIG_MAP_KEYS: Final = frozenset(("ca.crt",))
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -36,8 +33,8 @@ class Read(NamedTuple):
     """One object, as read."""
 
     key: Key
-    changes: dict[Key, Object | None]
-    """What it means for the store; for a policy both of its faces."""
+    object: Object | None
+    """What comes to the store; None where it cannot be read."""
     held: Held | None = None
     """Its status as it stands, for kinds whose status we write."""
     problem: Finding | None = None
@@ -73,36 +70,14 @@ def read_object(kind: str, content: bytes | msgspec.Raw) -> Read:
     meta = envelope.metadata
     key = Key(kind, meta.namespace, meta.name)
     held = Held(meta.resource_version, bytes(envelope.status), meta.generation) if has_status(KINDS[kind]) else None
-    faces: dict[Key, Object | None] = {key: None}
-    if kind == POLICY:
-        faces[Key(REJECTED, key.namespace, key.name)] = None
     try:
-        faces[key] = trimmed(kind, decode_json(kind, bytes(content)))
+        return Read(key, trimmed(kind, decode_json(kind, bytes(content))), held)
     except (msgspec.ValidationError, ValueError) as error:
         if kind != POLICY:
-            return Read(key, faces, held, _unreadable(key, str(error)))
+            return Read(key, None, held, _unreadable(key, str(error)))
         rejected, whole = _rejected(msgspec.json.decode(content), str(error))
-        faces[Key(REJECTED, key.namespace, key.name)] = rejected
         problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
-        return Read(key, faces, held, problem, opaque=not whole)
-    return Read(key, faces, held)
-
-
-def gone(key: Key) -> dict[Key, Object | None]:
-    """What the end of an object means for the store."""
-    faces: dict[Key, Object | None] = {key: None}
-    if key.kind == POLICY:
-        faces[Key(REJECTED, key.namespace, key.name)] = None
-    return faces
-
-
-def on_objects(statuses: Mapping[Key, Status | None]) -> dict[Key, Status | None]:
-    """By the objects that hold them: both faces of a policy have one status, and where both are spoken of one is no more."""
-    found: dict[Key, Status | None] = {}
-    for key, status in statuses.items():
-        holder = Key(POLICY, key.namespace, key.name) if key.kind == REJECTED else key
-        found[holder] = status or found.get(holder)
-    return found
+        return Read(key, rejected, held, problem, opaque=not whole)
 
 
 def trimmed(kind: str, obj: Object) -> Object:

@@ -27,6 +27,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import target_problem
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, claims, is_service, port_winner
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.store.graph import Graph
 
 AT_ONCE: Final = 8
@@ -112,8 +113,8 @@ def _not_accepted(g: Graph, key: Key) -> str:
 
 def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
     """Yields what the policy by itself asks for, where no Gateway connects yet."""
-    g, obj = engine.graph, engine.store.get(policy)
-    if not isinstance(obj, BackendTLSPolicy):
+    g, obj = engine.graph, read_policy(engine.graph, policy)
+    if obj is None:
         return
     judged = judgement(g, policy)
     wanted = judged.tls if judged else None
@@ -146,8 +147,8 @@ def _passed_through(engine: Engine, service: Key, port: int) -> str:
 
 def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
     """Yields the Services that this policy names and for which it does not win."""
-    g, obj = engine.graph, engine.store.get(policy)
-    if not isinstance(obj, BackendTLSPolicy):
+    g, obj = engine.graph, read_policy(engine.graph, policy)
+    if obj is None:
         return
     for ref in obj.spec.target_refs:
         key = Key("Service", policy.namespace, ref.name)

@@ -15,7 +15,7 @@ from lasthop.plan.not_applied import NotApplied
 class Batch(msgspec.Struct, frozen=True):
     changes: Mapping[Key, Object | None]
     """Objects that are new or different, and None for those that are gone. A BackendTLSPolicy that could not be read whole
-    comes as Key("RejectedPolicy", namespace, name) -> RejectedPolicy."""
+    is a `RejectedPolicy`."""
     findings: tuple[Finding, ...] = ()
     """Everything that is wrong with the input now: the whole list, not what is new."""
     policies_known: bool = True

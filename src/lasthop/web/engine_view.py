@@ -61,5 +61,4 @@ class EngineView:
 
 def names(engine: Engine, kind: str) -> set[tuple[str, str]]:
     """Returns (namespace, name) of every object of a kind, including policies that could not be read whole."""
-    kinds = (kind, "RejectedPolicy") if kind == "BackendTLSPolicy" else (kind,)
-    return {(key.namespace, key.name) for each in kinds for key in engine.store.keys(each)}
+    return {(key.namespace, key.name) for key in engine.store.keys(kind)}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lasthop.api.meta import Key, Object, ObjectMeta
-from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
+from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
 from lasthop.kubernetes.objects import read_object
@@ -31,10 +31,10 @@ BASE = keyed(
 YOUNGER = mk_policy("a/younger", "s", "api.example", ["one"], created=NEW)
 
 
-def rejected(name: str, created: str, section: str = "") -> dict[Key, Object | None]:
+def rejected(name: str, created: str, section: str = "", good: Object | None = None) -> dict[Key, Object | None]:
     target = PolicyTargetReference("", "Service", "s", section)
-    policy = RejectedPolicy(ObjectMeta(name, "a", creation_timestamp=created), (target,), "spec.mode is unknown")
-    return {Key("RejectedPolicy", "a", name): policy}
+    assert good is None or isinstance(good, BackendTLSPolicy)
+    return keyed(RejectedPolicy(ObjectMeta(name, "a", creation_timestamp=created), (target,), "spec.mode is unknown", good))
 
 
 def served(changes: dict[Key, Object | None]) -> tuple[str | None, Engine, Snapshot]:
@@ -70,7 +70,7 @@ def test_equal_ages_are_decided_by_name() -> None:
 @pytest.mark.parametrize("created", [OLD, NEW])
 def test_only_the_last_good_text_of_the_same_policy_goes_before_an_unreadable_one(section: str, created: str) -> None:
     good = mk_policy("a/p", "s", "api.example", ["one"], created=NEW)
-    assert served({**keyed(good), **rejected("p", created, section)})[0] == "api.example"
+    assert served(rejected("p", created, section, good))[0] == "api.example"
 
 
 def test_an_unreadable_policy_that_names_the_port_wins_over_one_for_the_whole_service() -> None:
@@ -105,9 +105,9 @@ def test_cluster_a_policy_with_a_field_of_a_newer_api_fails_closed_and_names_it(
     metadata = {"name": "older", "namespace": "a", "creationTimestamp": OLD}
     read = read_object("BackendTLSPolicy", msgspec.json.encode({"metadata": metadata, "spec": spec}))
     assert read.problem is not None and "from" in read.problem.message
-    sni, _, snapshot = served({**keyed(YOUNGER), **read.changes})
+    sni, _, snapshot = served({**keyed(YOUNGER), read.key: read.object})
     assert sni is None
-    status = snapshot.status[Key("RejectedPolicy", "a", "older")]
+    status = snapshot.status[Key("BackendTLSPolicy", "a", "older")]
     assert isinstance(status, PolicyStatus)
     accepted = status.ancestors[0].conditions[0]
     assert (accepted.reason, accepted.status) == ("Invalid", "False")
@@ -119,4 +119,4 @@ def test_cluster_an_xbackend_with_a_field_of_a_newer_api_is_refused_and_the_fiel
     spec = {"type": "ExternalHostname", "tls": {"mode": "ServerOnly", "validation": validation}}
     read = read_object("XBackend", msgspec.json.encode({"metadata": {"name": "x", "namespace": "a"}, "spec": spec}))
     assert read.problem is not None and "minimumKeySize" in read.problem.message
-    assert read.changes[Key("XBackend", "a", "x")] is None
+    assert read.object is None

@@ -56,7 +56,9 @@ def _ours(info: os.stat_result) -> bool:
 
 def _foreign(path: Path, info: os.stat_result) -> str:
     """What to do about a folder that another user could have prepared in order to answer in the gateway's place."""
-    whose = f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})" if stat.S_ISDIR(info.st_mode) else "is no folder"
+    whose = (
+        f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})" if stat.S_ISDIR(info.st_mode) else "is not a folder"
+    )
     return f"{path} {whose}, so it is not used; set LASTHOP_RUN_DIR to a folder of your own"
 
 

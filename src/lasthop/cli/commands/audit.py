@@ -1,4 +1,4 @@
-"""`lasthop audit`: how every backend is spoken to, of a folder, a running gateway or a cluster."""
+"""`lasthop audit`: how every backend of a folder, a running gateway or a cluster is verified."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CAUSES: Final = (
     "udp",
     "expiring",
 )
-"""What a pipeline can fail on: the manners of hops, and certificates."""
+"""What a pipeline can fail on: how hops are verified, and certificates."""
 FOUND: Final = 3
-"""The exit code for that; 1 is that it could not be looked at, as ever, and 2 that the command was typed wrongly."""
+"""The exit code for that; 1 means that something could not be read, and 2 that the command line is wrong."""
 
 
 class Causes(click.ParamType[tuple[str, ...]]):
@@ -92,7 +92,7 @@ def command(
     causes: tuple[tuple[str, ...], ...],
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show how every Gateway is to verify every backend that a route leads to, and which certificates will expire.
+    """Show how every Gateway verifies every backend that a route refers to, and which certificates expire soon.
 
     A hop is verified (against a CA, the system's CAs, or a pinned certificate), pinned only (names are not checked), waived
     (what, why, whose, until when), plaintext, passthrough, udp, or failing closed (why).
@@ -100,8 +100,8 @@ def command(
     Of the objects in DIR, whether or not a gateway runs on them; without DIR of the gateway that runs on this machine; else,
     or with --context, --kubeconfig or -A, of a cluster, with your rights.
 
-    Exits with 0; with --fail-on, with 3 if there is any of it, and with 1 if not everything could be looked at, or if nothing
-    in DIR or of the running gateway is served. It says what is asked for; whether backends comply, lasthop probe tries.
+    Exits with 0; with --fail-on, with 3 if any of it is found, and with 1 if not everything could be read, or if nothing in
+    DIR or of the running gateway is served. It shows what policies ask for; lasthop probe tests whether backends comply.
 
     \b
     Examples:
@@ -113,8 +113,8 @@ def command(
     """
     from lasthop.cli.render import audit_report, sarif
 
-    async def look(view: CommandView) -> audit_report.Audited:
-        found = audit_report.Audited(await view.audit(), view.where, time.time(), expiring, await view.problems())
+    async def look(view: CommandView) -> audit_report.AuditReport:
+        found = audit_report.AuditReport(await view.audit(), view.where, time.time(), expiring, await view.problems())
         return found.of_namespace(view.namespace)
 
     found = ask(folder, cluster, look)

@@ -24,15 +24,15 @@ from lasthop.printable import clean
 @target.allow_files
 @target.options
 def command(folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Find what is wrong with the objects in DIR, without Envoy and without the network; or in a cluster.
+    """Find mistakes in the objects in DIR, without Envoy and without the network; or in a cluster.
 
     Those in DIR are admitted and resolved as `lasthop run` would: schemas and rules of the CRDs, references, permissions,
-    certificates, conflicts. Each mistake is listed with its file and line, the object and field, and what to do; what only
-    follows from it is said beneath. Exits with 1 if there are errors, with 0 if there are none or only warnings. Whether
-    backends answer, and with which certificate, it cannot know: see lasthop probe.
+    certificates, conflicts. Each mistake is listed with its file and line, the object and field, and what to do; its
+    consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. Whether
+    backends answer, and with which certificate, lasthop probe tests.
 
     Without DIR it is the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, a cluster, with your
-    rights: what you may not read is named, and what depends on it is not called wrong.
+    rights: what you may not read is named, and what depends on it is not reported as wrong.
 
     \b
     Examples:

@@ -19,7 +19,9 @@ from lasthop.printable import clean
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
-@click.option("--reads", is_flag=True, help="Show the recorded reads themselves: queries and objects, no contents.")
+@click.option(
+    "--reads", is_flag=True, help="Show the queries and objects that the answer was computed from, without contents."
+)
 @click.option("-o", "--output", type=click.Choice(["tree", "json"]), default="tree", show_default=True)
 @target.allow_files
 @target.options
@@ -29,14 +31,14 @@ def command(
     """Explain an object: what applies to it, to what it applies, and why not.
 
     Of the gateway that runs on this machine; with --dir of a folder, whether or not a gateway runs on it; else, or with
-    --context, --kubeconfig or -A, of a cluster. Every line rests on the ones beneath it; ✓ is as it should be, ! deserves a
-    look, ✗ does not work.
+    --context, --kubeconfig or -A, of a cluster. Every line follows from those below it; ✓ is fine, ! needs a look,
+    ✗ does not work.
 
     \b
     Examples:
-      lasthop explain backendtlspolicy api -n shop      where it rules, who wins, what is checked
+      lasthop explain backendtlspolicy api -n shop      where it applies, which policy wins, what is verified
       lasthop explain httproute/shop/web --dir objects  each rule's backends: TLS by which policy, or why not
-      lasthop explain service api --dir objects         who routes to it, and under which policy
+      lasthop explain service api --dir objects         which routes use it, and under which policy
       lasthop explain configmap corp-ca                 which policies take their CAs from it
       lasthop explain gateway web -n shop --context prod
     """

@@ -21,12 +21,12 @@ from lasthop.cli.render.init_templates import Starter, files
     metavar="FILE",
     help="PEM file with the CA of the backend's certificate.  [default: the CAs that this system trusts]",
 )
-@click.option("--plaintext", is_flag=True, help="The backend speaks no TLS.")
+@click.option("--plaintext", is_flag=True, help="The backend does not use TLS.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where the gateway listens.")
 def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, plaintext: bool, port: int) -> None:
     """Write a small folder of objects that works: a Gateway on 127.0.0.1 in front of one backend, over verified TLS.
 
-    DIR must be empty or not there yet.
+    DIR must be empty or not exist yet.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, p
     if not plaintext and not hostname and is_ip(host):
         raise click.UsageError(
             f"a certificate is verified by a name, and {host} is an address. Add the name that is in the backend's "
-            "certificate: --hostname NAME (or --plaintext, if the backend speaks no TLS)"
+            "certificate: --hostname NAME (or --plaintext, if the backend does not use TLS)"
         )
     if hostname and (is_ip(hostname) or not is_name(hostname)):
         message = f"{hostname} is {'an address' if is_ip(hostname) else 'no DNS name'}; write the name in the certificate"

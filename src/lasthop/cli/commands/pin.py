@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Show the certificate of a backend, and print a PinSet that trusts it and no other.
 
-    From HOST:PORT it is fetched by a TLS handshake that verifies nothing and sends nothing; whoever answers there is believed,
+    From HOST:PORT it is fetched by a TLS handshake that verifies nothing and sends nothing; whatever answers there is trusted,
     so compare the SHA-256 with what the backend's owner tells you. From a FILE (PEM, or the manifest of a Secret; - is
     standard input) no network is needed, and of a Secret only tls.crt is read. The chain goes to standard error, the manifest
     to standard output.
@@ -158,7 +158,7 @@ def _check_name(name: str) -> None:
     from lasthop.cli.args.address import is_name
 
     if not is_name(name):
-        raise click.BadParameter(f"{name} is no name for an object: small letters, digits, - and . only", param_hint="--name")
+        raise click.BadParameter(f"{name} is not a valid name: lower-case letters, digits, - and . only", param_hint="--name")
 
 
 def _first_name(leaf: CertificateInfo) -> str:
@@ -191,12 +191,12 @@ def _warnings(found: _Found, form: str, now: float) -> list[str]:
             "it holds no DNS name or URI, so no policy can match it: a gateway will refuse it. --by key does not look."
         )
     if leaf.ca and not leaf.self_signed:
-        said.append("it is a CA's; a backend shows a certificate of its own, which stands first in its file.")
+        said.append("it is a CA's; a backend shows a certificate of its own, which comes first in its file.")
     if seen and seen.client_certificate:
         verb = "demands" if seen.client_certificate == "required" else "asks for"
         said.append(f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef.")
     if seen and seen.version and seen.version not in GATEWAY_VERSIONS:
-        said.append(f"the backend speaks {seen.version}; a gateway speaks {' and '.join(GATEWAY_VERSIONS)} only.")
+        said.append(f"the backend uses {seen.version}; a gateway supports {' and '.join(GATEWAY_VERSIONS)} only.")
     return said
 
 

@@ -33,12 +33,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @target.allow_files
 @target.options
 def command(object: str | None, address: str | None, folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Try backends as the gateway would, check by check, and say what to change.
+    """Connect to backends as the gateway would, check by check, and say what to change.
 
     Connects to each endpoint with the gateway's own TLS settings for it and shows what passes and what fails: connection, TLS
     version, ALPN, chain, dates, names, pins, client certificate. It ends after the handshake; nothing is sent, so that ! marks
     what a backend may refuse later. With HOST:PORT that address is tried with the same settings instead. Exits with 1 if the
-    gateway would fail, or uses none of it.
+    gateway would fail, or does not use it.
 
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or what `lasthop status` prints: KIND/NAMESPACE/NAME or KIND/NAME of
     a BackendTLSPolicy, Service, XBackend, or a route, whose backends are tried. Without one all BackendTLSPolicies are. They
@@ -50,7 +50,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
       lasthop probe --dir objects                          all policies of a folder
       lasthop probe api --dir objects
       lasthop probe backendtlspolicy/shop/api              of the running gateway
-      lasthop probe httproute/shop/web                     all that a route leads to
+      lasthop probe httproute/shop/web                     all backends of a route
       lasthop probe shop/api 10.0.0.7:8443                 before a backend goes into service
       lasthop probe shop/api --context prod -o json | jq .passes
     """
@@ -72,7 +72,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
         click.echo(json.dumps(documents[0] if object else documents, indent=2))
     else:
         click.echo("\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies")
-    # A policy that no gateway uses fails nobody, unless it was asked for.
+    # A policy that no gateway uses is a failure only if it was asked for.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
 
@@ -97,7 +97,7 @@ def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str 
 
 
 def _kind(text: str) -> str:
-    """Empty for what is no kind that leads to backends."""
+    """Returns the kind, if backends can be found from it; else nothing."""
     try:
         found = kind_of(text)
     except click.BadParameter:

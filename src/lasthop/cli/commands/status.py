@@ -1,4 +1,4 @@
-"""`lasthop status`: how objects stand, with a running gateway or in a cluster."""
+"""`lasthop status`: whether objects are ready, in a running gateway or a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lasthop.printable import printable
 @click.command("status")
 @click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
@@ -35,13 +35,12 @@ def command(
     folder: Path | None,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show how objects stand: all of them, those of a KIND, or one by NAME.
+    """Show whether objects are ready: all of them, those of a KIND, or one by NAME.
 
     Those of the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, those of a cluster, where it
-    shows what the controller has written into their status. READY is True if there is no bad news in it, and WHY is the first
-    of it: it is about the configuration, not about what backends answer (see: lasthop probe). First of all stands what was
-    written and is not in force. A name is understood as it is shown, so a line of the table can be copied into the next
-    command.
+    shows what the controller has written into their status. READY is True if no condition reports a problem, and WHY is the
+    first problem: it is about the configuration, not about what backends answer (see: lasthop probe). Files that are not
+    applied are listed first. A name can be copied from the table into the next command.
 
     \b
     Examples:
@@ -53,7 +52,7 @@ def command(
       lasthop status --exit-code || exit 1       in a script
     """
     want = wanted(kind, name, cluster.namespace)
-    shown = _Shown(want, output)
+    shown = _StatusPrinter(want, output)
 
     async def look(view: StatusView) -> None:
         if want.namespace and not want.name:
@@ -75,7 +74,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-class _Shown:
+class _StatusPrinter:
     """What has been printed, so that later only what is other than before is."""
 
     def __init__(self, want: Wanted, output: str) -> None:
@@ -85,15 +84,15 @@ class _Shown:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._older: dict[str, str] = {}
-        """Objects that are in force as an older text has them, and where the text stands that is not."""
+        """Objects that an older text of their file still defines, with the place of the text that is not applied."""
 
     @property
     def fine(self) -> bool:
-        """Unknown is not ready: whoever asks for an exit code wants to know that it works."""
+        """Whether everything is ready. Unknown is not: an exit code of 0 promises that it works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
     def tell(self, problems: tuple[str, ...], refused: list[Json]) -> None:
-        """What was written and is not in force, and why nothing is served: no object may be there to carry it."""
+        """Shows what is not applied and why nothing is served: there may be no object whose status could say so."""
         for line in problems:
             if line not in self._problems:
                 click.echo(click.style(printable(line), fg="red"), err=self._output != "table")

@@ -21,8 +21,8 @@ from lasthop.outputs.audit.hops import HopReport, Manner
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
 MEANING: Final = {
-    Manner.FAILING: "nothing gets through until it is mended",
-    Manner.WAIVED: "encrypted, and a check is given up",
+    Manner.FAILING: "every request fails until it is fixed",
+    Manner.WAIVED: "encrypted, but not fully verified",
     Manner.PLAINTEXT: "not encrypted",
     Manner.PINNED_ONLY: "by hash; names are not checked",
     Manner.PASSTHROUGH: "the client's own TLS, not ours",
@@ -35,7 +35,7 @@ COLOURS: Final = {Manner.FAILING: "red", Manner.WAIVED: "red", Manner.VERIFIED: 
 ENDLESS: Final = float("inf")
 
 
-class Audited(msgspec.Struct, frozen=True):
+class AuditReport(msgspec.Struct, frozen=True):
     found: Audit
     where: str
     """What was looked at."""
@@ -71,11 +71,11 @@ class Audited(msgspec.Struct, frozen=True):
         lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
-    def sorted(self, by: str) -> Audited:
+    def sorted(self, by: str) -> AuditReport:
         hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop)))
         return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
 
-    def of_namespace(self, namespace: str) -> Audited:
+    def of_namespace(self, namespace: str) -> AuditReport:
         """What begins or ends in this namespace; empty: everything."""
         if not namespace:
             return self
@@ -141,39 +141,39 @@ def said(hop: HopReport, now: float) -> str:
 # --- for a terminal --------------------------------------------------------------------------------------------------
 
 
-def text(audited: Audited) -> str:
-    blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
-    if audited.certificates:
-        blocks.append("\n".join(_expiring(audited)))
-    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in audited.notes]
-    bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
-    return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
+def text(report: AuditReport) -> str:
+    blocks = ["\n".join(_group(report, title, list(hops))) for title, hops in _groups(report)]
+    if report.certificates:
+        blocks.append("\n".join(_expiring(report)))
+    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
+    bad = report.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
-def _groups(audited: Audited) -> Iterator[tuple[str, Iterator[HopReport]]]:
-    return itertools.groupby(audited.hops, key=GROUPS[audited.sort])
+def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
+    return itertools.groupby(report.hops, key=GROUPS[report.sort])
 
 
-def _group(audited: Audited, title: str, hops: list[HopReport]) -> Iterator[str]:
-    by_manner = audited.sort == "manner"
+def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
+    by_manner = report.sort == "manner"
     meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
     colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
     for hop in hops:
         how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
         yield f"  {hop.gateway} -> {hop.address}  {how}"
-        yield from wrapped(said(hop, audited.now), INDENT, INDENT)
+        yield from wrapped(said(hop, report.now), INDENT, INDENT)
         by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
         yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
 
 
-def _expiring(audited: Audited) -> Iterator[str]:
-    found = audited.certificates
+def _expiring(report: AuditReport) -> Iterator[str]:
+    found = report.certificates
     title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
-    yield f"{title}: out of date, or within {count(audited.expiring, 'day')}"
+    yield f"{title}: out of date, or within {count(report.expiring, 'day')}"
     for each in found:
-        valid = each.not_before <= audited.now < each.not_after
-        left = click.style(validity(each, audited.now), fg="yellow" if valid else "red")
+        valid = each.not_before <= report.now < each.not_after
+        left = click.style(validity(each, report.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
         yield from wrapped(f"{each.role}, in {each.holder}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
         by = "; ".join(filter(None, (*each.users, _place(each))))
@@ -187,14 +187,14 @@ def _place(report: HopReport | CertificateReport) -> str:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def as_json(audited: Audited) -> str:
+def as_json(report: AuditReport) -> str:
     document = {
-        "where": audited.where,
-        "counts": audited.counts,
-        "hops": [_plain_hop(hop) for hop in audited.hops],
-        "certificates": [_plain_certificate(each, audited.now) for each in audited.certificates],
-        "notes": audited.notes,
-        "incomplete": audited.incomplete,
+        "where": report.where,
+        "counts": report.counts,
+        "hops": [_plain_hop(hop) for hop in report.hops],
+        "certificates": [_plain_certificate(each, report.now) for each in report.certificates],
+        "notes": report.notes,
+        "incomplete": report.incomplete,
     }
     return json.dumps(document, indent=2)
 
@@ -242,30 +242,30 @@ def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
 # --- for reports -----------------------------------------------------------------------------------------------------
 
 
-def markdown(audited: Audited) -> str:
-    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
-    lines += (f"Not everything could be looked at: {_cell(line)}." for line in audited.incomplete)
-    if audited.hops:
+def markdown(report: AuditReport) -> str:
+    lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
+    lines += (f"Not everything could be looked at: {_cell(line)}." for line in report.incomplete)
+    if report.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
             _row(
                 hop.gateway,
                 hop.address,
                 f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
-                said(hop, audited.now),
+                said(hop, report.now),
                 hop.policy,
                 ", ".join(hop.routes),
                 _place(hop),
             )
-            for hop in audited.hops
+            for hop in report.hops
         )
-    if audited.certificates:
+    if report.certificates:
         lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
         lines += (
-            _row(c.subject, validity(c, audited.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
-            for c in audited.certificates
+            _row(c.subject, validity(c, report.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
+            for c in report.certificates
         )
-    lines += (line for note in audited.notes for line in ("", note))
+    lines += (line for note in report.notes for line in ("", note))
     return "\n".join(lines)
 
 

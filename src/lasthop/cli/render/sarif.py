@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from lasthop.cli.render.audit_report import Audited, label, said, validity
+from lasthop.cli.render.audit_report import AuditReport, label, said, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
@@ -29,32 +29,32 @@ class Rule(NamedTuple):
 RULES: Final = {
     "waived": Rule(
         "A backend's certificate is not checked in full",
-        "Mend the certificate or pin it, then remove the VerificationWaiver.",
+        "Fix the certificate or pin it, then remove the VerificationWaiver.",
         "warning",
         "7.0",
     ),
     "plaintext": Rule(
-        "A backend is spoken to in plaintext",
+        "The connection to a backend is plaintext",
         "Create a BackendTLSPolicy for the port, or correct the sectionName of the one that misses it.",
         "warning",
         "7.0",
     ),
-    "failing-closed": Rule("A backend cannot be reached", "Mend what the message names.", "error", "3.0"),
+    "failing-closed": Rule("A backend cannot be reached", "Fix what the message names.", "error", "3.0"),
     "pinned-only": Rule(
         "A backend is known by hash only", "Pin the whole certificate to have its names and dates checked too.", "note", "2.0"
     ),
     "passthrough": Rule(
         "A backend's TLS is the client's own", "Nothing to do, unless the Gateway was to verify it.", "note", "1.0"
     ),
-    "udp": Rule("A backend is spoken to over UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
+    "udp": Rule("The connection to a backend is UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
     EXPIRING: Rule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
 }
-"""What is verified is no result."""
+"""A verified hop is not a result."""
 
 
-def sarif(audited: Audited) -> str:
-    results = [_of_hop(hop, audited.now) for hop in audited.hops if hop.manner is not Manner.VERIFIED]
-    results += [_of_certificate(found, audited.now) for found in audited.certificates]
+def sarif(report: AuditReport) -> str:
+    results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_certificate(found, report.now) for found in report.certificates]
     run = {
         "tool": {
             "driver": {
@@ -65,8 +65,8 @@ def sarif(audited: Audited) -> str:
         },
         "invocations": [
             {
-                "executionSuccessful": not audited.incomplete,
-                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in audited.incomplete],
+                "executionSuccessful": not report.incomplete,
+                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in report.incomplete],
             }
         ],
         "results": results,

@@ -104,7 +104,7 @@ class ClusterView(EngineView):
             for item in each.items:
                 read = read_object(kind, item)
                 self._objects.append(read.key)
-                self.engine.apply({key: obj for key, obj in read.changes.items() if obj is not None})
+                self.engine.apply({read.key: read.object})
                 self._source_findings += [read.problem] if read.problem else []
         serve_all(self.engine)
         for line in self._hidden.said():

@@ -105,7 +105,6 @@ def shown(kind: str, item: msgspec.Raw) -> Read:
     """Reads an object for display. A kind without a status may hold secrets, so only names and sizes of its content appear."""
     read = read_object(kind, item)
     if not has_status(KINDS[kind]):
-        obj = read.changes[read.key]
-        return read._replace(document=document(kind, obj) if obj is not None else None)
+        return read._replace(document=document(kind, read.object) if read.object is not None else None)
     found = plain(KINDS[kind], item)
     return read._replace(document={**found, "rejected": read.problem.message} if read.problem else found)

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from lasthop.api.documents import Json
-from lasthop.api.meta import Key
+from lasthop.api.meta import Key, Object
+from lasthop.api.policies import RejectedPolicy
 from lasthop.cli.args import paths, target
 from lasthop.cli.broken_files import broken_objects
 from lasthop.cli.guesses import guessed
@@ -43,7 +44,7 @@ class FolderView(EngineView):
         super().__init__(Engine(now=time.time()), source.locate)
         self.path, self.where, self.namespace = path, str(path), namespace
         self.source_findings = batch.findings
-        self._objects = sum(self._written(key) for key in batch.changes)
+        self._objects = sum(self._written(key, obj) for key, obj in batch.changes.items())
         SYSTEM_STORE.set(self.engine.graph, host_store())
         self.engine.policies.set_known(batch.policies_known)
         self.engine.apply(batch.changes)
@@ -51,9 +52,10 @@ class FolderView(EngineView):
         for line in _older_text(path):
             note(line)
 
-    def _written(self, key: Key) -> bool:
-        """Whether it is in some file: the loader adds Namespaces that are not."""
-        return key.kind != "RejectedPolicy" and (key.kind != "Namespace" or self.locate(key) is not None)
+    def _written(self, key: Key, obj: Object | None) -> bool:
+        """Returns whether a file that is applied holds it: the loader adds Namespaces and rejected policies."""
+        applied = not isinstance(obj, RejectedPolicy) or obj.last_good is not None
+        return applied and (key.kind != "Namespace" or self.locate(key) is not None)
 
     async def size(self) -> Size:
         return Size(self._objects, self._files)

@@ -12,7 +12,7 @@ from lasthop.outputs.explain.contents import explain_content, explain_service
 from lasthop.outputs.explain.fact import Fact, honest, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.outputs.explain.grants import explain_grant
-from lasthop.outputs.explain.policies import explain_policy, explain_rejected
+from lasthop.outputs.explain.policies import explain_policy
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
@@ -25,7 +25,6 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "ListenerSet": explain_listener_set,
     **dict.fromkeys(ROUTE_KINDS, explain_route),
     "BackendTLSPolicy": explain_policy,
-    "RejectedPolicy": explain_rejected,
     "Service": explain_service,
     "XBackend": explain_xbackend,
     "ReferenceGrant": explain_grant,

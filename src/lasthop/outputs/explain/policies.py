@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.api.policies import PolicyTargetReference
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
 from lasthop.outputs.explain.hops import REFERS, checks, trust
 from lasthop.plan.problem import invalid
@@ -17,6 +17,7 @@ from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.waivers import LOST, said
@@ -30,8 +31,11 @@ CHECKED = {
 
 
 def explain_policy(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, BackendTLSPolicy)
-    targets = obj.spec.target_refs if obj else ()
+    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    if rejected and policy is None:
+        refused = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in rejected.targets)
+        return bad(str(key), bad(f"could not be read whole: {rejected.message}"), *refused, object=key)
+    targets = policy.spec.target_refs if policy else ()
     facts = [_validity(g, key), *(_target(g, key, target) for target in targets)]
     reached = ancestors(g, key)
     facts += [
@@ -39,13 +43,6 @@ def explain_policy(g: Graph, key: Key) -> Fact:
         for gateway in reached.without_room
     ]
     return Fact(str(key), _overall(facts), tuple(facts), key)
-
-
-def explain_rejected(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, RejectedPolicy)
-    assert obj is not None
-    targets = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in obj.targets)
-    return bad(str(obj.policy), bad(f"could not be read whole: {obj.message}"), *targets, object=obj.policy)
 
 
 def _overall(facts: list[Fact]) -> State:

@@ -23,8 +23,6 @@ Steps = Generator[None, None, Json]
 
 def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, Json | None]:
     """Returns None if there is no such object. `reads`: the recorded reads instead of the explanation in words."""
-    if OBJECTS.peek(g, key) is None and key.kind == "BackendTLSPolicy":
-        key = key._replace(kind="RejectedPolicy")
     if OBJECTS.peek(g, key) is None:
         return None
     fact = (yield from reads_tree(g, key)) if reads else explain.attempt(g, key)

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.reach import HOPS, REACH
 from lasthop.resolve.settings import HAD_POLICY
 from lasthop.store.graph import Graph, query
@@ -64,7 +64,7 @@ def _plaintext_routes(g: Graph, service: Key, port: int) -> list[Key]:
 
 
 def _reason(g: Graph, policy: Key, service: Key) -> str:
-    obj = read(g, policy, BackendTLSPolicy)
+    obj = read_policy(g, policy)
     if obj is None:
         return f"{policy} is gone"
     for target in obj.spec.target_refs:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition
 from lasthop.plan.finding import Finding, Severity
@@ -16,6 +15,7 @@ from lasthop.resolve.policies.ancestors import ancestors
 from lasthop.resolve.policies.conditions import conditions, shadowed, target_problem, udp_warning, unreached
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import long_session_name, session_problems
 from lasthop.resolve.trust import pair_dates
@@ -30,7 +30,7 @@ def policy_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
-    obj, judged = read(g, key, BackendTLSPolicy), judgement(g, key)
+    obj, judged = read_policy(g, key), judgement(g, key)
     if obj is None or judged is None:
         return
     if problem := judged.problem or judged.unresolved:

@@ -7,7 +7,7 @@ from typing import Final
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
-from lasthop.api.policies import AncestorReference, BackendTLSPolicy, RejectedPolicy
+from lasthop.api.policies import AncestorReference, RejectedPolicy
 from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.conditions import stated
@@ -18,6 +18,7 @@ from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import is_service
+from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.resolve.unserved import concerned
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -29,19 +30,15 @@ UNSERVED_POLICIES: Final = tuple(kind.kind for kind in KINDS.values() if kind.st
 
 @query
 def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
-    obj = read(g, key, BackendTLSPolicy)
-    if obj is None:
-        return None
-    entries = [entry(gateway, stated(conditions(g, key, gateway), obj)) for gateway in ancestors(g, key).gateways]
+    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    if policy is None:
+        return _rejected_status(g, key, rejected) if rejected else None
+    entries = [entry(gateway, stated(conditions(g, key, gateway), policy)) for gateway in ancestors(g, key).gateways]
     return PolicyStatus(tuple(entries)) if entries else None
 
 
-@query
-def rejected_status(g: Graph, key: Key) -> PolicyStatus | None:
+def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
     """A policy that cannot be read whole is invalid wherever what it names is reached."""
-    obj = read(g, key, RejectedPolicy)
-    if obj is None:
-        return None
     services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)
@@ -64,5 +61,4 @@ def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 
 UNSERVED_STATUS = tuple(Output(f"status-{kind}", kind, unserved_status) for kind in UNSERVED_POLICIES)
-REJECTED_STATUS = Output("status-rejected", "RejectedPolicy", rejected_status)
 POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)

@@ -56,12 +56,7 @@ class StatusCache:
         self._problems = {error.object: f"{error.reason}: {error.message}" for error in errors if error.object}
 
     def documents(self, kind: str) -> Iterator[Json]:
-        """A policy that is rejected is shown as one, unless an older text of it is still in force."""
-        keys = self._store.keys(kind)
-        if kind == "BackendTLSPolicy":
-            paths = {key.path for key in keys}
-            keys = sorted([*keys, *(key for key in self._store.keys("RejectedPolicy") if key.path not in paths)], key=_path)
-        return (found for found in map(self.document, list(keys)) if found)
+        return (found for found in map(self.document, self._store.keys(kind)) if found)
 
     def get(self, key: Key) -> Status | None:
         return self._statuses.get(key)
@@ -74,14 +69,15 @@ class StatusCache:
         return sorted(self._statuses)
 
     def document(self, key: Key) -> Json | None:
-        """The object as a cluster would show it: what was written, with its status."""
+        """Returns the object as a cluster would show it: what was written, with its status. A policy is shown as rejected,
+        unless an older text of it is in force."""
         obj = self._store.get(key)
         if obj is None:
             return None
         if isinstance(obj, RejectedPolicy):
-            read = BackendTLSPolicy(metadata=obj.metadata)
-            targets = [msgspec.to_builtins(target) for target in obj.targets]
-            shown = {**document("BackendTLSPolicy", read), "spec": {"targetRefs": targets}, "rejected": obj.message}
+            shown = document(key.kind, obj.last_good or BackendTLSPolicy(metadata=obj.metadata))
+            if obj.last_good is None:
+                shown |= {"spec": {"targetRefs": msgspec.to_builtins(obj.targets)}, "rejected": obj.message}
         else:
             shown = document(key.kind, obj)
         shown.pop("status", None)
@@ -90,10 +86,6 @@ class StatusCache:
         if status := self._statuses.get(key):
             shown["status"] = msgspec.to_builtins(status)
         return shown
-
-
-def _path(key: Key) -> tuple[str, str]:
-    return key.namespace, key.name
 
 
 def timed_status(new: Status, old: Status | None, now: str) -> Status:

@@ -7,10 +7,10 @@ import msgspec
 from lasthop.api.core import Service
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.targets import WHOLE, is_service
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.reach import REACH
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -27,7 +27,7 @@ class Ancestors(msgspec.Struct, frozen=True):
 
 @query
 def ancestors(g: Graph, policy: Key) -> Ancestors:
-    obj = read(g, policy, BackendTLSPolicy)
+    obj = read_policy(g, policy)
     if obj is None:
         return Ancestors()
     reached: set[Key] = set()

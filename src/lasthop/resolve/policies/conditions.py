@@ -6,7 +6,7 @@ import msgspec
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference
+from lasthop.api.policies import PolicyTargetReference
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.finding import Severity
@@ -28,6 +28,7 @@ from lasthop.resolve.policies.targets import (
     section_winner,
     service_meant,
 )
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.waivers import said
@@ -64,7 +65,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
 @query
 def precedence(g: Graph, policy: Key, winner: Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
-    obj = read(g, policy, BackendTLSPolicy)
+    obj = read_policy(g, policy)
     rule = "is older" if obj and winner.age[0] < obj.age[0] else "is as old and comes first by name"
     return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
@@ -94,7 +95,7 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
-    obj = read(g, policy, BackendTLSPolicy)
+    obj = read_policy(g, policy)
     effective = False
     reached: list[Problem] = []
     elsewhere: list[Problem] = []
@@ -129,7 +130,7 @@ def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 @query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     """Returns the policy's conditions for one Gateway that reaches it."""
-    obj, judged = read(g, policy, BackendTLSPolicy), judgement(g, policy)
+    obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
         return ()
     found = targets_at(g, policy, gateway)
@@ -169,7 +170,7 @@ def not_programmed(g: Graph, gateway: Key) -> Condition | None:
 
 def unreached(g: Graph, policy: Key) -> Problem | None:
     """Returns why no Gateway uses a policy whose targets are all right."""
-    obj = read(g, policy, BackendTLSPolicy)
+    obj = read_policy(g, policy)
     if obj is None or ancestors(g, policy) != Ancestors():
         return None
     if any(hop.protocol is Protocol.PASSTHROUGH for service in named_services(obj) for hop in REACH.of(g, service)):
@@ -187,7 +188,7 @@ def degraded(waiver: Waiver) -> Condition:
 
 def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     """Whether some hop from this Gateway uses the policy: a backend may be refused for other reasons."""
-    services = dict.fromkeys(named_services(read(g, policy, BackendTLSPolicy)))
+    services = named_services(read_policy(g, policy))
     found = (hop_tls(g, *hop) for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
     return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in found)
 

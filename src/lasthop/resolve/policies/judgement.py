@@ -20,12 +20,13 @@ from lasthop.api.addresses import is_ip
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.meta import Key, StringMap
-from lasthop.api.policies import BackendTLSPolicy, BackendTLSPolicyValidation
+from lasthop.api.policies import BackendTLSPolicyValidation
 from lasthop.plan.problem import Problem, invalid, joined
 from lasthop.plan.tls import BackendTLS, San, SanType
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import verification
+from lasthop.resolve.policies.texts import read_policy
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -52,7 +53,7 @@ def validation_of(g: Graph, source: Key) -> BackendTLSPolicyValidation | None:
     if source.kind == XBACKEND:
         backend = read(g, source, XBackend)
         return backend.spec.tls.validation if backend else None
-    policy = read(g, source, BackendTLSPolicy)
+    policy = read_policy(g, source)
     return policy.spec.validation if policy else None
 
 
@@ -62,7 +63,7 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
     validation = validation_of(g, source)
     if validation is None:
         return None
-    policy = read(g, source, BackendTLSPolicy) if source.kind != XBACKEND else None
+    policy = read_policy(g, source) if source.kind != XBACKEND else None
     field = "spec.validation" if policy else "spec.tls.validation"
     parsed = options.parse(policy.spec.options if policy else StringMap())
     verified = verification(g, source.namespace, validation, field)

@@ -7,6 +7,7 @@ it does not step aside for another, or trust would change hands with a typo.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
+from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
@@ -39,63 +41,51 @@ class Claim(msgspec.Struct, frozen=True, order=True):
     """Why the policy could not be read whole."""
 
 
-CLAIMS = Index[str, str, Claim]("claim")
-"""By the Service's namespace and name."""
-
-
-def _claims(
-    namespace: str,
-    targets: tuple[PolicyTargetReference, ...],
-    age: tuple[str, str],
-    policy: Key,
-    rejected: str = "",
-) -> Iterator[Entry]:
-    services: dict[str, list[str]] = {}
-    for target in targets:
-        if is_service(target):
-            services.setdefault(target.name, []).append(target.section_name)
-    for name, sections in services.items():
-        yield CLAIMS.entry((namespace, name), Claim(age, policy, tuple(sections), rejected))
+CLAIMS = Index[str, str, tuple[Claim, ...]]("claim")
+"""Those of a policy, one for each of its texts, by the Service's namespace and name."""
 
 
 @indexer("BackendTLSPolicy", keeps=True)
 def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    if policy := read(g, key, BackendTLSPolicy):
-        yield from _claims(key.namespace, policy.spec.target_refs, policy.age, key)
+    """A text that cannot be read claims only what the last good text of the same policy does not name: while that is in force,
+    it decides. Against other policies each text keeps its age."""
+    policy, rejected = read_policy(g, key), read_rejected(g, key)
+    named = _sections(policy.spec.target_refs) if policy else {}
+    found = {name: (Claim(policy.age, key, sections),) for name, sections in named.items()} if policy else {}
+    if rejected:
+        for name, sections in _sections(rejected.targets).items():
+            good = named.get(name, ())
+            if left := tuple(section for section in sections if section not in good and WHOLE not in good):
+                found[name] = (*found.get(name, ()), Claim(rejected.age, key, left, rejected.message))
+    for name, claims in found.items():
+        yield CLAIMS.entry((key.namespace, name), claims)
 
 
-@indexer("RejectedPolicy", keeps=True)
-def index_rejected_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    if policy := read(g, key, RejectedPolicy):
-        yield from _claims(key.namespace, policy.targets, policy.age, policy.policy, policy.message)
+def _sections(targets: tuple[PolicyTargetReference, ...]) -> dict[str, tuple[str, ...]]:
+    """Returns the sections that are targeted, by the name of the Service."""
+    found: dict[str, tuple[str, ...]] = {}
+    for target in targets:
+        if is_service(target):
+            found[target.name] = (*found.get(target.name, ()), target.section_name)
+    return found
 
 
 def named_services(obj: Object | None) -> tuple[Key, ...]:
-    """The Services that an object names as a policy, read whole or not."""
-    if isinstance(obj, BackendTLSPolicy):
-        targets = obj.spec.target_refs
-    elif isinstance(obj, RejectedPolicy):
-        targets = obj.targets
-    else:
-        return ()
-    return tuple(Key("Service", obj.metadata.namespace, target.name) for target in targets if is_service(target))
+    """Returns the Services that an object names as a policy, in whichever of its texts."""
+    match obj:
+        case BackendTLSPolicy():
+            targets = obj.spec.target_refs
+        case RejectedPolicy(last_good=good):
+            targets = obj.targets + (good.spec.target_refs if good else ())
+        case _:
+            return ()
+    return tuple(Key("Service", obj.metadata.namespace, name) for name in _sections(targets))
 
 
 @query
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     """Returns every policy that names the Service, in the order in which they win."""
-    found = CLAIMS.of(g, service.namespace, service.name)
-    good = {claim.policy: claim.sections for claim in found if not claim.rejected}
-    return tuple(sorted(claim for each in found if (claim := _besides(each, good.get(each.policy, ()))).sections))
-
-
-def _besides(claim: Claim, good: tuple[str, ...]) -> Claim:
-    """Leaves out what the last good text of the same policy names as well: while that is in force, it decides. Against other
-    policies a text that cannot be read keeps its age."""
-    if not claim.rejected:
-        return claim
-    sections = tuple(section for section in claim.sections if section not in good and WHOLE not in good)
-    return msgspec.structs.replace(claim, sections=sections)
+    return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service.namespace, service.name))))
 
 
 @query
@@ -170,7 +160,7 @@ they probably mean."""
 
 @indexer("BackendTLSPolicy")
 def index_misaimed(g: Graph, key: Key) -> Iterator[Entry]:
-    policy = read(g, key, BackendTLSPolicy)
+    policy = read_policy(g, key)
     for target in policy.spec.target_refs if policy else ():
         service = Key("Service", key.namespace, target.name)
         if is_service(target) and read(g, service, Service) is None and (guess := service_meant(g, service)):

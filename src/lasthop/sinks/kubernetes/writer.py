@@ -23,7 +23,6 @@ from lasthop.api.status import Status
 from lasthop.api.times import rfc3339
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
@@ -99,7 +98,7 @@ class StatusWriter:
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
         """The newest word on these objects. Cheap, never waits."""
-        for key, status in on_objects(changes).items():
+        for key, status in changes.items():
             self._wanted[key] = status
             self._backoffs.pop(key, None)
             self._enqueue(key)

@@ -21,6 +21,7 @@ import msgspec
 from lasthop.admission.chain import Admitted
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key, Object
+from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
@@ -48,7 +49,7 @@ class Loader:
         self._local = LocalFiles(self.root, allowed, self._state)
         self._local_findings: dict[Key, tuple[Finding, ...]] = {}
         self._older_pairs: dict[Key, NotApplied] = {}
-        self._rejected: dict[Key, Object] = {}
+        self._rejected: dict[Key, RejectedPolicy] = {}
         self._closed: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
         self._linked: tuple[str, ...] = ()
@@ -223,11 +224,11 @@ class Loader:
         return filled.admitted
 
     def _reject(self) -> dict[Key, Object | None]:
-        now = report.rejected([broken for _, broken in self._files.broken], self._objects)
-        changes: dict[Key, Object | None] = {key: None for key in self._rejected.keys() - now.keys()}
-        changes |= {key: policy for key, policy in now.items() if self._rejected.get(key) != policy}
-        self._rejected = dict(now)
-        return changes
+        """Returns the policies whose rejected text, or the good one beside it, is not what it was."""
+        before, now = self._rejected, report.rejected([broken for _, broken in self._files.broken], self._objects)
+        changed = [key for key in before | now if before.get(key) != now.get(key)]
+        self._rejected = now
+        return {key: now.get(key) or self._objects.objects.get(key) for key in changed}
 
     def _findings(self, refused: Mapping[str, NotApplied]) -> Iterable[Finding]:
         if self._lost:

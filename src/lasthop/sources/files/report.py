@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from lasthop.admission.metadata import uid_of
-from lasthop.api.meta import Key, ObjectMeta
-from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
+from lasthop.api.meta import Key
+from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
-from lasthop.sources.files.content import Broken, Entry
+from lasthop.sources.files.content import Broken
 from lasthop.sources.files.file_set import File
 from lasthop.sources.files.object_set import ObjectSet
 
@@ -54,18 +53,18 @@ def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]
 
 
 def rejected(broken: Iterable[Broken], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
-    """Policies in broken files, and those that lost to another file, by the targets that no policy in force has."""
+    """Returns the policies in broken files, and those that lost to another file, with the targets that the text in force does
+    not have."""
     found: dict[Key, RejectedPolicy] = {}
     for policy in [*(p for file in broken for p in file.policies), *_losers(objects)]:
-        in_force = objects.objects.get(policy.policy)
-        covered = in_force.spec.target_refs if isinstance(in_force, BackendTLSPolicy) else ()
-        targets = [target for target in policy.targets if target not in covered]
-        key = Key("RejectedPolicy", policy.metadata.namespace, policy.metadata.name)
-        if other := found.get(key):
-            targets = [*other.targets, *(t for t in targets if t not in other.targets)]
-            policy = replace(other, targets=tuple(targets))
+        key = Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name)
+        good = objects.objects.get(key)
+        assert good is None or isinstance(good, BackendTLSPolicy)
+        first = found.get(key, replace(policy, targets=(), last_good=good))
+        known = {*first.targets, *(good.spec.target_refs if good else ())}
+        targets = (*first.targets, *(target for target in policy.targets if target not in known))
         if targets:
-            found[key] = replace(policy, targets=tuple(targets))
+            found[key] = replace(first, targets=targets)
     return found
 
 
@@ -75,13 +74,7 @@ def _losers(objects: ObjectSet) -> Iterator[RejectedPolicy]:
             owner = objects.owners[key]
             for file, entry in sorted(objects.providers[key].items()):
                 if file != owner:
-                    yield _as_rejected(entry, f"the policy is in {owner} and in {file}, and the first is used")
-
-
-def _as_rejected(entry: Entry, message: str) -> RejectedPolicy:
-    policy = entry.admitted.object
-    assert isinstance(policy, BackendTLSPolicy)
-    targets: tuple[PolicyTargetReference, ...] = policy.spec.target_refs
-    meta: ObjectMeta = policy.metadata
-    uid = uid_of(Key("RejectedPolicy", meta.namespace, meta.name))
-    return RejectedPolicy(metadata=replace(meta, uid=uid), targets=targets, message=message)
+                    policy = entry.admitted.object
+                    assert isinstance(policy, BackendTLSPolicy)
+                    message = f"the policy is in {owner} and in {file}, and the first is used"
+                    yield RejectedPolicy(metadata=policy.metadata, targets=policy.spec.target_refs, message=message)

@@ -50,7 +50,7 @@ def salvage(document: Any, place: str, message: str) -> Salvaged:
     meta = ObjectMeta(
         name=name,
         namespace=namespace,
-        uid=uid_of(Key("RejectedPolicy", namespace, name)),
+        uid=uid_of(Key(_POLICY, namespace, name)),
         generation=1,
         creation_timestamp=rfc3339(metadata.get("creationTimestamp")) or BEGINNING,
     )

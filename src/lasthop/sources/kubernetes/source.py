@@ -18,7 +18,7 @@ from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import POLICY, Read, gone
+from lasthop.kubernetes.objects import POLICY, Read
 from lasthop.kubernetes.observed import Observed
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.bundle import crd_versions
@@ -216,12 +216,12 @@ class KubernetesSource:
 
     def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
         for key in deleted:
-            self._changes.update(gone(key))
+            self._changes[key] = None
             self._problems.pop(key, None)
             self._opaque.discard(key)
             self.observed.forget(key)
         for read in reads:
-            self._changes.update(read.changes)
+            self._changes[read.key] = read.object
             if read.problem is not None:
                 self._problems[read.key] = read.problem
             else:

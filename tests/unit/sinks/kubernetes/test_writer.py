@@ -14,7 +14,6 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
 from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.objects import on_objects
 from lasthop.kubernetes.observed import Held, Observed
 from lasthop.kubernetes.ratelimit import TokenBucket
 from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
@@ -284,10 +283,3 @@ def test_token_bucket() -> None:
     assert not bucket.try_take()
     now = 1.0
     assert bucket.try_take() and bucket.try_take() and not bucket.try_take()
-
-
-def test_both_faces_of_a_policy_have_one_status() -> None:
-    whole, rejected = Key("BackendTLSPolicy", "shop", "a"), Key("RejectedPolicy", "shop", "a")
-    assert on_objects({whole: None, rejected: REFUSED}) == {whole: REFUSED}
-    assert on_objects({rejected: None, whole: ACCEPTED}) == {whole: ACCEPTED}
-    assert on_objects({rejected: None}) == {whole: None}

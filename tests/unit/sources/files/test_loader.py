@@ -10,13 +10,13 @@ import pytest
 
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
-from lasthop.api.policies import RejectedPolicy
+from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.not_applied import NotApplied
 from lasthop.sources.files import FilesError
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.state import State
 from lasthop.sources.source import Batch
-from tests.file_texts import POLICY, REJECTED, SERVICE, policy, reasons, reload, service, write
+from tests.file_texts import POLICY, SERVICE, policy, reasons, reload, service, write
 
 BROKEN = "a: [\n"
 
@@ -27,10 +27,16 @@ def port(batch: Batch) -> int:
     return found.spec.ports[0].port
 
 
-def rejected(batch: Batch, key: Key = REJECTED) -> list[str]:
+def rejected(batch: Batch, key: Key = POLICY) -> list[str]:
     found = batch.changes[key]
     assert isinstance(found, RejectedPolicy)
     return [target.name for target in found.targets]
+
+
+def last_good(batch: Batch) -> list[str]:
+    found = batch.changes[POLICY]
+    assert isinstance(found, RejectedPolicy)
+    return [target.name for target in found.last_good.spec.target_refs] if found.last_good else []
 
 
 # -- what is read
@@ -247,7 +253,7 @@ def test_an_object_in_force_stays_when_another_file_claims_it_and_goes_over_when
 def test_a_policy_that_loses_to_another_file_still_guards_its_own_targets(tmp_path: Path) -> None:
     write(tmp_path, a=policy("web", "web"), b=policy("web", "web", "pay"))
     batch = reload(Loader(tmp_path))
-    assert batch.changes[POLICY] is not None
+    assert last_good(batch) == ["web"]
     assert rejected(batch) == ["pay"]
 
 
@@ -257,7 +263,7 @@ def test_a_policy_that_loses_to_another_file_still_guards_its_own_targets(tmp_pa
 def test_a_policy_that_fails_admission_is_rejected_with_its_targets(tmp_path: Path) -> None:
     write(tmp_path, a=policy("web", "web", "pay", hostname="'not a host'"))
     batch = reload(Loader(tmp_path))
-    assert POLICY not in batch.changes
+    assert last_good(batch) == []
     assert rejected(batch) == ["web", "pay"]
     assert batch.policies_known
 
@@ -270,10 +276,10 @@ def test_a_rejected_policy_keeps_the_age_that_is_written_over_edits_and_restarts
     for text, age in ((dated, "2020-02-03T03:05:06Z"), (policy("web", hostname="'no host'"), "1970-01-01T00:00:00Z")):
         write(tmp_path, a=text)
         loader = Loader(tmp_path)
-        ages = [reload(loader).changes[REJECTED].metadata.creation_timestamp]  # type: ignore[union-attr]
+        ages = [reload(loader).changes[POLICY].metadata.creation_timestamp]  # type: ignore[union-attr]
         write(tmp_path, a=text.replace("name: web}", "name: pay}"))
-        ages.append(reload(loader).changes[REJECTED].metadata.creation_timestamp)  # type: ignore[union-attr]
-        ages.append(reload(Loader(tmp_path)).changes[REJECTED].metadata.creation_timestamp)  # type: ignore[union-attr]
+        ages.append(reload(loader).changes[POLICY].metadata.creation_timestamp)  # type: ignore[union-attr]
+        ages.append(reload(Loader(tmp_path)).changes[POLICY].metadata.creation_timestamp)  # type: ignore[union-attr]
         assert set(ages) == {age}
 
 
@@ -282,7 +288,7 @@ def test_of_one_policy_in_two_broken_files_the_first_by_path_is_told_whichever_b
     loader = Loader(tmp_path)
     reload(loader)
     write(tmp_path, a=policy("web", "web", hostname="'no host'"))
-    living, again = reload(loader).changes[REJECTED], reload(Loader(tmp_path)).changes[REJECTED]
+    living, again = reload(loader).changes[POLICY], reload(Loader(tmp_path)).changes[POLICY]
     assert living == again
     assert isinstance(again, RejectedPolicy)
     assert f"{tmp_path}/a.yaml" in again.message
@@ -291,7 +297,7 @@ def test_of_one_policy_in_two_broken_files_the_first_by_path_is_told_whichever_b
 def test_a_good_policy_beside_a_broken_document_is_rejected_too(tmp_path: Path) -> None:
     write(tmp_path, a=policy() + "---\n" + service("x", 0))
     batch = reload(Loader(tmp_path))
-    assert POLICY not in batch.changes
+    assert last_good(batch) == []
     assert rejected(batch) == ["web"]
 
 
@@ -301,12 +307,17 @@ def test_a_broken_edit_guards_the_targets_it_adds_while_the_last_good_policy_sta
     reload(loader)
     write(tmp_path, a=policy("web", "web", "pay", hostname="'not a host'"))
     batch = reload(loader)
-    assert list(batch.changes) == [REJECTED]
+    assert list(batch.changes) == [POLICY]
+    assert last_good(batch) == ["web"]
     assert rejected(batch) == ["pay"]
+    write(tmp_path, a=policy("web", "web"))
+    assert isinstance(reload(loader).changes[POLICY], BackendTLSPolicy)
+    write(tmp_path, a=policy("web", "pay", hostname="'not a host'"))
+    assert rejected(reload(loader)) == ["pay"]
     write(tmp_path, a=policy("web", "web", "pay"))
-    batch = reload(loader)
-    assert batch.changes[REJECTED] is None
-    assert batch.changes[POLICY] is not None
+    assert isinstance(reload(loader).changes[POLICY], BackendTLSPolicy)
+    (tmp_path / "a.yaml").unlink()
+    assert reload(loader).changes == {POLICY: None, Key("Namespace", "", "shop"): None}
 
 
 def test_policies_before_a_syntax_error_guard_their_targets(tmp_path: Path) -> None:

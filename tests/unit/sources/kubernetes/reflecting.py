@@ -11,7 +11,7 @@ from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.client import path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import Read, gone
+from lasthop.kubernetes.objects import Read
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from tests.fake_api import FakeApi, client_of
 
@@ -32,9 +32,9 @@ class Memory:
         """Why requests ended."""
 
     def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
-        changes = {key: obj for read in reads for key, obj in read.changes.items()}
+        changes = {read.key: read.object for read in reads}
         for key in deleted:
-            changes.update(gone(key))
+            changes[key] = None
             self.log.append(f"-{key.name}")
         self.log += [f"+{read.key.name}" for read in reads]
         for key, obj in changes.items():

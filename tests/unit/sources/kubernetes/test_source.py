@@ -263,22 +263,23 @@ async def test_a_forbidden_clustertrustbundle_is_a_warning(api: FakeApi) -> None
 
 
 async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) -> None:
+    key = Key("BackendTLSPolicy", "shop", "p")
     api.put("backendtlspolicies", mk_policy("p", mode="Pin"))
     async with reading(api) as reader:
         await until(lambda: reader.batches)
-        assert reader.names("BackendTLSPolicy") == []
-        rejected = reader.objects[Key("RejectedPolicy", "shop", "p")]
+        rejected = reader.objects[key]
         assert isinstance(rejected, RejectedPolicy) and [t.name for t in rejected.targets] == ["erp"]
         assert "mode" in rejected.message and reader.batches[-1].policies_known
         assert "mode" in reader.findings[0].message
         api.put("backendtlspolicies", mk_policy("p"))
-        await until(lambda: reader.names("BackendTLSPolicy") == ["p"])
-        assert reader.names("RejectedPolicy") == [] and not reader.findings
+        await until(lambda: isinstance(reader.objects[key], BackendTLSPolicy))
+        assert not reader.findings
         api.put("backendtlspolicies", mk_policy("p", mode="Pin"))
-        await until(lambda: reader.names("RejectedPolicy") == ["p"])
-        assert reader.names("BackendTLSPolicy") == []
+        await until(lambda: isinstance(reader.objects[key], RejectedPolicy))
+        again = reader.objects[key]
+        assert isinstance(again, RejectedPolicy) and again.last_good is None
         api.delete("backendtlspolicies", "p", "shop")
-        await until(lambda: reader.names("RejectedPolicy") == [])
+        await until(lambda: key not in reader.objects)
 
 
 async def test_a_policy_whose_targets_cannot_be_read_makes_policies_unknown(api: FakeApi) -> None:

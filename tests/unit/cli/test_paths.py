@@ -107,4 +107,4 @@ def test_a_link_to_a_folder_is_not_followed(root: Path, monkeypatch: pytest.Monk
     (root / "real").mkdir()
     (root / "run").symlink_to(root / "real")
     found = lasthop("status", env={"LASTHOP_RUN_DIR": str(root / "run")})
-    assert (found.exit_code, "is no folder" in found.output) == (1, True), found.output
+    assert (found.exit_code, "is not a folder" in found.output) == (1, True), found.output
