@@ -29,4 +29,3 @@ def test_every_file_and_room_of_the_tour_exists() -> None:
     named = set(re.findall(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)`", TOUR)) - {"src/lasthop/"}
     assert len(named) > 40
     assert not [path for path in named if not (SOURCE / path).exists()]
-
