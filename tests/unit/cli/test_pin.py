@@ -183,7 +183,7 @@ def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str
     [
         (("nowhere.pem",), "there is no file nowhere.pem"),
         (("api.internal",), "is not HOST:PORT"),
-        (("file", "--name", "Bad_Name"), "is not a valid name"),
+        (("file", "--name", "Bad_Name"), "is not a valid object name"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from lasthop.api.documents import Json
 from lasthop.suggestions import closest
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
-    from lasthop.cli.views.command_view import CommandView
+    from lasthop.cli.views.command_view import View
 
 SHORT: Final = {
     "svc": "Service",
@@ -73,7 +72,7 @@ def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
     raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
 
 
-async def one(view: CommandView, want: Wanted) -> Key:
+async def one(view: View, want: Wanted) -> Key:
     """Returns the object that is meant. Raises what to type instead."""
     from lasthop.api.kinds import KINDS
     from lasthop.api.meta import Key
@@ -82,14 +81,14 @@ async def one(view: CommandView, want: Wanted) -> Key:
     return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
 
 
-async def every(view: CommandView, want: Wanted) -> list[Key]:
+async def every(view: View, want: Wanted) -> list[Key]:
     """Returns all objects of the kind and namespace that are meant."""
     from lasthop.api.meta import Key
 
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
 
 
-def _scope(view: CommandView, want: Wanted) -> str:
+def _scope(view: View, want: Wanted) -> str:
     """What is typed before the name goes before the namespace of the context."""
     return want.namespace or view.namespace
 
@@ -120,31 +119,27 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of the running gateway's objects; nothing if none runs."""
-    try:
-        kind = kind_of(ctx.params.get("kind") or "")
-        documents = _running(ctx.params.get("folder"), kind)
-    except (click.ClickException, OSError):
-        return []
+    """Completes the name of an object of the running gateway."""
     namespace = ctx.params.get("namespace")
-    metadata = [d["metadata"] for d in documents if namespace in (None, d["metadata"].get("namespace", ""))]
-    return [CompletionItem(m["name"], help=m.get("namespace")) for m in metadata if m["name"].startswith(incomplete)]
+    known = _running(ctx, ctx.params.get("kind") or "")
+    fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
+    return [CompletionItem(name, help=of) for of, name in fitting]
 
 
 def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
-    """namespace/name of the running gateway's objects of a kind; nothing if none runs."""
-    try:
-        documents = _running(ctx.params.get("folder"), kind)
-    except (click.ClickException, OSError):
-        return []
-    paths = (_path(d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
-    return [CompletionItem(path) for path in paths if path.startswith(incomplete)]
+    """Completes namespace/name of an object of the running gateway."""
+    return [CompletionItem(path) for path in (_path(*each) for each in _running(ctx, kind)) if path.startswith(incomplete)]
 
 
-def _running(folder: Any, kind: str) -> list[Json]:
+def _running(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
+    """Returns (namespace, name) of the running gateway's objects of a kind; nothing unless exactly one gateway runs."""
     from lasthop.cli.args import paths
     from lasthop.cli.views.admin_socket import AdminSocketView
     from lasthop.cli.views.command_view import without_loop
 
-    sockets = [paths.running(Path(folder))] if folder else paths.all_running()
-    return without_loop(AdminSocketView(sockets[0]).objects(kind)) if len(sockets) == 1 else []
+    folder = ctx.params.get("folder")
+    try:
+        sockets = [paths.running(Path(folder))] if folder else paths.all_running()
+        return without_loop(AdminSocketView(sockets[0]).names(kind_of(kind))) if len(sockets) == 1 else []
+    except (click.ClickException, OSError):
+        return []

@@ -82,6 +82,11 @@ def allowed_files() -> tuple[Path, ...]:
     return context.meta.get(_ALLOWED, ()) if context else ()
 
 
+def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
+    """Adds the option that chooses a format; the first is the default."""
+    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)
+
+
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Path | None:
     """Returns the admin socket of the gateway to ask; None: the cluster."""
     if cluster.named:

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note, note_once
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 from lasthop.suggestions import closest
 
@@ -51,14 +51,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
 
 @click.command("audit")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "markdown", "sarif"]),
-    default="text",
-    show_default=True,
-    help="sarif: for code scanners.",
-)
+@target.output("text", "json", "markdown", "sarif", help="sarif: for code scanners.")
 @click.option(
     "--sort",
     type=click.Choice(["manner", "gateway", "backend", "policy", "until"]),
@@ -113,7 +106,7 @@ def command(
     """
     from lasthop.cli.render import audit_report, sarif
 
-    async def look(view: CommandView) -> audit_report.AuditReport:
+    async def look(view: View) -> audit_report.AuditReport:
         found = audit_report.AuditReport(await view.audit(), view.where, time.time(), expiring, await view.problems())
         return found.of_namespace(view.namespace)
 

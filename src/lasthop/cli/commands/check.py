@@ -7,20 +7,13 @@ from pathlib import Path
 import click
 
 from lasthop.cli.args import target
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 
 @click.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "github"]),
-    default="text",
-    show_default=True,
-    help="github: annotations for a pull request.",
-)
+@target.output("text", "json", "github", help="github: annotations for a pull request.")
 @target.allow_files
 @target.options
 def command(folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
@@ -45,7 +38,7 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
     from lasthop.cli.render import report
     from lasthop.outputs.findings.root_causes import mistakes
 
-    async def look(view: CommandView) -> report.Report:
+    async def look(view: View) -> report.Report:
         findings = await view.findings()
         listed = tuple(mistakes(findings, broken_objects(findings), view.unseen))
         objects, files = await view.size()

@@ -13,7 +13,7 @@ import click
 
 from lasthop import logs
 from lasthop.cli.args import paths
-from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.infra.kubernetes.wanted import Site
@@ -98,7 +98,7 @@ async def _run(
     namespace: str,
     namespaces: tuple[str, ...],
     admin: str,
-    printer: Printer,
+    printer: FailedRequestPrinter,
 ) -> None:
     """`site` is where proxies run elsewhere; None: they run here."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)

@@ -11,7 +11,7 @@ from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import complete_kind, complete_name, one, wanted
 from lasthop.cli.render.tree import drawn
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 
@@ -19,10 +19,8 @@ from lasthop.printable import clean
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
-@click.option(
-    "--reads", is_flag=True, help="Show the queries and objects that the answer was computed from, without contents."
-)
-@click.option("-o", "--output", type=click.Choice(["tree", "json"]), default="tree", show_default=True)
+@click.option("--reads", is_flag=True, help="Show the recorded reads themselves: queries and objects, no contents.")
+@target.output("tree", "json")
 @target.allow_files
 @target.options
 def command(
@@ -46,7 +44,7 @@ def command(
     if not want.name:
         raise click.UsageError(f"which {want.kind}? Add its name: lasthop explain {want.kind.lower()} NAME")
 
-    async def look(view: CommandView) -> Json:
+    async def look(view: View) -> Json:
         found = await view.explain(await one(view, want), reads=reads)
         assert found is not None
         return found

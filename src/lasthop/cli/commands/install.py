@@ -6,24 +6,15 @@ import asyncio
 
 import click
 
-from lasthop.infra.kubernetes.installation import (
-    NAMESPACE,
-    OWN_LABEL,
-    RBAC,
-    Options,
-    default_image,
-    documents,
-    path,
-    rendered,
-    surplus,
-)
+from lasthop.infra.kubernetes import installation
+from lasthop.infra.kubernetes.installation import Options, default_image
 from lasthop.kubernetes import config
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError, ConfigError
 
 
 @click.command("install")
-@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
+@click.option("-n", "--namespace", default=installation.NAMESPACE, show_default=True, help="Where the controller runs.")
 @click.option("--image", default=default_image, show_default=default_image(), help="Of the controller and the proxies.")
 @click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Of the controller.")
 @click.option(
@@ -47,7 +38,7 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
     """
     options = Options(image, namespace, replicas, watched)
     if dry_run:
-        click.echo(rendered(options), nl=False)
+        click.echo(installation.rendered(options), nl=False)
         return
     try:
         asyncio.run(_apply(options, context))
@@ -57,8 +48,8 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
 
 async def _apply(options: Options, context: str | None) -> None:
     async with Client(config.load(None, context)) as client:
-        for document in documents(options):
-            where = path(document)
+        for document in installation.documents(options):
+            where = installation.path(document)
             try:
                 await client.apply(where, document)
             except ApiError as error:
@@ -73,9 +64,11 @@ async def _apply(options: Options, context: str | None) -> None:
 async def _take_back(client: Client, options: Options) -> None:
     """Rights of an install for other namespaces, or for all: nobody would look for them any more."""
     found = {}
-    for plural in RBAC:
-        answer = await client.get(path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": OWN_LABEL})
+    for plural in installation.RBAC:
+        answer = await client.get(
+            path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": installation.OWN_LABEL}
+        )
         found[plural] = answer.get("items") or ()
-    for where in surplus(options, found):
+    for where in installation.surplus(options, found):
         await client.delete(where)
         click.echo(f"{where.partition('/v1/')[2]} deleted: no longer needed")

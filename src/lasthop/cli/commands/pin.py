@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from lasthop.api.addresses import is_ip
-from lasthop.cli.args.address import host_port
+from lasthop.cli.args.address import host_port, is_name
 
 if TYPE_CHECKING:
     from lasthop.probe.certificate_view import CertificateInfo
@@ -58,12 +58,13 @@ def command(
     found = _from_file(target) if target == "-" or Path(target).is_file() else _from_network(target, server_name, timeout)
     leaf = found.chain[0]
     chosen = name or pin_set.default_name(found.known_as or _first_name(leaf))
-    _check_name(chosen)
+    if not is_name(chosen):
+        message = f"{chosen} is not a valid object name: use lower-case letters, digits, - and ."
+        raise click.BadParameter(message, param_hint="--name")
     if output == "json":
         click.echo(json.dumps(_plain(found, pin_set.pin_set(leaf, chosen, namespace or "", form)), indent=2))
         return
-    now = time.time()
-    for line in _described(found, form, now):
+    for line in _described(found, form, time.time()):
         click.echo(line, err=True)
     click.echo(pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin), nl=False)
 
@@ -152,13 +153,6 @@ def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
         return tuple(describe(der) for der in ders)
     except ValueError as error:
         raise click.ClickException(f"{origin}: a certificate cannot be read: {error}") from None
-
-
-def _check_name(name: str) -> None:
-    from lasthop.cli.args.address import is_name
-
-    if not is_name(name):
-        raise click.BadParameter(f"{name} is not a valid name: lower-case letters, digits, - and . only", param_hint="--name")
 
 
 def _first_name(leaf: CertificateInfo) -> str:

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from lasthop.cli.args import target
 from lasthop.cli.args.address import host_port
 from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
     from lasthop.probe.result import ProbeResult
@@ -29,7 +29,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@target.output("text", "json")
 @target.allow_files
 @target.options
 def command(object: str | None, address: str | None, folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
@@ -62,7 +62,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     if address:
         host_port(address, "HOST:PORT")
 
-    async def look(view: CommandView) -> list[ProbeResult]:
+    async def look(view: View) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
         return [await view.probe(key, address or "") for key in keys]
 

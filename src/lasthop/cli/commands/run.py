@@ -12,7 +12,7 @@ import click
 
 from lasthop import logs
 from lasthop.cli.args import paths, target
-from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
@@ -64,7 +64,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.ClickException(str(error)) from None
 
 
-async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: Printer) -> None:
+async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: FailedRequestPrinter) -> None:
     envoy = find_envoy()
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))

@@ -21,8 +21,8 @@ from lasthop.printable import printable
 @click.command("status")
 @click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
-@click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@target.output("table", "yaml", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
 @target.options

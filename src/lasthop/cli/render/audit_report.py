@@ -141,21 +141,21 @@ def said(hop: HopReport, now: float) -> str:
 # --- for a terminal --------------------------------------------------------------------------------------------------
 
 
-def text(report: AuditReport) -> str:
-    blocks = ["\n".join(_group(report, title, list(hops))) for title, hops in _groups(report)]
-    if report.certificates:
-        blocks.append("\n".join(_expiring(report)))
-    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
-    bad = report.counts.keys() & {Manner.FAILING, Manner.WAIVED}
-    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
+def text(audited: AuditReport) -> str:
+    blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
+    if audited.certificates:
+        blocks.append("\n".join(_expiring(audited)))
+    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in audited.notes]
+    bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
 
 
-def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
-    return itertools.groupby(report.hops, key=GROUPS[report.sort])
+def _groups(audited: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
+    return itertools.groupby(audited.hops, key=GROUPS[audited.sort])
 
 
-def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
-    by_manner = report.sort == "manner"
+def _group(audited: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
+    by_manner = audited.sort == "manner"
     meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
     colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
@@ -167,8 +167,8 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
         yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
 
 
-def _expiring(report: AuditReport) -> Iterator[str]:
-    found = report.certificates
+def _expiring(audited: AuditReport) -> Iterator[str]:
+    found = audited.certificates
     title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
     yield f"{title}: out of date, or within {count(report.expiring, 'day')}"
     for each in found:
@@ -187,7 +187,7 @@ def _place(report: HopReport | CertificateReport) -> str:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def as_json(report: AuditReport) -> str:
+def as_json(audited: AuditReport) -> str:
     document = {
         "where": report.where,
         "counts": report.counts,
@@ -200,52 +200,34 @@ def as_json(report: AuditReport) -> str:
 
 
 def _plain_hop(hop: HopReport) -> dict[str, Any]:
+    waiver = {"name": hop.waiver, "waives": hop.waives, "reason": hop.why, "owner": hop.owner}
+    waiver_end = {"expires": rfc3339(hop.until) if hop.until else None}
     return {
-        "gateway": hop.gateway,
-        "kind": hop.kind,
+        **_fields(hop, "gateway", "kind"),
         "service": hop.backend,
-        "port": hop.port,
-        "manner": hop.manner,
-        "mode": hop.mode,
-        "source": hop.source,
-        "detail": hop.detail,
-        "policy": hop.policy,
-        "waiver": {
-            "name": hop.waiver,
-            "waives": hop.waives,
-            "reason": hop.why,
-            "owner": hop.owner,
-            "expires": rfc3339(hop.until) if hop.until else None,
-        }
-        if hop.waiver
-        else None,
-        "routes": hop.routes,
-        "file": hop.file,
-        "line": hop.line,
+        **_fields(hop, "port", "manner", "mode", "source", "detail", "policy"),
+        "waiver": waiver | waiver_end if hop.waiver else None,
+        **_fields(hop, "routes", "file", "line"),
     }
 
 
 def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    return {
-        "role": found.role,
-        "holder": found.holder,
-        "subject": found.subject,
-        "notBefore": rfc3339(found.not_before),
-        "notAfter": rfc3339(found.not_after),
-        "daysLeft": int((found.not_after - now) // DAY),
-        "users": found.users,
-        "file": found.file,
-        "line": found.line,
-    }
+    dates = {"notBefore": rfc3339(found.not_before), "notAfter": rfc3339(found.not_after)}
+    days = {"daysLeft": int((found.not_after - now) // DAY)}
+    return {**_fields(found, "role", "holder", "subject"), **dates, **days, **_fields(found, "users", "file", "line")}
+
+
+def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in names}
 
 
 # --- for reports -----------------------------------------------------------------------------------------------------
 
 
-def markdown(report: AuditReport) -> str:
-    lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
-    lines += (f"Not everything could be looked at: {_cell(line)}." for line in report.incomplete)
-    if report.hops:
+def markdown(audited: AuditReport) -> str:
+    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
+    lines += (f"Not everything could be looked at: {_cell(line)}." for line in audited.incomplete)
+    if audited.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
             _row(

@@ -11,7 +11,6 @@ from lasthop.printable import printable
 from lasthop.probe.certificate_view import CertificateInfo
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
-FORMS: Final = ("certificate", "key", "fingerprint")
 
 
 def pin_set(leaf: CertificateInfo, name: str, namespace: str, form: str) -> dict[str, Any]:

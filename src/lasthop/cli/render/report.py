@@ -139,16 +139,8 @@ def as_json(report: Report) -> str:
 
 
 def _plain(finding: Finding) -> Json:
-    return {
-        "severity": str(finding.severity),
-        "file": finding.file,
-        "line": finding.line,
-        "object": finding.object._asdict() if finding.object else None,
-        "field": finding.field,
-        "reason": finding.reason,
-        "message": finding.message,
-        "remedy": remedy(finding),
-    }
+    fields = {name: getattr(finding, name) for name in ("severity", "file", "line", "object", "field", "reason", "message")}
+    return {**fields, "object": finding.object._asdict() if finding.object else None, "remedy": remedy(finding)}
 
 
 # --- for pull requests: workflow commands of GitHub Actions ----------------------------------------------------------

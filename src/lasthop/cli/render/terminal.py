@@ -33,12 +33,7 @@ def wrapped(text: str, first: str = "", rest: str = "", columns: int = 0) -> lis
     import textwrap
 
     return textwrap.wrap(
-        text,
-        columns or width(),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, columns or width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 

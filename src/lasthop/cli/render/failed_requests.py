@@ -22,7 +22,7 @@ PATIENCE: Final = 1.0
 """Seconds to print what still waits when everything ends."""
 
 
-class Printer:
+class FailedRequestPrinter:
     """`dropped` is told how many lines were dropped once there is room again."""
 
     def __init__(self, fd: int, dropped: Callable[[int], None], patience: float = PATIENCE) -> None:
@@ -61,10 +61,10 @@ class Printer:
 
 
 @contextlib.contextmanager
-def printing() -> Iterator[Printer]:
+def printing() -> Iterator[FailedRequestPrinter]:
     """Failed requests on standard output."""
     log = logs.get()
-    printer = Printer(
+    printer = FailedRequestPrinter(
         STANDARD_OUTPUT,
         lambda lines: log.warning("standard output was not read quickly enough for all failed requests", lines_skipped=lines),
     )
