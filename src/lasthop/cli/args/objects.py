@@ -44,12 +44,12 @@ def kind_of(text: str) -> str:
     if folded in known:
         return known[folded]
     close = closest(folded, known)
-    hint = f"did you mean {known[close].lower()}?" if close else f"known are {', '.join(k.lower() for k in KINDS)}."
+    hint = f"did you mean {known[close].lower()}?" if close else f"choose from {', '.join(k.lower() for k in KINDS)}."
     raise click.BadParameter(f"there is no kind {text}; {hint}", param_hint="KIND")
 
 
 def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
-    """Out of the arguments; what is typed after a slash goes before what is left out."""
+    """Returns what the arguments name; a namespace or name may follow the kind after a slash."""
     first, _, rest = (kind or "").partition("/")
     parts = [part for part in (rest, name) if part]
     if len(parts) > 1:
@@ -61,14 +61,14 @@ def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
 
 
 def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
-    """The one object that is meant among (namespace, name) pairs of its kind. Raises what to type instead."""
+    """Returns the (namespace, name) that is meant among those of its kind. Raises what to type instead."""
     known = sorted(found)
     fitting = [each for each in known if each[1] == want.name and want.namespace in ("", each[0])]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         namespaces = ", ".join(namespace for namespace, _ in fitting)
-        raise click.ClickException(f"there are several: choose one of the namespaces {namespaces} with -n")
+        raise click.ClickException(f"it exists in several namespaces: choose one of {namespaces} with -n")
     raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
 
 
@@ -89,7 +89,7 @@ async def every(view: View, want: Wanted) -> list[Key]:
 
 
 def _scope(view: View, want: Wanted) -> str:
-    """What is typed before the name goes before the namespace of the context."""
+    """Returns the namespace that is typed with the name, or else the context's."""
     return want.namespace or view.namespace
 
 

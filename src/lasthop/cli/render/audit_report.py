@@ -1,4 +1,4 @@
-"""What `lasthop audit` has found, for a terminal, for programs and for reports."""
+"""Renders the result of `lasthop audit` for terminals, as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lasthop.outputs.audit.hops import HopReport, Manner
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
 MEANING: Final = {
-    Manner.FAILING: "every request fails until it is fixed",
+    Manner.FAILING: "connections fail until it is fixed",
     Manner.WAIVED: "encrypted, but not fully verified",
     Manner.PLAINTEXT: "not encrypted",
     Manner.PINNED_ONLY: "by hash; names are not checked",
-    Manner.PASSTHROUGH: "the client's own TLS, not ours",
-    Manner.UDP: "no TLS is possible",
-    Manner.VERIFIED: "verified as its policy asks, or the connection fails",
+    Manner.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
+    Manner.UDP: "TLS is not possible",
+    Manner.VERIFIED: "verified as the policy requires",
 }
-"""In the order in which they deserve a look."""
+"""In order of urgency."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
 COLOURS: Final = {Manner.FAILING: "red", Manner.WAIVED: "red", Manner.VERIFIED: "green", Manner.PINNED_ONLY: "green"}
 ENDLESS: Final = float("inf")
@@ -60,14 +60,14 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> set[str]:
-        """What a pipeline could fail on, as `--fail-on` has it."""
+        """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
         return found | ({"expiring"} if self.certificates else set())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A stream may outlive what it began under: worth a note where that is less than a verified hop."""
+        """Notes that a stream keeps the verification it began with, if some hop is waived."""
         lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
@@ -76,7 +76,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
 
     def of_namespace(self, namespace: str) -> AuditReport:
-        """What begins or ends in this namespace; empty: everything."""
+        """Keeps hops that begin or end in this namespace; empty: all."""
         if not namespace:
             return self
         hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.backend)))
@@ -85,7 +85,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if not self.hops:
-            return f"no route leads to a backend in {self.where}"
+            return f"no route refers to a backend in {self.where}"
         told = ", ".join(f"{number} {manner}" for manner, number in self.counts.items())
         gateways = len({hop.gateway for hop in self.hops})
         soon = f"; {count(len(self.certificates), 'certificate')} to renew" if self.certificates else ""
@@ -134,7 +134,7 @@ def validity(found: CertificateReport, now: float) -> str:
 
 
 def said(hop: HopReport, now: float) -> str:
-    """How, in a line, with the days that a waiver has left."""
+    """Returns how a hop is verified, in a line, with the days that a waiver has left."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
 
 
@@ -226,7 +226,7 @@ def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any
 
 def markdown(audited: AuditReport) -> str:
     lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
-    lines += (f"Not everything could be looked at: {_cell(line)}." for line in audited.incomplete)
+    lines += (f"Not everything could be read: {_cell(line)}." for line in audited.incomplete)
     if audited.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
@@ -260,7 +260,7 @@ def _row(*cells: str) -> str:
 
 
 def _cell(value: str) -> str:
-    """Whatever somebody has written into a reason or a subject is text here."""
+    """Escapes text that users have written, such as a reason or a subject."""
     for character in "\\`*_{}[]<>|#":
         value = value.replace(character, f"\\{character}")
     return " ".join(value.split())

@@ -1,4 +1,4 @@
-"""The terminal: how wide it is, if there is one, and what may be written to it."""
+"""Writes to the terminal, and wraps text to its width."""
 
 from __future__ import annotations
 
