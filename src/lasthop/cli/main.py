@@ -11,16 +11,16 @@ from lasthop.printable import printable
 from lasthop.suggestions import closest
 
 COMMANDS: Final = {
-    "init": "Write a small working folder for a backend.",
-    "check": "Find mistakes in a folder or in a cluster.",
+    "init": "Create a folder with a minimal working configuration.",
+    "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
-    "proxy": "Run the proxy of one Gateway in a Pod (Lasthop starts it).",
+    "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",
-    "status": "Show whether objects are ready, in a running gateway or a cluster.",
-    "explain": "Explain what applies to an object, and why something does not.",
-    "audit": "Show how every backend is verified, and which certificates expire soon.",
-    "probe": "Connect to a backend as a gateway would, check by check.",
+    "status": "Show the status of objects of a running gateway or a cluster.",
+    "explain": "Explain what applies to an object, and why.",
+    "audit": "Show how each backend is verified, and which certificates expire soon.",
+    "probe": "Test the TLS connection to a backend, check by check.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
 }
@@ -43,7 +43,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Makes errors printable: they may quote what others have written."""
+        """Makes errors printable: they may quote untrusted text."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -59,18 +59,18 @@ class Commands(click.Group):
 @click.version_option(package_name="lasthop", prog_name="lasthop")
 def main() -> None:
     """A Gateway API implementation that takes the last hop seriously: the connection from the gateway to a backend with a
-    BackendTLSPolicy is verified as that asks, or it fails; it is never plaintext instead. Backends that no policy names are
-    plaintext, as the Gateway API has it, unless a GatewayProfile denies that; `lasthop audit` lists them.
+    BackendTLSPolicy is verified as the policy requires, or it fails; it never falls back to plaintext. Backends without a
+    policy use plaintext, as the Gateway API specifies, unless a GatewayProfile denies it; `lasthop audit` lists them.
 
     \b
     Try it, no cluster needed:
       lasthop init demo --backend api.example.com:443    a folder of YAML for your backend
-      lasthop check demo                                 find mistakes in it
-      lasthop run demo                                   a gateway on it; edits take effect when saved
-      lasthop status                                     whether its Gateways, routes and policies are ready
-      lasthop explain httproute backend                  why a request goes where it goes, or does not
+      lasthop check demo                                 find problems in it
+      lasthop run demo                                   run a gateway; edits take effect when saved
+      lasthop status                                     the status of its Gateways, routes and policies
+      lasthop explain httproute backend                  why a request is routed as it is, or fails
       lasthop audit demo                                 how each backend is verified
-      lasthop probe backend --dir demo                   whether the backend passes, check by check
+      lasthop probe backend --dir demo                   test that against the real backend
     """
 
 

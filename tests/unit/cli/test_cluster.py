@@ -285,7 +285,7 @@ async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi)
     assert (await run("audit", "--fail-on", "waived")).exit_code == 0
     api.fail("list", "configmaps", "*", forbidden("configmaps"))
     result = await run("audit", "--fail-on", "waived")
-    assert (result.exit_code, "not everything could be looked at" in result.stderr) == (1, True)
+    assert (result.exit_code, "not everything could be read" in result.stderr) == (1, True)
     assert "ConfigMap shop/corp-ca does not exist, as far as your rights show" in result.stdout
 
 

@@ -90,7 +90,7 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         (("--backend", "api.example:443", "--plaintext", "--hostname", "x.example"), "does not go with"),
         (("--backend", "api.example:443", "--hostname", "10.0.0.1"), "is an address"),
         (("--backend", "api example:443"), "is not HOST:PORT"),
-        (("--backend", "api.example:443", "--hostname", "*.example"), "no DNS name"),
+        (("--backend", "api.example:443", "--hostname", "*.example"), "not a DNS name"),
         ((), "--backend"),
     ],
 )

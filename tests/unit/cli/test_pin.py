@@ -76,7 +76,7 @@ def test_the_certificate_itself_is_pinned_by_default_and_the_chain_is_told_apart
         "spec": {"certificates": [LEAF.pem]},
     }
     assert "# The next certificate" in result.stdout
-    assert "Nobody has verified it" in result.stdout
+    assert "It was not verified" in result.stdout
     for said in (
         *("subject  CN=api", "issuer   CN=corp CA", "names    DNS api.internal, DNS *.api.internal"),
         *("(89 days left)", "key      EC secp256r1", "itself (self-signed)"),
@@ -183,7 +183,7 @@ def test_errors_of_a_file_say_what_to_do(tmp_path: Path, content: str, said: str
     [
         (("nowhere.pem",), "there is no file nowhere.pem"),
         (("api.internal",), "is not HOST:PORT"),
-        (("file", "--name", "Bad_Name"), "is not a valid name"),
+        (("file", "--name", "Bad_Name"), "is not a valid object name"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -8,7 +8,7 @@ from lasthop.api.addresses import is_ip
 
 
 def host_port(text: str, hint: str) -> tuple[str, int]:
-    """`hint`: the argument or option, for the message if it is neither a name nor an address with a port."""
+    """Parses HOST:PORT. `hint` names the argument or option in the error."""
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not (is_name(bare) or is_ip(bare)) or not port.isdecimal() or not 0 < int(port) < 65536:

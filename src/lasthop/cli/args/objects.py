@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from lasthop.api.documents import Json
 from lasthop.suggestions import closest
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
-    from lasthop.cli.views.command_view import CommandView
+    from lasthop.cli.views.command_view import View
 
 SHORT: Final = {
     "svc": "Service",
@@ -45,12 +44,12 @@ def kind_of(text: str) -> str:
     if folded in known:
         return known[folded]
     close = closest(folded, known)
-    hint = f"did you mean {known[close].lower()}?" if close else f"known are {', '.join(k.lower() for k in KINDS)}."
+    hint = f"did you mean {known[close].lower()}?" if close else f"choose from {', '.join(k.lower() for k in KINDS)}."
     raise click.BadParameter(f"there is no kind {text}; {hint}", param_hint="KIND")
 
 
 def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
-    """Out of the arguments; what is typed after a slash goes before what is left out."""
+    """Returns what the arguments name; a namespace or name may follow the kind after a slash."""
     first, _, rest = (kind or "").partition("/")
     parts = [part for part in (rest, name) if part]
     if len(parts) > 1:
@@ -62,18 +61,18 @@ def wanted(kind: str | None, name: str | None, namespace: str | None) -> Wanted:
 
 
 def one_of(found: Iterable[tuple[str, str]], want: Wanted) -> tuple[str, str]:
-    """The one object that is meant among (namespace, name) pairs of its kind. Raises what to type instead."""
+    """Returns the (namespace, name) that is meant among those of its kind. Raises what to type instead."""
     known = sorted(found)
     fitting = [each for each in known if each[1] == want.name and want.namespace in ("", each[0])]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         namespaces = ", ".join(namespace for namespace, _ in fitting)
-        raise click.ClickException(f"there are several: choose one of the namespaces {namespaces} with -n")
+        raise click.ClickException(f"it exists in several namespaces: choose one of {namespaces} with -n")
     raise click.ClickException(f"there is no {want.kind} {_path(want.namespace, want.name)}{_hint(known, want)}")
 
 
-async def one(view: CommandView, want: Wanted) -> Key:
+async def one(view: View, want: Wanted) -> Key:
     """Returns the object that is meant. Raises what to type instead."""
     from lasthop.api.kinds import KINDS
     from lasthop.api.meta import Key
@@ -82,15 +81,15 @@ async def one(view: CommandView, want: Wanted) -> Key:
     return Key(want.kind, *one_of(await view.names(want.kind), want._replace(namespace=scope)))
 
 
-async def every(view: CommandView, want: Wanted) -> list[Key]:
+async def every(view: View, want: Wanted) -> list[Key]:
     """Returns all objects of the kind and namespace that are meant."""
     from lasthop.api.meta import Key
 
     return [Key(want.kind, *each) for each in sorted(await view.names(want.kind)) if _scope(view, want) in ("", each[0])]
 
 
-def _scope(view: CommandView, want: Wanted) -> str:
-    """What is typed before the name goes before the namespace of the context."""
+def _scope(view: View, want: Wanted) -> str:
+    """Returns the namespace that is typed with the name, or else the context's."""
     return want.namespace or view.namespace
 
 
@@ -120,31 +119,27 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of the running gateway's objects; nothing if none runs."""
-    try:
-        kind = kind_of(ctx.params.get("kind") or "")
-        documents = _running(ctx.params.get("folder"), kind)
-    except (click.ClickException, OSError):
-        return []
+    """Completes the name of an object of the running gateway."""
     namespace = ctx.params.get("namespace")
-    metadata = [d["metadata"] for d in documents if namespace in (None, d["metadata"].get("namespace", ""))]
-    return [CompletionItem(m["name"], help=m.get("namespace")) for m in metadata if m["name"].startswith(incomplete)]
+    known = _running(ctx, ctx.params.get("kind") or "")
+    fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
+    return [CompletionItem(name, help=of) for of, name in fitting]
 
 
 def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
-    """namespace/name of the running gateway's objects of a kind; nothing if none runs."""
-    try:
-        documents = _running(ctx.params.get("folder"), kind)
-    except (click.ClickException, OSError):
-        return []
-    paths = (_path(d["metadata"].get("namespace", ""), d["metadata"]["name"]) for d in documents)
-    return [CompletionItem(path) for path in paths if path.startswith(incomplete)]
+    """Completes namespace/name of an object of the running gateway."""
+    return [CompletionItem(path) for path in (_path(*each) for each in _running(ctx, kind)) if path.startswith(incomplete)]
 
 
-def _running(folder: Any, kind: str) -> list[Json]:
+def _running(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
+    """Returns (namespace, name) of the running gateway's objects of a kind; nothing unless exactly one gateway runs."""
     from lasthop.cli.args import paths
     from lasthop.cli.views.admin_socket import AdminSocketView
     from lasthop.cli.views.command_view import without_loop
 
-    sockets = [paths.running(Path(folder))] if folder else paths.all_running()
-    return without_loop(AdminSocketView(sockets[0]).objects(kind)) if len(sockets) == 1 else []
+    folder = ctx.params.get("folder")
+    try:
+        sockets = [paths.running(Path(folder))] if folder else paths.all_running()
+        return without_loop(AdminSocketView(sockets[0]).names(kind_of(kind))) if len(sockets) == 1 else []
+    except (click.ClickException, OSError):
+        return []

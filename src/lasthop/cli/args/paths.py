@@ -15,7 +15,7 @@ ADMIN_SOCKET = "admin.sock"
 
 
 def runtime_root() -> Path:
-    """Short, because unix sockets live in it, and ours alone, because whoever can write there is the control plane."""
+    """Returns a path that is short, for unix sockets, and private: a process that can write there is the control plane."""
     if override := os.environ.get("LASTHOP_RUN_DIR"):
         return Path(override)
     if os.geteuid() == 0:
@@ -31,17 +31,17 @@ def state_root() -> Path:
 
 
 def of_folder(root: Path, folder: Path) -> Path:
-    """The place that belongs to one folder of objects."""
+    """Returns the directory below `root` that belongs to one folder of objects."""
     return root / hashlib.blake2b(str(folder.resolve()).encode(), digest_size=5).hexdigest()
 
 
 def private(folder: Path) -> Path:
-    """Makes the folder, for this user only; refuses one that somebody else has prepared."""
+    """Creates the folder, for this user only; rejects one that another user has prepared."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
-        raise click.ClickException(f"cannot make {folder}: {error.strerror}") from error
+        raise click.ClickException(f"cannot create {folder}: {error.strerror}") from error
     for path, info in ((folder, found), (folder.parent, folder.parent.lstat())):
         if not _ours(info):
             raise click.ClickException(_foreign(path, info))
@@ -55,7 +55,7 @@ def _ours(info: os.stat_result) -> bool:
 
 
 def _foreign(path: Path, info: os.stat_result) -> str:
-    """What to do about a folder that another user could have prepared in order to answer in the gateway's place."""
+    """Returns what to do about a folder that another user could have prepared to impersonate the gateway."""
     whose = (
         f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})" if stat.S_ISDIR(info.st_mode) else "is not a folder"
     )
@@ -63,7 +63,7 @@ def _foreign(path: Path, info: os.stat_result) -> str:
 
 
 def running(folder: Path) -> Path:
-    """The admin socket of the gateway for this folder. Raises if another user could have put it there."""
+    """Returns the admin socket of the gateway for this folder. Raises if another user could have put it there."""
     place = of_folder(runtime_root(), folder)
     for path in (place.parent, place):
         if (path.is_symlink() or path.exists()) and not _ours(info := path.lstat()):
@@ -74,8 +74,8 @@ def running(folder: Path) -> Path:
 
 
 def all_running() -> list[Path]:
-    """The admin sockets of this user's gateways that somebody listens on; one that was killed leaves its socket behind.
-    Raises if the folder that holds them is another user's, who could answer whatever suits him."""
+    """Returns the admin sockets of this user's running gateways; one that was killed leaves a socket that nothing listens on.
+    Raises if the folder that holds them is another user's, who could impersonate the gateway."""
     root = runtime_root()
     if (root.is_symlink() or root.exists()) and not _ours(info := root.lstat()):
         raise click.ClickException(_foreign(root, info))

@@ -32,7 +32,7 @@ class ClusterOptions(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether only a cluster can be meant: of a folder or a gateway on this machine all namespaces are shown anyway."""
+        """Whether a cluster is selected. -A does: a folder or a gateway on this machine shows all namespaces anyway."""
         return bool(self.kubeconfig or self.context or self.all_namespaces)
 
 
@@ -46,14 +46,14 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(cluster=ClusterOptions(kubeconfig, context, namespace, all_namespaces), **others)
 
     for option in (
-        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces of a cluster."),
+        click.option("-A", "--all-namespaces", is_flag=True, help="Read all namespaces of a cluster."),
         click.option(
-            "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; of a cluster the context's]"
+            "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
         ),
         click.option(
-            "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Look at the cluster of this file."
+            "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Read the cluster of this kubeconfig."
         ),
-        click.option("--context", metavar="NAME", help="Look at the cluster of this context of the kubeconfig."),
+        click.option("--context", metavar="NAME", help="Read the cluster of this kubeconfig context."),
     ):
         called = option(called)
     return called
@@ -73,7 +73,7 @@ def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="PATH",
         expose_value=False,
         callback=keep,
-        help="Let lasthop.dev/file.KEY name files at or below PATH too, not only below DIR.  [may be repeated]",
+        help="Allow lasthop.dev/file.KEY to name files at or below PATH, not only below DIR.  [may be repeated]",
     )(command)
 
 
@@ -82,26 +82,31 @@ def allowed_files() -> tuple[Path, ...]:
     return context.meta.get(_ALLOWED, ()) if context else ()
 
 
+def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
+    """Adds the option that chooses a format; the first is the default."""
+    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)
+
+
 def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Path | None:
     """Returns the admin socket of the gateway to ask; None: the cluster."""
     if cluster.named:
         if folder is not None:
-            raise click.UsageError("a folder and a cluster are named; leave out one of them")
+            raise click.UsageError("both a folder and a cluster are given; remove one of them")
         return None
     if folder is not None:
         return paths.running(folder)
     if found := paths.all_running():
         if len(found) > 1:
             raise click.ClickException(
-                "several gateways run on this machine; say which folder with --dir DIR, or name a cluster with --context"
+                "several gateways run on this machine; choose a folder with --dir DIR, or a cluster with --context"
             )
-        others = ", not the cluster of $KUBECONFIG; name that with --context" if os.environ.get("KUBECONFIG") else ""
+        others = ", not the cluster of $KUBECONFIG; choose that with --context" if os.environ.get("KUBECONFIG") else ""
         note(f"Reading the gateway that runs on this machine ({found[0]}){others}")
         return found[0]
     if not configured():
         raise click.ClickException(
             "no gateway runs on this machine and there is no kubeconfig; start a gateway with: lasthop run DIR, "
-            "or name a cluster with --kubeconfig or --context"
+            "or choose a cluster with --kubeconfig or --context"
         )
     return None
 
@@ -115,10 +120,10 @@ def require_namespace(namespace: str, known: Collection[str], where: str) -> Non
     there = (
         f"did you mean {close}?" if close else f"there is {', '.join(names[:8]) or 'none'}{', ...' if len(names) > 8 else ''}"
     )
-    elsewhere = "" if where == CLUSTER else "; a cluster is named with --context"
+    elsewhere = "" if where == CLUSTER else "; choose a cluster with --context"
     raise click.ClickException(f"there is no namespace {namespace} in {where}; {there}{elsewhere}")
 
 
 def configured() -> bool:
-    """Whether a cluster is configured. Looks, and imports nothing: loading the configuration takes longer than to start."""
+    """Whether a cluster is configured. Does not load the configuration: that takes longer than the rest of the start."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

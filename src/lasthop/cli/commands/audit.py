@@ -1,4 +1,4 @@
-"""`lasthop audit`: how every backend of a folder, a running gateway or a cluster is verified."""
+"""`lasthop audit`: how each backend of a folder, a running gateway or a cluster is verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note, note_once
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 from lasthop.suggestions import closest
 
@@ -25,13 +25,13 @@ CAUSES: Final = (
     "udp",
     "expiring",
 )
-"""What a pipeline can fail on: how hops are verified, and certificates."""
+"""What a pipeline can fail on: the manner of a hop, or a certificate."""
 FOUND: Final = 3
-"""The exit code for that; 1 means that something could not be read, and 2 that the command line is wrong."""
+"""The exit code for that; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
 
 class Causes(click.ParamType[tuple[str, ...]]):
-    """Some of `CAUSES`, with commas between."""
+    """A comma-separated list of `CAUSES`."""
 
     name = "what"
 
@@ -40,8 +40,8 @@ class Causes(click.ParamType[tuple[str, ...]]):
         for word in words:
             if word not in CAUSES:
                 close = closest(word, CAUSES)
-                hint = f"did you mean {close}?" if close else f"known are {', '.join(CAUSES)}."
-                self.fail(f"{word} is nothing to fail on; {hint}", param, ctx)
+                hint = f"did you mean {close}?" if close else f"choose from {', '.join(CAUSES)}."
+                self.fail(f"{word} is not a value of --fail-on; {hint}", param, ctx)
         return words
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -51,20 +51,13 @@ class Causes(click.ParamType[tuple[str, ...]]):
 
 @click.command("audit")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "markdown", "sarif"]),
-    default="text",
-    show_default=True,
-    help="sarif: for code scanners.",
-)
+@target.output("text", "json", "markdown", "sarif", help="sarif: for code scanners.")
 @click.option(
     "--sort",
     type=click.Choice(["manner", "gateway", "backend", "policy", "until"]),
     default="manner",
     show_default=True,
-    help="What to group and order by; until: the waiver that ends first.",
+    help="Group and sort by this; until: waivers that expire first.",
 )
 @click.option(
     "--expiring",
@@ -72,7 +65,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="Show certificates that expire within so many days.",
+    help="Show certificates that expire within this many days.",
 )
 @click.option(
     "--fail-on",
@@ -80,7 +73,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     type=Causes(),
     multiple=True,
     metavar="WHAT,...",
-    help=f"Exit with {FOUND} if there is any of {', '.join(CAUSES)}.",
+    help=f"Exit with {FOUND} if any of these is found: {', '.join(CAUSES)}.",
 )
 @target.allow_files
 @target.options
@@ -92,28 +85,28 @@ def command(
     causes: tuple[tuple[str, ...], ...],
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show how every Gateway verifies every backend that a route refers to, and which certificates expire soon.
+    """Show how each Gateway verifies each backend that a route refers to, and which certificates expire soon.
 
     A hop is verified (against a CA, the system's CAs, or a pinned certificate), pinned only (names are not checked), waived
-    (what, why, whose, until when), plaintext, passthrough, udp, or failing closed (why).
+    (what, why, by whom, until when), plaintext, passthrough, udp, or failing closed (why).
 
-    Of the objects in DIR, whether or not a gateway runs on them; without DIR of the gateway that runs on this machine; else,
-    or with --context, --kubeconfig or -A, of a cluster, with your rights.
+    Reads the objects in DIR, whether or not a gateway runs on them; without DIR, the gateway that runs on this machine, or
+    else the cluster. --context, --kubeconfig and -A select a cluster, which is read with your permissions.
 
-    Exits with 0; with --fail-on, with 3 if any of it is found, and with 1 if not everything could be read, or if nothing in
-    DIR or of the running gateway is served. It shows what policies ask for; lasthop probe tests whether backends comply.
+    Exits with 0. With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing
+    in DIR or of the running gateway is served. The audit shows the configuration; to test the backends, use lasthop probe.
 
     \b
     Examples:
       lasthop audit objects
       lasthop audit objects --fail-on waived,plaintext      in a pipeline
       lasthop audit objects -o sarif > lasthop.sarif        for a code scanner
-      lasthop audit -A --context prod --sort until          a cluster; waivers that end soon first
+      lasthop audit -A --context prod --sort until          a cluster; waivers that expire first
       lasthop audit --expiring 90
     """
     from lasthop.cli.render import audit_report, sarif
 
-    async def look(view: CommandView) -> audit_report.AuditReport:
+    async def look(view: View) -> audit_report.AuditReport:
         found = audit_report.AuditReport(await view.audit(), view.where, time.time(), expiring, await view.problems())
         return found.of_namespace(view.namespace)
 
@@ -130,9 +123,7 @@ def command(
     click.echo(render(clean(shown) if output in ("text", "markdown") else shown))
     wanted = {cause for group in causes for cause in group}
     if there := [cause for cause in CAUSES if cause in wanted & found.causes]:
-        note(f"Failing because of --fail-on {','.join(there)}")
+        note(f"Failed because of --fail-on {','.join(there)}")
         raise click.exceptions.Exit(FOUND)
     if wanted and found.incomplete:
-        raise click.ClickException(
-            f"not everything could be looked at, so there may be more than is shown: {found.incomplete[0]}"
-        )
+        raise click.ClickException(f"not everything could be read, so the result may be incomplete: {found.incomplete[0]}")

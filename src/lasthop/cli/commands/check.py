@@ -1,4 +1,4 @@
-"""`lasthop check`: everything that is wrong with a folder, a running gateway or a cluster, without running anything."""
+"""`lasthop check`: the problems of a folder, a running gateway or a cluster, without running anything."""
 
 from __future__ import annotations
 
@@ -7,32 +7,25 @@ from pathlib import Path
 import click
 
 from lasthop.cli.args import target
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 
 @click.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "github"]),
-    default="text",
-    show_default=True,
-    help="github: annotations for a pull request.",
-)
+@target.output("text", "json", "github", help="github: annotations for a pull request.")
 @target.allow_files
 @target.options
 def command(folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Find mistakes in the objects in DIR, without Envoy and without the network; or in a cluster.
+    """Find problems in the objects in DIR, without Envoy and without network access; or in a cluster.
 
-    Those in DIR are admitted and resolved as `lasthop run` would: schemas and rules of the CRDs, references, permissions,
-    certificates, conflicts. Each mistake is listed with its file and line, the object and field, and what to do; its
-    consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. Whether
-    backends answer, and with which certificate, lasthop probe tests.
+    Objects in DIR are validated and resolved as by `lasthop run`: schemas and rules of the CRDs, references, permissions,
+    certificates, conflicts. Each problem is listed with its file and line, the object and field, and what to do; its
+    consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. It does not
+    connect to backends: for that, use lasthop probe.
 
-    Without DIR it is the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, a cluster, with your
-    rights: what you may not read is named, and what depends on it is not reported as wrong.
+    Without DIR, checks the gateway that runs on this machine, or else the cluster. --context, --kubeconfig and -A select a
+    cluster, which is read with your permissions: what you may not read is named, and what depends on it is not an error.
 
     \b
     Examples:
@@ -45,7 +38,7 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
     from lasthop.cli.render import report
     from lasthop.outputs.findings.root_causes import mistakes
 
-    async def look(view: CommandView) -> report.Report:
+    async def look(view: View) -> report.Report:
         findings = await view.findings()
         listed = tuple(mistakes(findings, broken_objects(findings), view.unseen))
         objects, files = await view.size()

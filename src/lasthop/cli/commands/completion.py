@@ -1,4 +1,4 @@
-"""`lasthop completion SHELL`: the script that lets a shell complete commands, options, kinds and names."""
+"""`lasthop completion SHELL`: the script for shell completion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIABLE = "_LASTHOP_COMPLETE"
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets SHELL complete commands, options, kinds, and names of a running gateway.
+    """Print the script that completes commands, options, kinds, and names of a running gateway's objects in SHELL.
 
     \b
     Examples:

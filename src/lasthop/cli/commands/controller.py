@@ -13,7 +13,7 @@ import click
 
 from lasthop import logs
 from lasthop.cli.args import paths
-from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.infra.kubernetes.wanted import Site
@@ -28,24 +28,28 @@ from lasthop.web.controller_view import ControllerView
 
 @click.command("controller")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster.  [default: as kubectl, or the pod's own]")
-@click.option("--context", help="Of the kubeconfig.")
-@click.option("--image", default="lasthop", show_default=True, help="Of the proxies; it is the controller's own.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--image", default="lasthop", show_default=True, help="Image of the proxies, which is also the controller's.")
 @click.option(
     "--infrastructure",
     type=click.Choice(("deployment", "process")),
     default="deployment",
     show_default=True,
-    help="Proxies as Deployments of the cluster, or as processes of this host.",
+    help="Run proxies as Deployments in the cluster, or as processes on this host.",
 )
-@click.option("--xds-address", metavar="HOST:PORT", help="Where the proxies find this controller.  [required for deployment]")
+@click.option("--xds-address", metavar="HOST:PORT", help="Where proxies reach this controller.  [required for deployment]")
 @click.option(
-    "--xds-listen", default="0.0.0.0:18000", show_default=True, metavar="HOST:PORT", help="Where it listens for them."
+    "--xds-listen", default="0.0.0.0:18000", show_default=True, metavar="HOST:PORT", help="Where it listens for proxies."
 )
 @click.option(
-    "--address", default="0.0.0.0", show_default=True, metavar="IP", help="For process: what Gateways without addresses bind."
+    "--address",
+    default="0.0.0.0",
+    show_default=True,
+    metavar="IP",
+    help="With process: what Gateways without spec.addresses bind.",
 )
-@click.option("--namespaces", default="", metavar="A,B", help="Watch only these.  [default: all]")
-@click.option("--namespace", help="Where Lease and CA are kept.  [default: $POD_NAMESPACE, else lasthop-system]")
+@click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.  [default: all]")
+@click.option("--namespace", help="Namespace of the Lease and the CA.  [default: $POD_NAMESPACE, else lasthop-system]")
 @click.option("--admin", default="0.0.0.0:19000", show_default=True, metavar="HOST:PORT", help="Health, metrics, status.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(
@@ -61,17 +65,17 @@ def command(
     admin: str,
     verbose: bool,
 ) -> None:
-    """Run the control plane of a cluster: Gateways become Deployments of proxies, statuses are written back.
+    """Run the control plane of a cluster: it creates a Deployment of proxies for each Gateway and writes status.
 
-    Usually it runs as a Deployment that `lasthop install` makes. Several replicas serve the proxies together; the one that
-    holds the Lease writes.
+    It usually runs as a Deployment that `lasthop install` creates. All replicas serve proxies; only the one that holds the
+    Lease writes to the cluster.
 
-    With --infrastructure=process every Gateway is an Envoy on this host, which binds the Gateway's own addresses and ports:
-    for a cluster of one machine, and for trying things. Pods must be reachable from here. Failed requests are written to
+    With --infrastructure=process each Gateway is an Envoy on this host, which binds the Gateway's own addresses and ports:
+    for single-node clusters and for experiments. Pods must be reachable from this host. Failed requests are written to
     standard output as JSON.
 
     \b
-    Examples, from outside, for a try:
+    Examples, from outside the cluster:
       lasthop controller --context kind --xds-address 172.18.0.1:18000
       lasthop controller --context kind --infrastructure=process --address 192.0.2.10
     """
@@ -98,9 +102,9 @@ async def _run(
     namespace: str,
     namespaces: tuple[str, ...],
     admin: str,
-    printer: Printer,
+    printer: FailedRequestPrinter,
 ) -> None:
-    """`site` is where proxies run elsewhere; None: they run here."""
+    """`site` describes proxies in the cluster; None: they run on this host."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)
     run_dir = paths.private(paths.runtime_root() / "controller")
     async with Client(access) as client:
@@ -141,7 +145,7 @@ async def _run(
 
 def _site(image: str, xds_address: str | None) -> Site:
     if not xds_address:
-        raise click.UsageError("--xds-address is needed, unless the proxies run here (--infrastructure=process)")
+        raise click.UsageError("--xds-address is required, unless the proxies run on this host (--infrastructure=process)")
     host, _, port = xds_address.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{xds_address} is not HOST:PORT", param_hint="--xds-address")
@@ -149,7 +153,7 @@ def _site(image: str, xds_address: str | None) -> Site:
 
 
 def _own_address(site: Site, xds_listen: str) -> str:
-    """Where the other replicas reach this one: in a pod its own address, and elsewhere there is only one."""
+    """Returns where other replicas reach this one: at the Pod's address; outside a Pod there is only one replica."""
     ip = os.environ.get("POD_IP")
     if not ip:
         return site.xds_address

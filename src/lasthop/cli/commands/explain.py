@@ -1,4 +1,4 @@
-"""`lasthop explain KIND NAME`: what applies to an object, to what it applies, and why not."""
+"""`lasthop explain KIND NAME`: what applies to an object, what it applies to, and why."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import complete_kind, complete_name, one, wanted
 from lasthop.cli.render.tree import drawn
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 
 @click.command("explain")
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
 @click.option(
-    "--reads", is_flag=True, help="Show the queries and objects that the answer was computed from, without contents."
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this folder, whether or not a gateway runs on it.",
 )
-@click.option("-o", "--output", type=click.Choice(["tree", "json"]), default="tree", show_default=True)
+@click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
+@target.output("tree", "json")
 @target.allow_files
 @target.options
 def command(
     kind: str, name: str | None, folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
 ) -> None:
-    """Explain an object: what applies to it, to what it applies, and why not.
+    """Explain an object: what applies to it, what it applies to, and why.
 
-    Of the gateway that runs on this machine; with --dir of a folder, whether or not a gateway runs on it; else, or with
-    --context, --kubeconfig or -A, of a cluster. Every line follows from those below it; ✓ is fine, ! needs a look,
-    ✗ does not work.
+    Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
+    --context, --kubeconfig or -A, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
+    not work.
 
     \b
     Examples:
-      lasthop explain backendtlspolicy api -n shop      where it applies, which policy wins, what is verified
-      lasthop explain httproute/shop/web --dir objects  each rule's backends: TLS by which policy, or why not
-      lasthop explain service api --dir objects         which routes use it, and under which policy
-      lasthop explain configmap corp-ca                 which policies take their CAs from it
+      lasthop explain backendtlspolicy api -n shop      where it applies, who wins, what is verified
+      lasthop explain httproute/shop/web --dir objects  the backends of each rule, and their policies
+      lasthop explain service api --dir objects         which routes refer to it, and its policy
+      lasthop explain configmap corp-ca                 which policies use its CAs
       lasthop explain gateway web -n shop --context prod
     """
     want = wanted(kind, name, cluster.namespace)
     if not want.name:
-        raise click.UsageError(f"which {want.kind}? Add its name: lasthop explain {want.kind.lower()} NAME")
+        raise click.UsageError(f"which {want.kind}? Add the name: lasthop explain {want.kind.lower()} NAME")
 
-    async def look(view: CommandView) -> Json:
+    async def look(view: View) -> Json:
         found = await view.explain(await one(view, want), reads=reads)
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""`lasthop init DIR`: a minimal working folder for a given backend."""
+"""`lasthop init DIR`: creates a folder with a minimal working configuration for a backend."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from lasthop.cli.render.init_templates import Starter, files
 
 @click.command("init")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--backend", required=True, metavar="HOST:PORT", help="Where the backend listens: a name or an IP address.")
-@click.option("--hostname", metavar="NAME", help="The name in the backend's certificate.  [default: HOST, if it is a name]")
+@click.option("--backend", required=True, metavar="HOST:PORT", help="Address of the backend: a DNS name or an IP address.")
+@click.option(
+    "--hostname", metavar="NAME", help="The name in the backend's certificate.  [default: HOST, if it is a DNS name]"
+)
 @click.option(
     "--ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -22,11 +24,13 @@ from lasthop.cli.render.init_templates import Starter, files
     help="PEM file with the CA of the backend's certificate.  [default: the CAs that this system trusts]",
 )
 @click.option("--plaintext", is_flag=True, help="The backend does not use TLS.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where the gateway listens.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port that the gateway listens on."
+)
 def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, plaintext: bool, port: int) -> None:
-    """Write a small folder of objects that works: a Gateway on 127.0.0.1 in front of one backend, over verified TLS.
+    """Create a folder with a minimal working configuration: a Gateway on 127.0.0.1 and one backend, over verified TLS.
 
-    DIR must be empty or not exist yet.
+    DIR must be empty or must not exist yet.
 
     \b
     Examples:
@@ -36,14 +40,14 @@ def command(folder: Path, backend: str, hostname: str | None, ca: Path | None, p
     """
     host, backend_port = host_port(backend, "--backend")
     if plaintext and (ca or hostname):
-        raise click.UsageError("--plaintext means that nothing is verified, so it does not go with --ca or --hostname")
+        raise click.UsageError("--plaintext cannot be combined with --ca or --hostname: nothing is verified")
     if not plaintext and not hostname and is_ip(host):
         raise click.UsageError(
-            f"a certificate is verified by a name, and {host} is an address. Add the name that is in the backend's "
+            f"certificates are verified by name, and {host} is an address. Add the name in the backend's "
             "certificate: --hostname NAME (or --plaintext, if the backend does not use TLS)"
         )
     if hostname and (is_ip(hostname) or not is_name(hostname)):
-        message = f"{hostname} is {'an address' if is_ip(hostname) else 'no DNS name'}; write the name in the certificate"
+        message = f"{hostname} is {'an address' if is_ip(hostname) else 'not a DNS name'}; write the name in the certificate"
         raise click.BadParameter(message, param_hint="--hostname")
     starter = Starter(host, backend_port, port, "" if plaintext else hostname or host, _pem(ca) if ca else None)
     written = _write(folder, files(starter))

@@ -1,4 +1,4 @@
-"""`lasthop install`: Lasthop into a cluster, or the manifests on standard output."""
+"""`lasthop install`: installs Lasthop into a cluster, or prints the manifests."""
 
 from __future__ import annotations
 
@@ -6,48 +6,43 @@ import asyncio
 
 import click
 
-from lasthop.infra.kubernetes.installation import (
-    NAMESPACE,
-    OWN_LABEL,
-    RBAC,
-    Options,
-    default_image,
-    documents,
-    path,
-    rendered,
-    surplus,
-)
+from lasthop.infra.kubernetes import installation
+from lasthop.infra.kubernetes.installation import Options, default_image
 from lasthop.kubernetes import config
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError, ConfigError
 
 
 @click.command("install")
-@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
-@click.option("--image", default=default_image, show_default=default_image(), help="Of the controller and the proxies.")
-@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Of the controller.")
+@click.option("-n", "--namespace", default=installation.NAMESPACE, show_default=True, help="Namespace of the controller.")
+@click.option("--image", default=default_image, show_default=default_image(), help="Image of the controller and the proxies.")
+@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Replicas of the controller.")
 @click.option(
-    "--watch", "watched", multiple=True, metavar="NAMESPACE", help="Only this namespace; may be repeated.  [default: all]"
+    "--watch",
+    "watched",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Watch only this namespace; may be repeated.  [default: all]",
 )
-@click.option("--dry-run", is_flag=True, help="Print the manifests and change nothing.")
-@click.option("--context", help="Of the kubeconfig.")
+@click.option("--dry-run", is_flag=True, help="Print the manifests without applying them.")
+@click.option("--context", help="Context of the kubeconfig.")
 def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...], dry_run: bool, context: str | None) -> None:
-    """Install Lasthop into the cluster of your kubeconfig, or change what is installed there.
+    """Install Lasthop into the cluster of your kubeconfig, or change an existing installation.
 
-    With --watch it gets a Role in each namespace named instead of a ClusterRole: it can then neither read Secrets nor make
-    Deployments anywhere else; what an earlier install gave it beyond that is taken back. deploy/README.md says who can read
-    what.
+    With --watch the controller gets a Role in each of these namespaces instead of a ClusterRole: it can neither read Secrets
+    nor create Deployments anywhere else. Permissions that an earlier install granted beyond that are removed.
+    deploy/README.md lists who can read what.
 
     \b
     Examples:
       lasthop install --dry-run | kubectl diff -f -
       lasthop install --watch shop --watch blog
 
-    The CRDs of Gateway API are not part of it; install those of v1.7.0 first.
+    The Gateway API CRDs are not included; install those of v1.7.0 first.
     """
     options = Options(image, namespace, replicas, watched)
     if dry_run:
-        click.echo(rendered(options), nl=False)
+        click.echo(installation.rendered(options), nl=False)
         return
     try:
         asyncio.run(_apply(options, context))
@@ -57,25 +52,25 @@ def command(namespace: str, image: str, replicas: int, watched: tuple[str, ...],
 
 async def _apply(options: Options, context: str | None) -> None:
     async with Client(config.load(None, context)) as client:
-        for document in documents(options):
-            where = path(document)
+        for document in installation.documents(options):
+            where = installation.path(document)
             try:
                 await client.apply(where, document)
             except ApiError as error:
-                hint = (
-                    "; install the CRDs of Gateway API first" if document["kind"] == "GatewayClass" and error.not_found else ""
-                )
+                hint = "; install the Gateway API CRDs first" if document["kind"] == "GatewayClass" and error.not_found else ""
                 raise ApiError(error.status, error.reason, f"{where}: {error.message}{hint}") from error
             click.echo(f"{document['kind'].lower()}/{document['metadata']['name']} applied")
         await _take_back(client, options)
 
 
 async def _take_back(client: Client, options: Options) -> None:
-    """Rights of an install for other namespaces, or for all: nobody would look for them any more."""
+    """Removes the permissions that an earlier install granted for other namespaces: they would go unnoticed."""
     found = {}
-    for plural in RBAC:
-        answer = await client.get(path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": OWN_LABEL})
+    for plural in installation.RBAC:
+        answer = await client.get(
+            path_of("rbac.authorization.k8s.io", "v1", plural), {"labelSelector": installation.OWN_LABEL}
+        )
         found[plural] = answer.get("items") or ()
-    for where in surplus(options, found):
+    for where in installation.surplus(options, found):
         await client.delete(where)
         click.echo(f"{where.partition('/v1/')[2]} deleted: no longer needed")

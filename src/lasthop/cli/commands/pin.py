@@ -1,4 +1,4 @@
-"""`lasthop pin`: the certificate of a backend, and a PinSet that trusts it and no other."""
+"""`lasthop pin`: shows the certificate of a backend, and prints a PinSet that trusts only it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from lasthop.api.addresses import is_ip
-from lasthop.cli.args.address import host_port
+from lasthop.cli.args.address import host_port, is_name
 
 if TYPE_CHECKING:
     from lasthop.probe.certificate_view import CertificateInfo
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 @click.command("pin")
 @click.argument("target", metavar="HOST:PORT|FILE")
-@click.option("--server-name", metavar="NAME", help="The name to ask for (SNI).  [default: HOST, if it is a name]")
+@click.option("--server-name", metavar="NAME", help="The name to send as SNI.  [default: HOST, if it is a DNS name]")
 @click.option(
     "--by",
     "form",
     type=click.Choice(["certificate", "key", "fingerprint"]),
     default="certificate",
     show_default=True,
-    help="What to pin: the whole certificate, so that names and dates are checked too; or the SHA-256 of its key (which "
-    "outlives a renewal with the same key) or of the certificate, and nothing else is checked.",
+    help="What to pin: the whole certificate, so that names and dates are verified too; or only the SHA-256 of its key "
+    "(which survives a renewal with the same key) or of the certificate, with no other checks.",
 )
-@click.option("--name", metavar="NAME", help="Of the PinSet.  [default: made of the server's name]")
-@click.option("-n", "--namespace", metavar="NS", help="Of the PinSet.")
+@click.option("--name", metavar="NAME", help="Name of the PinSet.  [default: from the server name]")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of the PinSet.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def command(
     target: str, server_name: str | None, form: str, name: str | None, namespace: str | None, timeout: float, output: str
 ) -> None:
-    """Show the certificate of a backend, and print a PinSet that trusts it and no other.
+    """Show the certificate of a backend, and print a PinSet that trusts only this certificate.
 
-    From HOST:PORT it is fetched by a TLS handshake that verifies nothing and sends nothing; whatever answers there is trusted,
-    so compare the SHA-256 with what the backend's owner tells you. From a FILE (PEM, or the manifest of a Secret; - is
-    standard input) no network is needed, and of a Secret only tls.crt is read. The chain goes to standard error, the manifest
-    to standard output.
+    From HOST:PORT it is fetched by a TLS handshake without verification; anyone could have answered, so compare the SHA-256
+    with what the backend's owner tells you. From a FILE (PEM, or the manifest of a Secret; - is standard input) it is read
+    without network access, and of a Secret only tls.crt is read. The chain is printed to standard error, the manifest to
+    standard output.
 
     \b
     Examples:
       lasthop pin api.internal:8443 > pins.yaml
       lasthop pin 10.0.0.7:8443 --server-name api.internal
-      lasthop pin next.pem --by key                            the pin of a key that is not in use yet
+      lasthop pin next.pem --by key                            pin a key before it is in use
       kubectl get secret api-tls -o yaml | lasthop pin -
     """
     from lasthop.cli.render import pin_set
@@ -58,12 +58,13 @@ def command(
     found = _from_file(target) if target == "-" or Path(target).is_file() else _from_network(target, server_name, timeout)
     leaf = found.chain[0]
     chosen = name or pin_set.default_name(found.known_as or _first_name(leaf))
-    _check_name(chosen)
+    if not is_name(chosen):
+        message = f"{chosen} is not a valid object name: use lower-case letters, digits, - and ."
+        raise click.BadParameter(message, param_hint="--name")
     if output == "json":
         click.echo(json.dumps(_plain(found, pin_set.pin_set(leaf, chosen, namespace or "", form)), indent=2))
         return
-    now = time.time()
-    for line in _described(found, form, now):
+    for line in _described(found, form, time.time()):
         click.echo(line, err=True)
     click.echo(pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin), nl=False)
 
@@ -88,7 +89,7 @@ def _from_network(target: str, server_name: str | None, timeout: float) -> _Foun
     except NoHandshake as error:
         raise click.ClickException(str(error)) from None
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    origin = f"What {target} showed on {day}. Nobody has verified it: compare it with what the backend's owner says."
+    origin = f"What {target} showed on {day}. It was not verified: compare it with what the backend's owner says."
     return _Found(_chain(list(seen.chain), target), origin, asked or host, seen)
 
 
@@ -115,7 +116,7 @@ def _ders(pem: bytes, origin: str) -> list[bytes]:
 
 
 def _of_secret(content: bytes, where: str) -> tuple[bytes, str]:
-    """`tls.crt` of the only Secret in a manifest. Its key is not looked at."""
+    """Returns `tls.crt` of the only Secret in a manifest. Its private key is not read."""
     import base64
     import binascii
 
@@ -147,18 +148,11 @@ def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
     from lasthop.probe.certificate_view import describe
 
     if not ders:
-        raise click.ClickException(f"{origin} has shown no certificate")
+        raise click.ClickException(f"{origin} presented no certificate")
     try:
         return tuple(describe(der) for der in ders)
     except ValueError as error:
         raise click.ClickException(f"{origin}: a certificate cannot be read: {error}") from None
-
-
-def _check_name(name: str) -> None:
-    from lasthop.cli.args.address import is_name
-
-    if not is_name(name):
-        raise click.BadParameter(f"{name} is not a valid name: lower-case letters, digits, - and . only", param_hint="--name")
 
 
 def _first_name(leaf: CertificateInfo) -> str:
@@ -171,7 +165,7 @@ def _described(found: _Found, form: str, now: float) -> list[str]:
 
     said = []
     for number, certificate in enumerate(found.chain):
-        title = "The certificate, which is pinned" if number == 0 else f"Certificate {number + 1} of the chain"
+        title = "The pinned certificate" if number == 0 else f"Certificate {number + 1} of the chain"
         said += [click.style(title, bold=True), *(f"  {line}" for line in lines(certificate, now)), ""]
     return said + [click.style(f"! {warning}", fg="yellow") for warning in _warnings(found, form, now)]
 
@@ -183,15 +177,13 @@ def _warnings(found: _Found, form: str, now: float) -> list[str]:
     leaf, seen = found.chain[0], found.handshake
     said = []
     if form == "certificate" and not validity(leaf, now).endswith("left"):
-        said.append(
-            f"it is {validity(leaf, now)}, and a gateway looks at its dates: it will refuse it. --by key does not look."
-        )
+        said.append(f"it is {validity(leaf, now)}: a gateway will reject it. --by key does not check dates.")
     if form == "certificate" and not any(name.startswith(("DNS ", "URI ")) for name in leaf.names):
         said.append(
-            "it holds no DNS name or URI, so no policy can match it: a gateway will refuse it. --by key does not look."
+            "it has no DNS name or URI, so no policy can match it: a gateway will reject it. --by key does not check names."
         )
     if leaf.ca and not leaf.self_signed:
-        said.append("it is a CA's; a backend shows a certificate of its own, which comes first in its file.")
+        said.append("it is a CA certificate; a backend presents its own certificate, which comes first in its file.")
     if seen and seen.client_certificate:
         verb = "demands" if seen.client_certificate == "required" else "asks for"
         said.append(f"the backend {verb} a client certificate; give the Gateway one by spec.tls.backend.clientCertificateRef.")

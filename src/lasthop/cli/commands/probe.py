@@ -1,4 +1,4 @@
-"""`lasthop probe OBJECT`: the backends of a policy or a route, tried as a gateway would."""
+"""`lasthop probe OBJECT`: connects to the backends of a policy or a route as a gateway would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from lasthop.cli.args import target
 from lasthop.cli.args.address import host_port
 from lasthop.cli.args.objects import Wanted, complete_path, every, kind_of, one
-from lasthop.cli.views.command_view import CommandView, ask
+from lasthop.cli.views.command_view import View, ask
 
 if TYPE_CHECKING:
     from lasthop.probe.result import ProbeResult
@@ -28,22 +28,29 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.command("probe")
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Look at this folder, running or not.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this folder, whether or not a gateway runs on it.",
+)
+@target.output("text", "json")
 @target.allow_files
 @target.options
 def command(object: str | None, address: str | None, folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
-    """Connect to backends as the gateway would, check by check, and say what to change.
+    """Test the TLS connection to backends as the gateway would make it, check by check, and say what to change.
 
-    Connects to each endpoint with the gateway's own TLS settings for it and shows what passes and what fails: connection, TLS
-    version, ALPN, chain, dates, names, pins, client certificate. It ends after the handshake; nothing is sent, so that ! marks
-    what a backend may refuse later. With HOST:PORT that address is tried with the same settings instead. Exits with 1 if the
-    gateway would fail, or does not use it.
+    Connects to each endpoint with the gateway's TLS settings for it and shows what passes and what fails: connection, TLS
+    version, ALPN, chain, dates, names, pins, client certificate. The connection ends after the handshake and sends no request;
+    ! marks what a backend may still refuse. With HOST:PORT, connects to that address instead, with the same settings. Exits
+    with 1 if the gateway would fail, or does not use the object.
 
-    OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or what `lasthop status` prints: KIND/NAMESPACE/NAME or KIND/NAME of
-    a BackendTLSPolicy, Service, XBackend, or a route, whose backends are tried. Without one all BackendTLSPolicies are. They
-    are those of the gateway that runs on this machine, which does the trying then; with --dir of a folder, whether or not a
-    gateway runs on it; else, or with --context, --kubeconfig or -A, of a cluster, whose addresses must be reachable from here.
+    OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or a name as `lasthop status` prints it: KIND/NAMESPACE/NAME or
+    KIND/NAME of a BackendTLSPolicy, a Service, an XBackend, or a route, whose backends are all tested. The default is all
+    BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the connections; with
+    --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context, --kubeconfig or -A, of a cluster,
+    whose addresses must be reachable from this machine.
 
     \b
     Examples:
@@ -62,7 +69,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     if address:
         host_port(address, "HOST:PORT")
 
-    async def look(view: CommandView) -> list[ProbeResult]:
+    async def look(view: View) -> list[ProbeResult]:
         keys = [await one(view, want)] if want.name else await every(view, want)
         return [await view.probe(key, address or "") for key in keys]
 
@@ -72,13 +79,13 @@ def command(object: str | None, address: str | None, folder: Path | None, output
         click.echo(json.dumps(documents[0] if object else documents, indent=2))
     else:
         click.echo("\n\n".join("\n".join(probe_report.text(each)) for each in found) or "there are no BackendTLSPolicies")
-    # A policy that no gateway uses is a failure only if it was asked for.
+    # A policy that no gateway uses is a failure only if it was named.
     if any(each.fails or (object and not each.passes) for each in found):
         raise click.exceptions.Exit(1)
 
 
 def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str | None]:
-    """The object and the address. `KIND NAME` is understood too, as `lasthop explain` has it; a namespace with the name of a
+    """Returns the object and the address. Accepts `KIND NAME` too, as `lasthop explain` does; a namespace with the name of a
     kind needs -n."""
     if ":" in text:
         raise click.UsageError(f"which object? Write: lasthop probe POLICY {text}")
@@ -97,7 +104,7 @@ def _meant(text: str, address: str | None, namespace: str) -> tuple[Wanted, str 
 
 
 def _kind(text: str) -> str:
-    """Returns the kind, if backends can be found from it; else nothing."""
+    """Returns the kind that is meant; empty unless its objects have backends."""
     try:
         found = kind_of(text)
     except click.BadParameter:

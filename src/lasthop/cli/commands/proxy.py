@@ -1,4 +1,4 @@
-"""`lasthop proxy`: the container in the Pods that Lasthop makes for a Gateway."""
+"""`lasthop proxy`: runs in the Pods that Lasthop creates for a Gateway."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lasthop.proxy.pod_settings import InvalidSetting, from_environment
 def command() -> None:
     """Run the proxy of one Gateway in a Pod; not meant to be called by hand.
 
-    It is told by its environment which Gateway it serves and where the controller is, and shows the certificate that is
-    mounted into it. Ready only with configuration; on SIGTERM it finishes the requests in flight.
+    Environment variables name the Gateway and the controller's address; the client certificate is mounted into the Pod. The
+    proxy is ready once it has its configuration; on SIGTERM it finishes the requests in flight.
 
     \b
     Example, as the controller writes it into a Deployment:

@@ -12,7 +12,7 @@ import click
 
 from lasthop import logs
 from lasthop.cli.args import paths, target
-from lasthop.cli.render.printer import Printer, printing
+from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
@@ -26,34 +26,34 @@ from lasthop.web.controller_view import ControllerView
 
 @click.command("run")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--admin", default="127.0.0.1:19000", show_default=True, metavar="HOST:PORT", help="Where the admin page is.")
+@click.option("--admin", default="127.0.0.1:19000", show_default=True, metavar="HOST:PORT", help="Address of the admin page.")
 @click.option(
     "--address", default="0.0.0.0", show_default=True, metavar="IP", help="What Gateways without spec.addresses bind."
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one for each CPU]")
+@click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one per CPU]")
 @target.allow_files
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(folder: Path, admin: str, address: str, concurrency: int | None, verbose: bool) -> None:
-    """Run a gateway on the Gateway API objects in DIR, watching it for edits.
+    """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits.
 
-    DIR holds the YAML that you would give to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
-    EndpointSlices, ConfigMaps, Secrets; sub-folders are read too. A saved edit takes effect at once. A broken file is
-    reported with its line and keeps its last good content.
+    DIR holds the YAML that you would apply to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
+    EndpointSlices, ConfigMaps, Secrets; subfolders are included. Edits take effect as soon as they are saved. An invalid file
+    is reported with its line, and its last valid content stays in force.
 
     \b
     Example:
       lasthop run examples/quickstart
       lasthop status
 
-    Failed requests (status 500 and above) are written to standard output as JSON, with the reason in words where it is not the
-    backend's own answer; logs go to standard error. Ctrl-C drains the proxies and ends; pressed twice it ends at once.
+    Failed requests (status 500 and above) are written to standard output as JSON, with the reason unless the backend itself
+    answered so; logs go to standard error. Ctrl-C drains the proxies and exits; a second Ctrl-C exits at once.
     """
     logs.configure(verbose=verbose)
     host, _, port = admin.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
     if not folder.is_dir():
-        raise click.ClickException(f"there is no folder {folder}; lasthop init {folder} makes a small working one")
+        raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
     try:
         with printing() as printer:
             asyncio.run(_run(folder, admin, address, concurrency, printer))
@@ -64,7 +64,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.ClickException(str(error)) from None
 
 
-async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: Printer) -> None:
+async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: FailedRequestPrinter) -> None:
     envoy = find_envoy()
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))
@@ -81,7 +81,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None, 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, runtime.stop)
-    # Held first: a second one on the same folder must not take away the sockets of the one that runs.
+    # Locked first: a second gateway on the same folder must not remove the sockets of the first.
     with ProxyDirectory(run_dir).locked():
         async with serving(ControllerView(runtime, source.locate), admin, run_dir / paths.ADMIN_SOCKET):
             runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())

@@ -1,4 +1,4 @@
-"""`lasthop status`: whether objects are ready, in a running gateway or a cluster."""
+"""`lasthop status`: the status of objects of a running gateway or a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lasthop.printable import printable
 @click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
-@click.option("-o", "--output", type=click.Choice(["table", "yaml", "json"]), default="table", show_default=True)
+@target.output("table", "yaml", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
 @target.options
@@ -35,12 +35,12 @@ def command(
     folder: Path | None,
     cluster: target.ClusterOptions,
 ) -> None:
-    """Show whether objects are ready: all of them, those of a KIND, or one by NAME.
+    """Show the status of objects: all of them, those of a KIND, or one by NAME.
 
-    Those of the gateway that runs on this machine; else, or with --context, --kubeconfig or -A, those of a cluster, where it
-    shows what the controller has written into their status. READY is True if no condition reports a problem, and WHY is the
-    first problem: it is about the configuration, not about what backends answer (see: lasthop probe). Files that are not
-    applied are listed first. A name can be copied from the table into the next command.
+    Reads the gateway that runs on this machine; otherwise, or with --context, --kubeconfig or -A, a cluster, and shows the
+    status that the controller has written. READY is True if no condition reports a problem; otherwise WHY is the first that
+    does. It is about the configuration, not about the backends (for those, use lasthop probe). Files that are not applied are
+    listed first. Names are accepted as they are printed, so they can be copied into the next command.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(
       lasthop status backendtlspolicy -n shop
       lasthop status httproute/shop/web -o yaml
       lasthop status -A --context prod           everything that a cluster has
-      lasthop status -w                          follows until Ctrl-C
+      lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
     want = wanted(kind, name, cluster.namespace)
@@ -68,14 +68,14 @@ def command(
             await view.follow(again)
 
     with contextlib.suppress(KeyboardInterrupt):
-        # A namespace that is typed before a name goes before the context's.
+        # A namespace that is typed before a name takes precedence over the context's.
         ask_status(folder, cluster._replace(namespace=want.namespace or None), look)
     if exit_code and not shown.fine:
         raise click.exceptions.Exit(1)
 
 
 class _StatusPrinter:
-    """What has been printed, so that later only what is other than before is."""
+    """Prints objects, and later only what has changed."""
 
     def __init__(self, want: Wanted, output: str) -> None:
         self.want, self._output = want, output
@@ -84,15 +84,15 @@ class _StatusPrinter:
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
         self._older: dict[str, str] = {}
-        """Objects that an older text of their file still defines, with the place of the text that is not applied."""
+        """Objects of which an older version is in force, with the place of the version that is not applied."""
 
     @property
     def fine(self) -> bool:
-        """Whether everything is ready. Unknown is not: an exit code of 0 promises that it works."""
+        """Unknown is not ready: a script that asks for an exit code wants to know that everything works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
     def tell(self, problems: tuple[str, ...], refused: list[Json]) -> None:
-        """Shows what is not applied and why nothing is served: there may be no object whose status could say so."""
+        """Prints the files that are not applied, and why nothing is served: no object's status may say it."""
         for line in problems:
             if line not in self._problems:
                 click.echo(click.style(printable(line), fg="red"), err=self._output != "table")
@@ -117,7 +117,7 @@ class _StatusPrinter:
             click.echo("no objects")
 
     def again(self, documents: list[Json]) -> None:
-        """Rows, or one document a time."""
+        """Prints the rows or documents that have changed."""
         rows, known = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():
@@ -136,18 +136,18 @@ class _StatusPrinter:
         return found
 
     def _dated(self, row: Row) -> Row:
-        """What is said of an older text is not said of the one that was written."""
+        """Shows Unknown if only an older version is in force: the status says nothing about the new one."""
         place = self._older.get(row.name)
         if place is None or row.ready != "True":
             return row
-        return row._replace(ready="Unknown", why=f"an older text of it is in force; {place} is not applied")
+        return row._replace(ready="Unknown", why=f"an older version is in force; {place} is not applied")
 
     def _fitting(self, documents: list[Json], *, any_name: bool = False) -> Iterator[Json]:
         for document in documents:
             metadata = document["metadata"]
             if self.want.kind not in ("", document["kind"]):
                 continue
-            # What has no namespace belongs to all of them.
+            # Cluster-scoped objects belong to every namespace.
             if any_name or (
                 self.want.namespace in ("", metadata.get("namespace") or self.want.namespace)
                 and self.want.name in ("", metadata["name"])

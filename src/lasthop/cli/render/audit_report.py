@@ -1,4 +1,4 @@
-"""What `lasthop audit` has found, for a terminal, for programs and for reports."""
+"""Renders the result of `lasthop audit` for terminals, as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lasthop.outputs.audit.hops import HopReport, Manner
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
 MEANING: Final = {
-    Manner.FAILING: "every request fails until it is fixed",
+    Manner.FAILING: "connections fail until it is fixed",
     Manner.WAIVED: "encrypted, but not fully verified",
     Manner.PLAINTEXT: "not encrypted",
     Manner.PINNED_ONLY: "by hash; names are not checked",
-    Manner.PASSTHROUGH: "the client's own TLS, not ours",
-    Manner.UDP: "no TLS is possible",
-    Manner.VERIFIED: "verified as its policy asks, or the connection fails",
+    Manner.PASSTHROUGH: "TLS between client and backend, not verified by the Gateway",
+    Manner.UDP: "TLS is not possible",
+    Manner.VERIFIED: "verified as the policy requires",
 }
-"""In the order in which they deserve a look."""
+"""In order of urgency."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
 COLOURS: Final = {Manner.FAILING: "red", Manner.WAIVED: "red", Manner.VERIFIED: "green", Manner.PINNED_ONLY: "green"}
 ENDLESS: Final = float("inf")
@@ -60,14 +60,14 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> set[str]:
-        """What a pipeline could fail on, as `--fail-on` has it."""
+        """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
         return found | ({"expiring"} if self.certificates else set())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A stream may outlive what it began under: worth a note where that is less than a verified hop."""
+        """Notes that a stream keeps the verification it began with, if some hop is waived."""
         lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
@@ -76,7 +76,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
 
     def of_namespace(self, namespace: str) -> AuditReport:
-        """What begins or ends in this namespace; empty: everything."""
+        """Keeps hops that begin or end in this namespace; empty: all."""
         if not namespace:
             return self
         hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.backend)))
@@ -85,7 +85,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if not self.hops:
-            return f"no route leads to a backend in {self.where}"
+            return f"no route refers to a backend in {self.where}"
         told = ", ".join(f"{number} {manner}" for manner, number in self.counts.items())
         gateways = len({hop.gateway for hop in self.hops})
         soon = f"; {count(len(self.certificates), 'certificate')} to renew" if self.certificates else ""
@@ -134,28 +134,28 @@ def validity(found: CertificateReport, now: float) -> str:
 
 
 def said(hop: HopReport, now: float) -> str:
-    """How, in a line, with the days that a waiver has left."""
+    """Returns how a hop is verified, in a line, with the days that a waiver has left."""
     return f"{hop.detail} ({days_left(hop.until, now)})" if hop.until else hop.detail
 
 
 # --- for a terminal --------------------------------------------------------------------------------------------------
 
 
-def text(report: AuditReport) -> str:
-    blocks = ["\n".join(_group(report, title, list(hops))) for title, hops in _groups(report)]
-    if report.certificates:
-        blocks.append("\n".join(_expiring(report)))
-    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
-    bad = report.counts.keys() & {Manner.FAILING, Manner.WAIVED}
-    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
+def text(audited: AuditReport) -> str:
+    blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
+    if audited.certificates:
+        blocks.append("\n".join(_expiring(audited)))
+    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in audited.notes]
+    bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
 
 
-def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
-    return itertools.groupby(report.hops, key=GROUPS[report.sort])
+def _groups(audited: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
+    return itertools.groupby(audited.hops, key=GROUPS[audited.sort])
 
 
-def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
-    by_manner = report.sort == "manner"
+def _group(audited: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
+    by_manner = audited.sort == "manner"
     meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
     colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
@@ -167,8 +167,8 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
         yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
 
 
-def _expiring(report: AuditReport) -> Iterator[str]:
-    found = report.certificates
+def _expiring(audited: AuditReport) -> Iterator[str]:
+    found = audited.certificates
     title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
     yield f"{title}: out of date, or within {count(report.expiring, 'day')}"
     for each in found:
@@ -187,7 +187,7 @@ def _place(report: HopReport | CertificateReport) -> str:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def as_json(report: AuditReport) -> str:
+def as_json(audited: AuditReport) -> str:
     document = {
         "where": report.where,
         "counts": report.counts,
@@ -200,52 +200,34 @@ def as_json(report: AuditReport) -> str:
 
 
 def _plain_hop(hop: HopReport) -> dict[str, Any]:
+    waiver = {"name": hop.waiver, "waives": hop.waives, "reason": hop.why, "owner": hop.owner}
+    waiver_end = {"expires": rfc3339(hop.until) if hop.until else None}
     return {
-        "gateway": hop.gateway,
-        "kind": hop.kind,
+        **_fields(hop, "gateway", "kind"),
         "service": hop.backend,
-        "port": hop.port,
-        "manner": hop.manner,
-        "mode": hop.mode,
-        "source": hop.source,
-        "detail": hop.detail,
-        "policy": hop.policy,
-        "waiver": {
-            "name": hop.waiver,
-            "waives": hop.waives,
-            "reason": hop.why,
-            "owner": hop.owner,
-            "expires": rfc3339(hop.until) if hop.until else None,
-        }
-        if hop.waiver
-        else None,
-        "routes": hop.routes,
-        "file": hop.file,
-        "line": hop.line,
+        **_fields(hop, "port", "manner", "mode", "source", "detail", "policy"),
+        "waiver": waiver | waiver_end if hop.waiver else None,
+        **_fields(hop, "routes", "file", "line"),
     }
 
 
 def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    return {
-        "role": found.role,
-        "holder": found.holder,
-        "subject": found.subject,
-        "notBefore": rfc3339(found.not_before),
-        "notAfter": rfc3339(found.not_after),
-        "daysLeft": int((found.not_after - now) // DAY),
-        "users": found.users,
-        "file": found.file,
-        "line": found.line,
-    }
+    dates = {"notBefore": rfc3339(found.not_before), "notAfter": rfc3339(found.not_after)}
+    days = {"daysLeft": int((found.not_after - now) // DAY)}
+    return {**_fields(found, "role", "holder", "subject"), **dates, **days, **_fields(found, "users", "file", "line")}
+
+
+def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in names}
 
 
 # --- for reports -----------------------------------------------------------------------------------------------------
 
 
-def markdown(report: AuditReport) -> str:
-    lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
-    lines += (f"Not everything could be looked at: {_cell(line)}." for line in report.incomplete)
-    if report.hops:
+def markdown(audited: AuditReport) -> str:
+    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
+    lines += (f"Not everything could be read: {_cell(line)}." for line in audited.incomplete)
+    if audited.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
             _row(
@@ -278,7 +260,7 @@ def _row(*cells: str) -> str:
 
 
 def _cell(value: str) -> str:
-    """Whatever somebody has written into a reason or a subject is text here."""
+    """Escapes text that users have written, such as a reason or a subject."""
     for character in "\\`*_{}[]<>|#":
         value = value.replace(character, f"\\{character}")
     return " ".join(value.split())

@@ -1,4 +1,4 @@
-"""The files that `lasthop init` writes, with comments that teach."""
+"""The files that `lasthop init` writes, with comments that explain them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files(starter: Starter) -> dict[str, str]:
 
 def _gateway(starter: Starter) -> str:
     return f"""\
-# Who serves: Gateways of this class belong to Lasthop.
+# Lasthop serves the Gateways of this class.
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata:
@@ -47,7 +47,7 @@ metadata:
 spec:
   controllerName: lasthop.dev/gateway-controller
 ---
-# Where clients connect: one HTTP listener, on this machine only.
+# Where clients connect: one HTTP listener, on loopback only.
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata:
@@ -62,7 +62,7 @@ spec:
     protocol: HTTP
     port: {starter.port}
 {_profile(starter)}---
-# What goes where: every request on that Gateway to port {starter.service_port} of the Service `backend`.
+# Routes every request on that Gateway to port {starter.service_port} of the Service `backend`.
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata:
@@ -79,14 +79,14 @@ spec:
 
 
 def _profile(starter: Starter) -> str:
-    """With a policy in the folder, plaintext can only be a mistake: a policy that was deleted, or a mistyped target."""
+    """Denies plaintext: with a policy in the folder it can only be a mistake: a deleted policy, a mistyped target."""
     if not starter.hostname:
         return ""
     return """\
   infrastructure:
     parametersRef: {group: lasthop.dev, kind: GatewayProfile, name: gateway}
 ---
-# What the operator of the Gateway allows. Deny: a backend that no BackendTLSPolicy names gets nothing, instead of plaintext.
+# What the operator of the Gateway allows. Deny: no connection to a backend without a BackendTLSPolicy, instead of plaintext.
 apiVersion: lasthop.dev/v1alpha1
 kind: GatewayProfile
 metadata:
@@ -101,7 +101,7 @@ def _backend(starter: Starter) -> str:
     address = _address(starter.host)
     if address is None:
         return f"""\
-# The backend under the name that routes and policies use. ExternalName: it is looked up in DNS.
+# The backend under the name that routes and policies use. ExternalName: resolved by DNS.
 apiVersion: v1
 kind: Service
 metadata:
@@ -122,7 +122,7 @@ spec:
   ports:
   - {{name: {starter.port_name}, port: {starter.service_port}}}
 ---
-# Where it really is. Add addresses to spread the load; the label says which Service they belong to.
+# The endpoints of the Service that the label names. Add addresses to balance load between them.
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata:
@@ -149,7 +149,7 @@ def _policy(starter: Starter) -> str:
         "    # The CAs that this system trusts. For a CA of your own: caCertificateRefs, with a ConfigMap.\n"
         "    wellKnownCACertificates: System\n"
         if starter.ca is None
-        else "    # The certificate must come from a CA in this ConfigMap.\n"
+        else "    # The certificate must be issued by a CA in this ConfigMap.\n"
         "    caCertificateRefs:\n"
         '    - {group: "", kind: ConfigMap, name: backend-ca}\n'
     )
@@ -158,7 +158,7 @@ def _policy(starter: Starter) -> str:
         if starter.ca is None
         else """\
 ---
-# `ca.crt` of this ConfigMap is the file beside this one. Replace the file and the next connection is verified against it.
+# `ca.crt` of this ConfigMap is the file beside this one. When the file changes, new connections are verified against it.
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -168,7 +168,7 @@ metadata:
 """
     )
     return f"""\
-# How the Gateway talks to the backend: by TLS, verified as this says, or not at all.
+# How the Gateway connects to the backend: over TLS, verified as specified here, or not at all.
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata:
@@ -177,6 +177,6 @@ spec:
   targetRefs:
   - {{group: "", kind: Service, name: backend, sectionName: https}}
   validation:
-    # Sent as SNI, and must be a name in the backend's certificate.
+    # Sent as SNI; must match a name in the backend's certificate.
     hostname: "{starter.hostname}"
 {trust}{config_map}"""

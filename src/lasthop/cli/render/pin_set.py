@@ -1,4 +1,4 @@
-"""A PinSet for a certificate, with comments that teach and a place for the next key."""
+"""Renders a PinSet for a certificate, with comments that explain it and show where the next key goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from lasthop.printable import printable
 from lasthop.probe.certificate_view import CertificateInfo
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
-FORMS: Final = ("certificate", "key", "fingerprint")
 
 
 def pin_set(leaf: CertificateInfo, name: str, namespace: str, form: str) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def pin_set(leaf: CertificateInfo, name: str, namespace: str, form: str) -> dict
 
 
 def as_yaml(leaf: CertificateInfo, name: str, namespace: str, form: str, origin: str) -> str:
-    """`origin`: where the certificate comes from, and who has checked that."""
+    """`origin`: where the certificate comes from, and whether that was verified."""
     place = f"\n  namespace: {_text(namespace)}" if namespace else ""
     return f"""\
 # {printable(origin)}
@@ -43,9 +42,9 @@ spec:
 
 
 _CHECKED: Final = {
-    "certificate": "  # Only this certificate, while it is valid and carries a name that the policy asks for.\n",
-    "key": "  # Only certificates with this key. Names and dates are not looked at: the key is the identity.\n",
-    "fingerprint": "  # Only this certificate. Names and dates are not looked at: the certificate is the identity.\n",
+    "certificate": "  # Only this certificate, while it is valid and has a name that the policy requires.\n",
+    "key": "  # Only certificates with this key. Names and dates are not verified: the key is the identity.\n",
+    "fingerprint": "  # Only this certificate. Names and dates are not verified: the certificate is the identity.\n",
 }
 
 
@@ -56,7 +55,7 @@ def _pinned(leaf: CertificateInfo, form: str) -> str:
   certificates:
   - |
 {indented}\
-  # The next certificate, before the backend shows it; afterwards remove the one above:
+  # The next certificate, before the backend presents it; afterwards remove the one above:
   # - |
   #   -----BEGIN CERTIFICATE-----
 """
@@ -65,16 +64,16 @@ def _pinned(leaf: CertificateInfo, form: str) -> str:
   pins:
   # {leaf.key}, until {leaf.not_after[:10]}
   - {{type: {kind}, algorithm: SHA256, value: "{value}"}}
-  # The next {next_}, before the backend shows it (lasthop pin next.pem --by {form}); afterwards remove the one above:
+  # The next {next_}, before the backend presents it (lasthop pin next.pem --by {form}); afterwards remove the one above:
   # - {{type: {kind}, algorithm: SHA256, value: ""}}
 """
 
 
 def default_name(known_as: str) -> str:
-    """A name for the object out of a host's."""
+    """Derives the name of an object from a host name."""
     return re.sub(r"[^a-z0-9.-]+", "-", known_as.lower()).strip("-.")[:63].strip("-.") or "backend"
 
 
 def _text(value: str) -> str:
-    """A name that YAML takes for a text, also if it looks like a number."""
+    """Quotes a name where YAML would read it as a number."""
     return str(yaml.safe_dump(value)).splitlines()[0]

@@ -1,4 +1,4 @@
-"""What `lasthop probe` has found, for a terminal."""
+"""Renders the result of `lasthop probe` for terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lasthop check` has found, for a terminal, for programs, and for pull requests."""
+"""Renders the result of `lasthop check` for terminals, as JSON and as annotations of a pull request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Report(msgspec.Struct, frozen=True):
         return f"{found} in {self.where}; {count(self.objects, 'object')}"
 
     def of_namespace(self, namespace: str) -> Report:
-        """What concerns this namespace or all of them; empty: everything."""
+        """Keeps findings of this namespace and of cluster-scoped objects; empty: all."""
         if not namespace:
             return self
 
@@ -64,7 +64,7 @@ def count(number: int, what: str) -> str:
 
 
 def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:
-    """With file and line, where the engine, which knows no files, has left them out."""
+    """Adds file and line, which the engine does not know."""
     if finding.file:
         return finding
     file, line = (finding.object and locate(finding.object, finding.field)) or (otherwise, 1)
@@ -107,7 +107,7 @@ def _place(finding: Finding) -> str:
 
 
 def _follow(finding: Finding, cause: Finding) -> str:
-    """A consequence in one line; its cause stands above it."""
+    """Returns a consequence in one line; its cause is printed above it."""
     if finding.reason == "NothingServed":
         return "nothing is served"
     if finding.object is None:
@@ -139,16 +139,8 @@ def as_json(report: Report) -> str:
 
 
 def _plain(finding: Finding) -> Json:
-    return {
-        "severity": str(finding.severity),
-        "file": finding.file,
-        "line": finding.line,
-        "object": finding.object._asdict() if finding.object else None,
-        "field": finding.field,
-        "reason": finding.reason,
-        "message": finding.message,
-        "remedy": remedy(finding),
-    }
+    fields = {name: getattr(finding, name) for name in ("severity", "file", "line", "object", "field", "reason", "message")}
+    return {**fields, "object": finding.object._asdict() if finding.object else None, "remedy": remedy(finding)}
 
 
 # --- for pull requests: workflow commands of GitHub Actions ----------------------------------------------------------
@@ -175,7 +167,7 @@ def _escaped(value: str, more: str = "") -> str:
 
 
 def in_workspace(file: str) -> str:
-    """Annotations stick to lines only if the path starts at the repository's root."""
+    """Returns the path from the repository's root, without which an annotation is not shown at its line."""
     root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
     relative = os.path.relpath(os.path.abspath(file), root)
     return file if relative.startswith("..") else relative

@@ -1,4 +1,4 @@
-"""An audit as SARIF 2.1.0, so that code scanners show what deserves a look beside the lines that decide it."""
+"""Renders an audit as SARIF 2.1.0, so that code scanners show each result at the line that causes it."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ class Rule(NamedTuple):
 
 RULES: Final = {
     "waived": Rule(
-        "A backend's certificate is not checked in full",
+        "A backend's certificate is not fully verified",
         "Fix the certificate or pin it, then remove the VerificationWaiver.",
         "warning",
         "7.0",
     ),
     "plaintext": Rule(
-        "The connection to a backend is plaintext",
+        "A connection to a backend uses plaintext",
         "Create a BackendTLSPolicy for the port, or correct the sectionName of the one that misses it.",
         "warning",
         "7.0",
     ),
     "failing-closed": Rule("A backend cannot be reached", "Fix what the message names.", "error", "3.0"),
     "pinned-only": Rule(
-        "A backend is known by hash only", "Pin the whole certificate to have its names and dates checked too.", "note", "2.0"
+        "A backend is verified by hash only", "Pin the whole certificate to verify its names and dates too.", "note", "2.0"
     ),
     "passthrough": Rule(
-        "A backend's TLS is the client's own", "Nothing to do, unless the Gateway was to verify it.", "note", "1.0"
+        "TLS to a backend is passed through", "Nothing to do, unless the Gateway should verify it.", "note", "1.0"
     ),
-    "udp": Rule("The connection to a backend is UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
+    "udp": Rule("A connection to a backend uses UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
     EXPIRING: Rule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
 }
 """A verified hop is not a result."""
 
 
-def sarif(report: AuditReport) -> str:
-    results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
-    results += [_of_certificate(found, report.now) for found in report.certificates]
+def sarif(audited: AuditReport) -> str:
+    results = [_of_hop(hop, audited.now) for hop in audited.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_certificate(found, audited.now) for found in audited.certificates]
     run = {
         "tool": {
             "driver": {
@@ -107,13 +107,13 @@ def _result(rule: str, level: str, message: str, where: str, at: HopReport | Cer
         "level": level,
         "message": {"text": message},
         "locations": [location],
-        # Of what it is about, and not of its line: an edit above it is not a new result.
+        # Without the line: an edit above it does not make a new result.
         "partialFingerprints": {"lasthop/v1": hashlib.sha256(f"{rule} {where}".encode()).hexdigest()[:32]},
     }
 
 
 def _artifact(file: str) -> dict[str, str]:
-    """Relative to the repository's root, where it is in there."""
+    """Returns a path relative to the repository's root, if the file is in it."""
     path = Path(in_workspace(file))
     if path.is_absolute() or ".." in path.parts:
         return {"uri": path.absolute().as_uri()}

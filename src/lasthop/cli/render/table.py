@@ -14,7 +14,7 @@ from lasthop.printable import clean
 
 COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
 NARROWEST = 30
-"""Columns that WHY has at least; a narrower terminal breaks the lines itself."""
+"""The minimum width of WHY; a narrower terminal wraps the lines itself."""
 
 
 class Row(NamedTuple):
@@ -24,12 +24,12 @@ class Row(NamedTuple):
 
 
 def class_owners(documents: Iterable[Json]) -> dict[str, str]:
-    """Who serves each GatewayClass among them."""
+    """Returns the controller of each GatewayClass."""
     return {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
 
 
 def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
-    """`owners`: of GatewayClasses, because a Gateway's status does not say who has written it."""
+    """Returns the row of an object. `owners` of GatewayClasses, because a Gateway's status does not say who has written it."""
     from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
 
     kind, metadata = document["kind"], document["metadata"]
@@ -47,7 +47,7 @@ def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
 
 
 def foreign(document: Json) -> list[str]:
-    """The other controllers that have written into its status."""
+    """Returns the other controllers that have written to its status."""
     from lasthop.api.kinds import CONTROLLER_NAME
 
     status = document.get("status") or {}

@@ -1,4 +1,4 @@
-"""The terminal: how wide it is, if there is one, and what may be written to it."""
+"""Writes to the terminal, and wraps text to its width."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ def wrapped(text: str, first: str = "", rest: str = "", columns: int = 0) -> lis
     import textwrap
 
     return textwrap.wrap(
-        text,
-        columns or width(),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, columns or width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -1,4 +1,4 @@
-"""An explanation as a tree, for a terminal."""
+"""Renders an explanation as a tree, for terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the view that a command's arguments name, and asks it."""
+"""Finds the view that a command's arguments name, and asks it. So a command is a target, a question and a renderer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lasthop.api.documents import Json
 from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, require_namespace
-from lasthop.web.view import View
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
+    from lasthop.api.meta import Key
+    from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
+    from lasthop.probe.result import ProbeResult
 
 T = TypeVar("T")
 
@@ -22,8 +24,9 @@ class Size(NamedTuple):
     """None: they do not come from files."""
 
 
-class CommandView(View, Protocol):
-    """A view with what a report says about itself."""
+class View(Protocol):
+    """Answers questions about Gateways, routes, policies and their backends, of a folder of YAML files, a running gateway
+    (over its admin socket) or a cluster."""
 
     where: str
     """What was looked at: a path, `the running gateway`, `the cluster`, `namespace shop`."""
@@ -36,6 +39,34 @@ class CommandView(View, Protocol):
 
     def unseen(self, finding: Finding) -> Finding | None:
         """Returns the missing permission that may be the only reason for a finding."""
+        ...
+
+    async def namespaces(self) -> Collection[str]:
+        """Returns the namespaces that exist; empty if they cannot be listed."""
+        ...
+
+    async def names(self, kind: str) -> Collection[tuple[str, str]]:
+        """Returns (namespace, name) of every object of a kind."""
+        ...
+
+    async def findings(self) -> list[Finding]:
+        """Returns everything that is wrong."""
+        ...
+
+    async def problems(self) -> tuple[str, ...]:
+        """Returns why answers may be incomplete, a line each: input that is not applied, or that cannot be read."""
+        ...
+
+    async def audit(self) -> Audit:
+        """Returns how every backend that a route refers to is verified, and the certificates that will expire."""
+        ...
+
+    async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
+        """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
+        ...
+
+    async def probe(self, key: Key, address: str) -> ProbeResult:
+        """Connects to the backends of a policy, Service, XBackend or route, or (`address`) to HOST:PORT in their place."""
         ...
 
 
@@ -64,14 +95,14 @@ class StatusView(Protocol):
 def ask(
     folder: Path | None,
     cluster: ClusterOptions,
-    question: Callable[[CommandView], Coroutine[Any, Any, T]],
+    question: Callable[[View], Coroutine[Any, Any, T]],
     *,
     object_named: bool = False,
 ) -> T:
     """Asks the folder, the gateway that runs on this machine or the cluster, whichever is meant (see `args/target.py`).
     Raises if the namespace does not exist, unless an object in it is named, whose absence is a better message."""
 
-    async def ask_view(view: CommandView, place: str) -> T:
+    async def ask_view(view: View, place: str) -> T:
         if cluster.namespace and not object_named:
             require_namespace(cluster.namespace, await view.namespaces(), place)
         return await question(view)

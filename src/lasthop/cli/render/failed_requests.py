@@ -1,5 +1,4 @@
-"""Prints failed requests on a thread of its own: whoever reads standard output may be slow or stopped, and must not stop the
-gateway with it."""
+"""Prints failed requests on a thread of its own: a slow or stopped reader of standard output must not stop the gateway."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from lasthop.proxy.entry import AccessLogEntry
 
 STANDARD_OUTPUT: Final = 1
 WAITING: Final = 2_000
-"""Lines that may wait to be printed; what comes then is dropped and counted."""
+"""Lines that may wait to be printed; more are dropped and counted."""
 PATIENCE: Final = 1.0
-"""Seconds to print what still waits when everything ends."""
+"""Seconds to print the waiting lines at exit."""
 
 
-class Printer:
-    """`dropped` is told how many lines were dropped once there is room again."""
+class FailedRequestPrinter:
+    """Calls `dropped` with the number of dropped lines once there is room again."""
 
     def __init__(self, fd: int, dropped: Callable[[int], None], patience: float = PATIENCE) -> None:
         self._fd, self._tell, self._patience = fd, dropped, patience
@@ -52,8 +51,8 @@ class Printer:
                 self._thread.join(self._patience)
 
     def _print(self) -> None:
-        """Without a buffer: its lock, held by a write that is stuck, would keep the process from ending."""
-        # BrokenPipeError: nobody reads any more, and nobody misses what is not printed.
+        """Writes without a buffer: the lock of one, held by a blocked write, would keep the process from exiting."""
+        # BrokenPipeError: the reader is gone.
         with contextlib.suppress(OSError):
             while (line := self._lines.get()) is not None:
                 while line:
@@ -61,10 +60,10 @@ class Printer:
 
 
 @contextlib.contextmanager
-def printing() -> Iterator[Printer]:
-    """Failed requests on standard output."""
+def printing() -> Iterator[FailedRequestPrinter]:
+    """Prints failed requests to standard output."""
     log = logs.get()
-    printer = Printer(
+    printer = FailedRequestPrinter(
         STANDARD_OUTPUT,
         lambda lines: log.warning("standard output was not read quickly enough for all failed requests", lines_skipped=lines),
     )

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 
-from lasthop.cli.render.printer import WAITING, Printer
+from lasthop.cli.render.failed_requests import WAITING, FailedRequestPrinter
 from lasthop.proxy.entry import AccessLogEntry
 from tests.backends import until
 
@@ -18,7 +18,7 @@ BUSY_MACHINE = 30.0
 def test_lines_are_printed_in_order_and_the_last_ones_before_the_end() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as output:
-        printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
+        printer = FailedRequestPrinter(writing, lambda lines: None, BUSY_MACHINE)
         for number in range(100):
             printer(AccessLogEntry(path=f"/{number}", status=503))
         printer.close()
@@ -36,7 +36,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
     many = 2 * WAITING
     told: list[int] = []
     with os.fdopen(reading, "rb") as output:
-        printer = Printer(writing, told.append, BUSY_MACHINE)
+        printer = FailedRequestPrinter(writing, told.append, BUSY_MACHINE)
         for number in range(many):
             printer(AccessLogEntry(path=f"/{number}"))
         early = len(told)
@@ -63,7 +63,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_what_it_misses_is_counted() -> 
 def test_nobody_left_to_read_is_no_reason_to_end() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    printer = Printer(writing, lambda lines: None, BUSY_MACHINE)
+    printer = FailedRequestPrinter(writing, lambda lines: None, BUSY_MACHINE)
     for _ in range(10):
         printer(AccessLogEntry(path="/"))
     printer.close()
