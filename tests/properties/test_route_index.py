@@ -12,9 +12,9 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy.encoded_routes import index_path
 from lasthop.outputs.envoy.route_index import leaves
 from lasthop.plan.routing import Forward, Match, PathType, Route, ValueMatch
+from lasthop.resolve.attachment import in_order, rank
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.resolve.routes import routes
-from lasthop.resolve.virtual_hosts import in_order, rank
 from lasthop.store.graph import Graph, query
 from tests.route_oracle import HOST, Document, Request, chosen, match_documents, matches, requests, route_documents
 from tests.world import keyed, mk, mk_class, mk_gateway

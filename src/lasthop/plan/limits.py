@@ -94,11 +94,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel"):
     ] = 4_096
     session_name_length: Annotated[
         int,
-        _within(
-            1,
-            256,
-            "Characters in the name of a session's cookie or header. Every client sends it with every request.",
-        ),
+        _within(1, 256, "Characters in the name of a session's cookie or header. Every client sends it with every request."),
     ] = 128
     ca_bundle_bytes: Annotated[
         int,

@@ -35,10 +35,7 @@ class GrpcMethod(msgspec.Struct, frozen=True):
         """Characters in the service, then in the method (GRPCRouteRule.matches in the spec). Where the spec leaves regular
         expressions open, they come after exact names, longer first."""
         kind = 1 if self.regex else 0
-        return (
-            *(kind if self.service else 2, -len(self.service)),
-            *(kind if self.method else 2, -len(self.method)),
-        )
+        return (*(kind if self.service else 2, -len(self.service)), *(kind if self.method else 2, -len(self.method)))
 
 
 class Match(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ route ──> (route table, hostname) ──> virtual hosts, streams
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
@@ -32,7 +33,13 @@ from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 
+T = TypeVar("T")
 PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
+
+
+def parent_key(route: Key, ref: ParentReference) -> Key:
+    """Returns the object that a parentRef names."""
+    return Key(ref.kind, ref.namespace or route.namespace, ref.name)
 
 
 @query
@@ -46,7 +53,7 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
     for ref in obj.spec.parent_refs:
         if (ref.group, ref.kind) not in PARENT_KINDS:
             continue
-        owner = holder(g, Key(ref.kind, ref.namespace or route.namespace, ref.name))
+        owner = holder(g, parent_key(route, ref))
         if owner is not None:
             found.append(_attach(g, route, obj, ref, owner))
     return tuple(dict.fromkeys(found))
@@ -135,11 +142,20 @@ def route_hostname(g: Graph, route: Key, hostname: str) -> str:
     return most_specific(own, hostname) or ""
 
 
+class Rank(NamedTuple):
+    """What precedence looks at besides matches."""
+
+    hostname: tuple[int, int]
+    """How specific the hostname is that the route itself names."""
+    age: tuple[str, str]
+    """Its creation, then {namespace}/{name}."""
+
+
 ATTACHED = Index[Key, str, Key]("attached")
 """Routes by Gateway or ListenerSet and listener."""
 TABLES = Index[Key, str, bool]("table")
 """By Gateway and name."""
-LISTENER_STREAMS = Index[Key, str, str, tuple[tuple[tuple[int, int], tuple[str, str]], Key] | None]("stream")
+LISTENER_STREAMS = Index[Key, str, str, tuple[Rank, Key] | None]("stream")
 """By Gateway, listener's table and hostname: (rank, route), None for the listener itself."""
 
 
@@ -152,7 +168,8 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
         for table, hostname in parent.hosts:
             at = (parent.gateway, table, hostname)
             if route.kind not in PROTOCOLS:
-                yield LISTENER_STREAMS.entry(at, (_rank(g, route, hostname), route))
+                if ranked := rank(g, route, hostname):
+                    yield LISTENER_STREAMS.entry(at, (ranked, route))
             elif isinstance(verdict, Crash):
                 yield VIRTUAL_HOSTS.entry(at, RouteCost(route))
             else:
@@ -160,15 +177,26 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
         if parent.problem is None:
             # A route whose rules cannot be read holds its hostnames all the same, and leads nowhere.
             to = targets.attempt(g, route, parent.gateway)
-            for found, own in () if isinstance(to, Crash) else to:
+            for target, own in () if isinstance(to, Crash) else to:
                 for protocol in (own,) if own else parent.protocols:
-                    yield HOPS.entry((parent.gateway, found.backend, found.port, protocol), route)
+                    yield HOPS.entry((parent.gateway, target.backend, target.port, protocol), route)
 
 
-def _rank(g: Graph, route: Key, hostname: str) -> tuple[tuple[int, int], tuple[str, str]]:
-    """The first of several routes that compete for connections has them."""
+def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
     obj = read_route(g, route)
-    return specificity(route_hostname(g, route, hostname)), obj.age if obj else ("", "")
+    return Rank(specificity(route_hostname(g, route, hostname)), obj.age) if obj else None
+
+
+def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:
+    """Of route objects with the precedence of their matches, the matches in the spec's order: the route's own hostname, then
+    the match, then the older route, then {namespace}/{name}, then its own order."""
+    ranked = [
+        (rank.hostname, precedence, rank.age, number, found)
+        for rank, matches in routes
+        for number, (precedence, found) in enumerate(matches)
+    ]
+    ranked.sort(key=lambda each: each[:4])
+    return [found for *_, found in ranked]
 
 
 MISDIRECTED = "!misdirected"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -18,7 +19,6 @@ from lasthop.api.routes import BackendObjectReference
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
-from lasthop.resolve.app_protocols import H2C
 from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
@@ -31,6 +31,24 @@ SLICES = Index[str, str, Key]("slice")
 
 
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
+
+
+H2C: Final = "kubernetes.io/h2c"
+WS: Final = "kubernetes.io/ws"
+WSS: Final = "kubernetes.io/wss"
+
+PLAINTEXT: Final = frozenset(
+    (
+        *(H2C, WS, "h2c", "ws", "http", "http-alt", "www", "www-http"),
+        *("amqp", "ftp", "imap", "ldap", "mqtt", "nntp", "pop3", "sip", "telnet"),
+    )
+)
+"""Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
+who writes one of these means plaintext."""
+
+
+def says_plaintext(app_protocol: str) -> bool:
+    return app_protocol.lower() in PLAINTEXT
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -96,8 +114,12 @@ def _endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endp
     if service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
         return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
-    slices = [read(g, key, EndpointSlice) for key in SLICES.of(g, backend.namespace, backend.name)]
-    return _from_slices([s for s in slices if s], port.name, transport)
+    return _from_slices(slices(g, backend), port.name, transport)
+
+
+def slices(g: Graph, service: Key) -> list[EndpointSlice]:
+    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service.namespace, service.name))
+    return [slice for slice in found if slice]
 
 
 def _kind_of(name: str) -> EndpointsKind:

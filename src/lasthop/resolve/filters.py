@@ -8,34 +8,13 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.routes import (
-    HTTPCORSFilter,
-    HTTPHeaderFilter,
-    HTTPPathModifier,
-    HTTPRequestMirrorFilter,
-    HTTPRequestRedirectFilter,
-    HTTPRouteFilter,
-)
+from lasthop.api import routes as api
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import Problem, incompatible_filters, unsupported_value
 from lasthop.plan.routing import Cors, HeaderEdit, Headers, PathEdit, PathType, Redirect, Rewrite
+from lasthop.resolve import http_syntax as syntax
 from lasthop.resolve.external_auth import problems as external_auth_problems
-from lasthop.resolve.http_syntax import (
-    HEADER_NAME,
-    HEADER_VALUE,
-    MAX_PORT,
-    ORIGIN,
-    ORIGIN_LENGTH,
-    PATH,
-    PATH_LENGTH,
-    PROTECTED,
-    REDIRECT_CODES,
-    SCHEMES,
-    is_hostname,
-    shown,
-    word,
-)
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -47,7 +26,7 @@ class Filters(msgspec.Struct, frozen=True):
     cors: Cors | None = None
 
 
-def fold(filters: tuple[HTTPRouteFilter, ...], match_path: str, path_type: PathType) -> Filters:
+def fold(filters: tuple[api.HTTPRouteFilter, ...], match_path: str, path_type: PathType) -> Filters:
     headers, redirect, rewrite, cors = Headers(), None, None, None
     for found in filters:
         if found.request_header_modifier:
@@ -67,11 +46,9 @@ def fold(filters: tuple[HTTPRouteFilter, ...], match_path: str, path_type: PathT
     return Filters(headers, redirect, rewrite, cors)
 
 
-def _edit(wanted: HTTPHeaderFilter) -> HeaderEdit:
+def _edit(wanted: api.HTTPHeaderFilter) -> HeaderEdit:
     return HeaderEdit(
-        tuple((h.name, h.value) for h in wanted.set),
-        tuple((h.name, h.value) for h in wanted.add),
-        wanted.remove,
+        tuple((h.name, h.value) for h in wanted.set), tuple((h.name, h.value) for h in wanted.add), wanted.remove
     )
 
 
@@ -90,7 +67,7 @@ def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
     return HeaderEdit(kept.set + second.set, kept.add + second.add, kept.remove + second.remove)
 
 
-def _path(modifier: HTTPPathModifier | None, match_path: str, path_type: PathType) -> PathEdit | None:
+def _path(modifier: api.HTTPPathModifier | None, match_path: str, path_type: PathType) -> PathEdit | None:
     if modifier is None:
         return None
     if modifier.type == "ReplaceFullPath":
@@ -103,7 +80,7 @@ def _absolute(path: str) -> str:
 
 
 def problems(
-    filters: tuple[HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
+    filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
 ) -> Iterator[Problem]:
     """What cannot be done. Whoever asks for it gets a 500 for that rule, not a route without it."""
     for number, found in enumerate(filters):
@@ -114,7 +91,7 @@ def problems(
             yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
         elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
             where = "on a backendRef" if on_backend else "here"
-            yield unsupported_value(f"filter {word(found.type)} is not supported {where}; remove it", place)
+            yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
             yield unsupported_value(f"what the filter is to do does not go with its type {found.type}; write only that", place)
         else:
@@ -135,7 +112,7 @@ def _combination_problems(types: list[str], field: str) -> Iterator[Problem]:
             yield incompatible_filters(message, field)
 
 
-def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
+def _filter_problems(found: api.HTTPRouteFilter, place: str, limits: Limits) -> Iterator[Problem]:
     if auth := found.external_auth:
         yield from external_auth_problems(auth, f"{place}.externalAuth", limits)
     if mirror := found.request_mirror:
@@ -150,26 +127,28 @@ def _filter_problems(found: HTTPRouteFilter, place: str, limits: Limits) -> Iter
         yield from _header_problems(edit, place, limits) if edit else ()
 
 
-def _header_problems(edit: HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[Problem]:
+def _header_problems(edit: api.HTTPHeaderFilter, place: str, limits: Limits) -> Iterator[Problem]:
     names = Counter(name.lower() for name in (*(h.name for h in (*edit.set, *edit.add)), *edit.remove))
     for name, times in names.items():
-        if name in PROTECTED or not HEADER_NAME.fullmatch(name):
+        if name in syntax.PROTECTED or not syntax.HEADER_NAME.fullmatch(name):
             remedy = "use a URLRewrite filter" if name == "host" else "remove it"
-            yield unsupported_value(f"header {shown(name)} cannot be edited; {remedy}", place)
+            yield unsupported_value(f"header {syntax.shown(name)} cannot be edited; {remedy}", place)
         elif times > 1:
-            # HTTPHeaderFilter: only one action for a header name is permitted.
+            # api.HTTPHeaderFilter: only one action for a header name is permitted.
             message = f"header {name!r} is edited {times} times, and what comes of that is not defined; say it once"
             yield incompatible_filters(message, place)
     for header in (*edit.set, *edit.add):
-        if not HEADER_VALUE.fullmatch(header.value):
-            message = f"the value of header {shown(header.name)} has control characters (RFC 9110 5.5); remove them"
+        if not syntax.HEADER_VALUE.fullmatch(header.value):
+            message = f"the value of header {syntax.shown(header.name)} has control characters (RFC 9110 5.5); remove them"
             yield unsupported_value(message, place)
         elif (length := len(header.value.encode())) > limits.header_value_length:
-            message = f"the value of header {shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+            message = (
+                f"the value of header {syntax.shown(header.name)} has {length:,} bytes; {over(limits, 'header_value_length')}"
+            )
             yield unsupported_value(message, place)
 
 
-def _mirror_problems(mirror: HTTPRequestMirrorFilter, place: str) -> Iterator[Problem]:
+def _mirror_problems(mirror: api.HTTPRequestMirrorFilter, place: str) -> Iterator[Problem]:
     if mirror.percent is not None and not 0 <= mirror.percent <= 100:
         yield unsupported_value(f"percent {mirror.percent} is not between 0 and 100", place)
     part = mirror.fraction
@@ -177,39 +156,39 @@ def _mirror_problems(mirror: HTTPRequestMirrorFilter, place: str) -> Iterator[Pr
         yield unsupported_value(f"fraction {part.numerator}/{part.denominator} is not between 0 and 1", place)
 
 
-def _redirect_problems(redirect: HTTPRequestRedirectFilter, place: str) -> Iterator[Problem]:
-    if redirect.scheme and redirect.scheme not in SCHEMES:
-        yield unsupported_value(f"scheme {word(redirect.scheme)} is not supported; use http or https", place)
-    if redirect.status_code not in REDIRECT_CODES:
-        known = ", ".join(map(str, sorted(REDIRECT_CODES)))
+def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> Iterator[Problem]:
+    if redirect.scheme and redirect.scheme not in syntax.SCHEMES:
+        yield unsupported_value(f"scheme {syntax.word(redirect.scheme)} is not supported; use http or https", place)
+    if redirect.status_code not in syntax.REDIRECT_CODES:
+        known = ", ".join(map(str, sorted(syntax.REDIRECT_CODES)))
         yield unsupported_value(f"statusCode {redirect.status_code} is no redirect; use one of {known}", place)
-    if not 0 <= redirect.port <= MAX_PORT:
-        yield unsupported_value(f"port {redirect.port} is not between 1 and {MAX_PORT:,}", place)
+    if not 0 <= redirect.port <= syntax.MAX_PORT:
+        yield unsupported_value(f"port {redirect.port} is not between 1 and {syntax.MAX_PORT:,}", place)
     yield from _target_problems(redirect.hostname, redirect.path, place)
 
 
-def _target_problems(hostname: str, path: HTTPPathModifier | None, place: str) -> Iterator[Problem]:
+def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: str) -> Iterator[Problem]:
     """Of what a request is redirected or rewritten to."""
-    if hostname and not is_hostname(hostname):
-        yield unsupported_value(f"{shown(hostname)} is no hostname; correct it", f"{place}.hostname")
+    if hostname and not syntax.is_hostname(hostname):
+        yield unsupported_value(f"{syntax.shown(hostname)} is no hostname; correct it", f"{place}.hostname")
     if path is None:
         return
     if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
-        message = f"type {word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
+        message = f"type {syntax.word(path.type)} is not supported; use ReplaceFullPath or ReplacePrefixMatch"
         yield unsupported_value(message, f"{place}.path")
     text = path.replace_full_path or path.replace_prefix_match
-    if len(text) > PATH_LENGTH:
-        yield unsupported_value(f"a path of {len(text):,} characters; the limit is {PATH_LENGTH:,}", f"{place}.path")
-    elif not PATH.fullmatch(text):
-        yield unsupported_value(f"{shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
+    if len(text) > syntax.PATH_LENGTH:
+        yield unsupported_value(f"a path of {len(text):,} characters; the limit is {syntax.PATH_LENGTH:,}", f"{place}.path")
+    elif not syntax.PATH.fullmatch(text):
+        yield unsupported_value(f"{syntax.shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
 
 
-def _cors_problems(cors: HTTPCORSFilter, place: str) -> Iterator[Problem]:
+def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
     """Envoy writes all of it into responses as it is."""
     for origin in cors.allow_origins:
-        if len(origin) > ORIGIN_LENGTH or not ORIGIN.fullmatch(origin):
+        if len(origin) > syntax.ORIGIN_LENGTH or not syntax.ORIGIN.fullmatch(origin):
             yield unsupported_value(
-                f"{shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins"
+                f"{syntax.shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins"
             )
     for field, names in (
         ("allowMethods", cors.allow_methods),
@@ -217,9 +196,9 @@ def _cors_problems(cors: HTTPCORSFilter, place: str) -> Iterator[Problem]:
         ("exposeHeaders", cors.expose_headers),
     ):
         yield from (
-            unsupported_value(f"{shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
+            unsupported_value(f"{syntax.shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
             for name in names
-            if not HEADER_NAME.fullmatch(name)
+            if not syntax.HEADER_NAME.fullmatch(name)
         )
     if not 0 <= cors.max_age <= MAX_AGE:
         yield unsupported_value(f"maxAge {cors.max_age} is not between 1 and {MAX_AGE:,} seconds", f"{place}.maxAge")

@@ -11,13 +11,11 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
-from lasthop.resolve.certificates import key_pair
+from lasthop.resolve.certificates import key_pair, refused_pair
 from lasthop.resolve.classes import gateway_class
-from lasthop.resolve.default_gateways import without_effect
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.listeners import listeners
 from lasthop.resolve.profiles import own_profile
-from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
@@ -70,6 +68,13 @@ def gateway_accepted(g: Graph, key: Key) -> Condition | None:
     """By itself, so that those who ask no more are not asked again whenever a listener changes. None if it is not ours."""
     found = gateway(g, key)
     return found.accepted if found else None
+
+
+def without_effect(field: str, scope: str) -> str:
+    """Describes a Gateway's `defaultScope` or a route's `useDefaultGateways` (GEP-3793), which are not served, if set."""
+    if scope in ("", "None"):
+        return ""
+    return f"{field} {scope} has no effect: default Gateways are not supported, so each route must name its own"
 
 
 def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], Problem | None]:

@@ -33,8 +33,7 @@ from lasthop.plan.problem import (
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve import xbackends
-from lasthop.resolve.app_protocols import WSS, says_plaintext
-from lasthop.resolve.backends import endpoints_kind
+from lasthop.resolve.backends import WSS, endpoints_kind, says_plaintext
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.resolve.policies.judgement import judgement

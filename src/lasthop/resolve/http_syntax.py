@@ -26,6 +26,8 @@ GRPC_SERVICE: Final = re.compile(rf"\.?{GRPC_NAME.pattern}(\.{GRPC_NAME.pattern}
 GRPC_LENGTH: Final = 1_024
 DURATION: Final = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
 """GEP-2257. At most 45 years, which Envoy's clock can hold."""
+_MILLISECONDS: Final = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+
 REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
 SCHEMES: Final = frozenset({"http", "https"})
 MAX_PORT: Final = 65_535
@@ -48,3 +50,18 @@ def shown(text: str, length: int = 60) -> str:
 def word(text: str) -> str:
     """The same for what is a single word, as a rule."""
     return text if text.isalnum() and text.isascii() and len(text) <= 60 else shown(text)
+
+
+def is_duration(text: str) -> bool:
+    """Whether it has the form; what has not would mean no time at all, which is no limit."""
+    return DURATION.fullmatch(text) is not None
+
+
+def seconds(duration: str) -> float:
+    return sum(int(number) * _MILLISECONDS[unit] for number, unit in re.findall(r"(\d+)(ms|h|m|s)", duration)) / 1_000
+
+
+def grpc_path_regex(service: str, method: str) -> str:
+    """Returns a pattern for the path of a gRPC call, `/service/method`. A name that is not a pattern has letters, digits and
+    underscores, nothing that means something in one."""
+    return "/".join(("", *(f"(?:{part})" if part else "[^/]+" for part in (service, method))))

@@ -24,12 +24,11 @@ from lasthop.plan.problem import (
     unsupported_value,
 )
 from lasthop.resolve.allowed_listeners import allowed_sets
-from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.certificates import KeyPair, key_pair, refused_pair
 from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
-from lasthop.resolve.refused_pairs import refused_pair
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Graph, query

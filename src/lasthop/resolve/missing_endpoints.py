@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.core import EndpointSlice, Service
 from lasthop.api.meta import Key
-from lasthop.resolve.backends import SERVICE_NAME, SLICES, endpoints
+from lasthop.resolve.backends import SERVICE_NAME, endpoints, slices
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
@@ -22,25 +22,20 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
     port = service.port(port_number, transport) if service else None
     if port is None or endpoints(g, service_key, port_number, transport).endpoints:
         return ""
-    slices = _slices(g, service_key)
-    if not slices:
+    written = slices(g, service_key)
+    if not written:
         return _unlabelled(g, service_key)
-    if settings(g).pods and not any(slice.endpoints for slice in slices):
+    if settings(g).pods and not any(slice.endpoints for slice in written):
         return ""  # scaled to zero
-    names = sorted({each.name for slice in slices for each in slice.ports if each.protocol == transport and each.port})
+    names = sorted({each.name for slice in written for each in slice.ports if each.protocol == transport and each.port})
     if port.name not in names:
         has = f"they have {', '.join(map(repr, names))}" if names else "they have none"
         wanted = f"port named {port.name!r}" if port.name else "port without a name, as the Service's has none"
         return f"its EndpointSlices have no {transport} {wanted} ({has})"
-    known = [endpoint for slice in slices for endpoint in slice.endpoints]
+    known = [endpoint for slice in written for endpoint in slice.endpoints]
     if not known:
         return "its EndpointSlices have no endpoints"
     return f"none of its endpoints ({len(known)}) {'can be used' if any(e.usable for e in known) else 'is ready'}"
-
-
-def _slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service.namespace, service.name))
-    return [slice for slice in found if slice]
 
 
 def _unlabelled(g: Graph, service: Key) -> str:

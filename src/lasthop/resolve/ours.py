@@ -13,7 +13,7 @@ from lasthop.api.routes import ParentReference
 from lasthop.plan import reasons
 from lasthop.plan.problem import DOES_NOT_EXIST, Problem
 from lasthop.resolve.allowed_listeners import parent_gateway
-from lasthop.resolve.attachment import PARENT_KINDS
+from lasthop.resolve.attachment import PARENT_KINDS, parent_key
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.routes import read_route
 from lasthop.store.graph import Graph
@@ -42,13 +42,8 @@ def _problem(message: str, *about: Key, missing: tuple[Key, ...] = ()) -> Proble
     return Problem(reasons.NO_MATCHING_PARENT, message, about=about, missing=missing)
 
 
-def parent_of(route: Key, ref: ParentReference) -> Key:
-    """The object that a parentRef names."""
-    return Key(ref.kind, ref.namespace or route.namespace, ref.name)
-
-
 def is_ours(g: Graph, route: Key, ref: ParentReference) -> bool:
-    return (ref.group, ref.kind) in PARENT_KINDS and holder(g, parent_of(route, ref)) is not None
+    return (ref.group, ref.kind) in PARENT_KINDS and holder(g, parent_key(route, ref)) is not None
 
 
 def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
@@ -56,4 +51,4 @@ def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
     obj = read_route(g, route)
     for number, ref in enumerate(obj.spec.parent_refs if obj else ()):
         if (ref.group, ref.kind) in PARENT_KINDS and not is_ours(g, route, ref):
-            yield number, parent_of(route, ref)
+            yield number, parent_key(route, ref)

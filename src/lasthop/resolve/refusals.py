@@ -6,38 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lasthop.api.routes import (
-    BackendRef,
-    GRPCRouteMatch,
-    GRPCRouteRule,
-    HTTPBackendRef,
-    HTTPRouteMatch,
-    HTTPRouteRule,
-    HTTPValueMatch,
-    RequestRouteRule,
-    SessionPersistence,
-    StreamRouteRule,
-)
+from lasthop.api import routes as api
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import PathType
-from lasthop.resolve.durations import is_duration
+from lasthop.resolve import http_syntax as syntax
 from lasthop.resolve.filters import problems as filter_problems
-from lasthop.resolve.grpc_paths import composed
-from lasthop.resolve.http_syntax import (
-    GRPC_LENGTH,
-    GRPC_NAME,
-    GRPC_SERVICE,
-    HEADER_NAME,
-    HEADER_VALUE,
-    MAX_WEIGHT,
-    MAX_WEIGHTS,
-    PATH,
-    PATH_LENGTH,
-    shown,
-    word,
-)
 from lasthop.resolve.regexes import Regexes
 
 EXACT = "Exact"
@@ -66,12 +41,12 @@ class JudgedRoute(msgspec.Struct, frozen=True):
         return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
 
 
-def judge(rules: Sequence[RequestRouteRule | StreamRouteRule], limits: Limits) -> JudgedRoute:
+def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> JudgedRoute:
     regexes = Regexes(limits)
     judged, matches = [], 0
     for number, rule in enumerate(rules):
         field = f"spec.rules[{number}]"
-        if isinstance(rule, StreamRouteRule):
+        if isinstance(rule, api.StreamRouteRule):
             judged.append(JudgedRule(tuple(_stream_problems(rule, number, field))))
         else:
             judged.append(_judge(rule, field, limits, regexes))
@@ -79,26 +54,26 @@ def judge(rules: Sequence[RequestRouteRule | StreamRouteRule], limits: Limits) -
     return JudgedRoute(tuple(judged), matches, regexes.size)
 
 
-def _stream_problems(rule: StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
+def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
     yield from _weight_problems(rule, field)
     if number:
         message = "the rule before it takes every connection, so this one is never used; remove it"
         yield unsupported_value(message, field)
 
 
-def _judge(rule: RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> JudgedRule:
+def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> JudgedRule:
     found = list(filter_problems(rule.filters, f"{field}.filters", limits))
     for number, ref in enumerate(rule.backend_refs):
         found += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
     found += _weight_problems(rule, field)
     unmatchable = set()
-    matches: tuple[HTTPRouteMatch | GRPCRouteMatch, ...] = rule.matches
+    matches: tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...] = rule.matches
     for number, match in enumerate(matches):
         if bad := list(_match_problems(match, f"{field}.matches[{number}]", limits, regexes)):
             unmatchable.add(number)
             found += bad
     found += _session_problems(rule, f"{field}.sessionPersistence", limits)
-    if not isinstance(rule, GRPCRouteRule):
+    if not isinstance(rule, api.GRPCRouteRule):
         found += _time_problems(rule, field, limits)
     return JudgedRule(tuple(found), frozenset(unmatchable))
 
@@ -106,77 +81,86 @@ def _judge(rule: RequestRouteRule, field: str, limits: Limits, regexes: Regexes)
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
-def _match_problems(match: HTTPRouteMatch | GRPCRouteMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
-    if isinstance(match, GRPCRouteMatch):
+def _match_problems(
+    match: api.HTTPRouteMatch | api.GRPCRouteMatch, field: str, limits: Limits, regexes: Regexes
+) -> Iterator[Problem]:
+    if isinstance(match, api.GRPCRouteMatch):
         yield from _method_problems(match, f"{field}.method", regexes)
-        query: tuple[HTTPValueMatch, ...] = ()
+        query: tuple[api.HTTPValueMatch, ...] = ()
     else:
         yield from _path_problems(match, f"{field}.path", regexes)
         query = match.query_params
-        if match.method and not HEADER_NAME.fullmatch(match.method):
-            yield unsupported_value(f"{shown(match.method)} is no method", f"{field}.method")
+        if match.method and not syntax.HEADER_NAME.fullmatch(match.method):
+            yield unsupported_value(f"{syntax.shown(match.method)} is no method", f"{field}.method")
     for kind, values in (("headers", match.headers), ("queryParams", query)):
         for number, value in enumerate(values):
             yield from _value_problems(value, f"{field}.{kind}[{number}]", limits, regexes)
 
 
-def _path_problems(match: HTTPRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
+def _path_problems(match: api.HTTPRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
     path = match.path
     if path.type not in PATH_TYPES:
-        yield unsupported_value(f"type {word(path.type)} is not supported; use {', '.join(PathType)}", field)
+        yield unsupported_value(f"type {syntax.word(path.type)} is not supported; use {', '.join(PathType)}", field)
     elif path.type == PathType.REGEX:
         if problem := regexes.problem(path.value):
             yield unsupported_value(problem, field)
-    elif len(path.value) > PATH_LENGTH:
-        yield unsupported_value(f"a path of {len(path.value):,} characters; the limit is {PATH_LENGTH:,}", field)
-    elif not path.value.startswith("/") or not PATH.fullmatch(path.value):
-        yield unsupported_value(f"{shown(path.value)} is no path (RFC 3986); begin it with / and escape what is not", field)
+    elif len(path.value) > syntax.PATH_LENGTH:
+        yield unsupported_value(f"a path of {len(path.value):,} characters; the limit is {syntax.PATH_LENGTH:,}", field)
+    elif not path.value.startswith("/") or not syntax.PATH.fullmatch(path.value):
+        yield unsupported_value(
+            f"{syntax.shown(path.value)} is no path (RFC 3986); begin it with / and escape what is not", field
+        )
 
 
-def _method_problems(match: GRPCRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
+def _method_problems(match: api.GRPCRouteMatch, field: str, regexes: Regexes) -> Iterator[Problem]:
     called = match.method
     if called.type == REGEX:
         parts = [part for part in (called.service, called.method) if part]
         # Each by itself, and as one: what is balanced only together, or only apart, is not what was meant.
-        if parts and (problem := regexes.problem(*parts, composed(called.service, called.method))):
+        if parts and (problem := regexes.problem(*parts, syntax.grpc_path_regex(called.service, called.method))):
             yield unsupported_value(problem, field)
     elif called.type != EXACT:
-        yield unsupported_value(f"type {word(called.type)} is not supported; use {EXACT} or {REGEX}", field)
+        yield unsupported_value(f"type {syntax.word(called.type)} is not supported; use {EXACT} or {REGEX}", field)
     else:
-        for part, name, syntax in (("service", called.service, GRPC_SERVICE), ("method", called.method, GRPC_NAME)):
-            if name and (len(name) > GRPC_LENGTH or not syntax.fullmatch(name)):
-                yield unsupported_value(f"{shown(name)} is no name of a gRPC {part}", f"{field}.{part}")
+        for part, name, form in (
+            ("service", called.service, syntax.GRPC_SERVICE),
+            ("method", called.method, syntax.GRPC_NAME),
+        ):
+            if name and (len(name) > syntax.GRPC_LENGTH or not form.fullmatch(name)):
+                yield unsupported_value(f"{syntax.shown(name)} is no name of a gRPC {part}", f"{field}.{part}")
 
 
-def _value_problems(value: HTTPValueMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
-    if not HEADER_NAME.fullmatch(value.name):
-        yield unsupported_value(f"{shown(value.name)} is no name that a header or query parameter can have", field)
+def _value_problems(value: api.HTTPValueMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
+    if not syntax.HEADER_NAME.fullmatch(value.name):
+        yield unsupported_value(f"{syntax.shown(value.name)} is no name that a header or query parameter can have", field)
     if value.type == REGEX:
         if problem := regexes.problem(value.value):
             yield unsupported_value(problem, field)
     elif value.type != EXACT:
-        yield unsupported_value(f"type {word(value.type)} is not supported; use {EXACT} or {REGEX}", field)
+        yield unsupported_value(f"type {syntax.word(value.type)} is not supported; use {EXACT} or {REGEX}", field)
     elif (length := len(value.value.encode(errors="replace"))) > limits.header_value_length:
         yield unsupported_value(f"a value of {length:,} bytes; {over(limits, 'header_value_length')}", field)
-    elif not HEADER_VALUE.fullmatch(value.value):
+    elif not syntax.HEADER_VALUE.fullmatch(value.value):
         yield unsupported_value("the value has characters that no request can have; remove them", field)
 
 
 # --- numbers and times -----------------------------------------------------------------------------------------------
 
 
-def _weight_problems(rule: RequestRouteRule | StreamRouteRule, field: str) -> Iterator[Problem]:
-    refs: Sequence[HTTPBackendRef | BackendRef] = rule.backend_refs
+def _weight_problems(rule: api.RequestRouteRule | api.StreamRouteRule, field: str) -> Iterator[Problem]:
+    refs: Sequence[api.HTTPBackendRef | api.BackendRef] = rule.backend_refs
     for number, ref in enumerate(refs):
-        if not 0 <= ref.weight <= MAX_WEIGHT:
+        if not 0 <= ref.weight <= syntax.MAX_WEIGHT:
             yield unsupported_value(
-                f"weight {ref.weight} is not between 0 and {MAX_WEIGHT:,}", f"{field}.backendRefs[{number}]"
+                f"weight {ref.weight} is not between 0 and {syntax.MAX_WEIGHT:,}", f"{field}.backendRefs[{number}]"
             )
-    if sum(ref.weight for ref in refs) > MAX_WEIGHTS:
-        yield unsupported_value(f"the weights come to more than {MAX_WEIGHTS:,}; use smaller ones", f"{field}.backendRefs")
+    if sum(ref.weight for ref in refs) > syntax.MAX_WEIGHTS:
+        yield unsupported_value(
+            f"the weights come to more than {syntax.MAX_WEIGHTS:,}; use smaller ones", f"{field}.backendRefs"
+        )
 
 
-def _time_problems(rule: HTTPRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
+def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
     retry = rule.retry
     times = {"timeouts.request": rule.timeouts.request, "timeouts.backendRequest": rule.timeouts.backend_request}
     if retry:
@@ -189,14 +173,14 @@ def _time_problems(rule: HTTPRouteRule, field: str, limits: Limits) -> Iterator[
         if bad := [code for code in retry.codes if not 400 <= code <= 599]:
             yield unsupported_value(f"{bad[0]} is no status of a failed request (400 to 599)", f"{field}.retry.codes")
     for name, text in times.items():
-        if text and not is_duration(text):
-            yield unsupported_value(f"{shown(text)} is no duration (GEP-2257); write it like 1m30s", f"{field}.{name}")
+        if text and not syntax.is_duration(text):
+            yield unsupported_value(f"{syntax.shown(text)} is no duration (GEP-2257); write it like 1m30s", f"{field}.{name}")
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def _session_problems(rule: RequestRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
+def _session_problems(rule: api.RequestRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
     """Envoy keeps a session with one endpoint of one Service."""
     session = rule.session_persistence
     if session is None:
@@ -208,41 +192,43 @@ def _session_problems(rule: RequestRouteRule, field: str, limits: Limits) -> Ite
     yield from long_session_name(session, field, limits)
 
 
-def session_problems(session: SessionPersistence, field: str) -> Iterator[Problem]:
+def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Problem]:
     """Only a cookie's own age can end a session. Its name and path are written into responses as they are."""
     if session.type not in ("Cookie", "Header"):
-        yield unsupported_value(f"type {word(session.type)} is not supported; use Cookie or Header", field)
+        yield unsupported_value(f"type {syntax.word(session.type)} is not supported; use Cookie or Header", field)
     if session.idle_timeout:
         message = "idleTimeout cannot be done, and newer bundles do not have it; remove it"
         yield unsupported_value(message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
         yield unsupported_value(message, f"{field}.absoluteTimeout")
-    elif session.absolute_timeout and not is_duration(session.absolute_timeout):
-        message = f"{shown(session.absolute_timeout)} is no duration (GEP-2257); write it like 1h30m"
+    elif session.absolute_timeout and not syntax.is_duration(session.absolute_timeout):
+        message = f"{syntax.shown(session.absolute_timeout)} is no duration (GEP-2257); write it like 1h30m"
         yield unsupported_value(message, f"{field}.absoluteTimeout")
     name = _session_name(session)
-    if name and not HEADER_NAME.fullmatch(name):
-        message = f"{shown(name)} is no name of a cookie or header; use letters, digits and hyphens"
+    if name and not syntax.HEADER_NAME.fullmatch(name):
+        message = f"{syntax.shown(name)} is no name of a cookie or header; use letters, digits and hyphens"
         yield unsupported_value(message, f"{field}.{_name_field(session)}")
     path = session.cookie.path
-    if session.type == "Cookie" and (len(path) > PATH_LENGTH or not path.startswith("/") or not PATH.fullmatch(path)):
-        message = f"{shown(path)} is no path of a cookie; begin it with / and escape what is no path (RFC 3986)"
+    if session.type == "Cookie" and (
+        len(path) > syntax.PATH_LENGTH or not path.startswith("/") or not syntax.PATH.fullmatch(path)
+    ):
+        message = f"{syntax.shown(path)} is no path of a cookie; begin it with / and escape what is no path (RFC 3986)"
         yield unsupported_value(message, f"{field}.cookie.path")
 
 
-def long_session_name(session: SessionPersistence, field: str, limits: Limits) -> Iterator[Problem]:
+def long_session_name(session: api.SessionPersistence, field: str, limits: Limits) -> Iterator[Problem]:
     length = len(_session_name(session))
     if length > limits.session_name_length:
         message = f"a name of {length:,} characters; {over(limits, 'session_name_length')}"
         yield unsupported_value(message, f"{field}.{_name_field(session)}")
 
 
-def _session_name(session: SessionPersistence) -> str:
+def _session_name(session: api.SessionPersistence) -> str:
     return session.header.name if session.type == "Header" else session.cookie.name
 
 
-def _name_field(session: SessionPersistence) -> str:
+def _name_field(session: api.SessionPersistence) -> str:
     if session.session_name:
         return "sessionName"
     return "header.name" if session.type == "Header" else "cookie.name"

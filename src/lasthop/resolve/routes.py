@@ -5,32 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from lasthop.api import routes as api
 from lasthop.api.meta import Key
-from lasthop.api.routes import (
-    BackendObjectReference,
-    GRPCRouteMatch,
-    GRPCRouteRule,
-    HTTPExternalAuthFilter,
-    HTTPRequestMirrorFilter,
-    HTTPRouteMatch,
-    HTTPRouteRule,
-    HTTPRouteTimeouts,
-    HTTPValueMatch,
-    RequestRoute,
-    RequestRouteRule,
-    SessionPersistence,
-    StreamRoute,
-    StreamRouteRule,
-)
-from lasthop.api.routes import (
-    Route as AnyRoute,
-)
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import (
@@ -52,12 +34,11 @@ from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import xbackends
 from lasthop.resolve.backends import Target, target
-from lasthop.resolve.durations import seconds
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
-from lasthop.resolve.grpc_paths import composed
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.http_syntax import grpc_path_regex, seconds
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
 from lasthop.resolve.route_references import references
@@ -72,11 +53,11 @@ PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRout
 """Route kinds of single requests, and what is spoken to their backends: the usual protocol first."""
 
 
-def read_route(g: Graph, key: Key) -> AnyRoute | None:
-    return cast("AnyRoute | None", OBJECTS.of(g, key))
+def read_route(g: Graph, key: Key) -> api.Route | None:
+    return cast("api.Route | None", OBJECTS.of(g, key))
 
 
-def request_rules(obj: RequestRoute) -> tuple[RequestRouteRule, ...]:
+def request_rules(obj: api.RequestRoute) -> tuple[api.RequestRouteRule, ...]:
     return obj.spec.rules
 
 
@@ -99,7 +80,7 @@ def judged(g: Graph, route: Key, gateway: Key) -> JudgedRoute:
     return judge(_rules(obj), limits(g, gateway)) if obj else JudgedRoute()
 
 
-def _rules(obj: AnyRoute) -> Sequence[RequestRouteRule | StreamRouteRule]:
+def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRule]:
     return obj.spec.rules
 
 
@@ -116,17 +97,9 @@ def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol 
     return tuple(found)
 
 
-def _external_auth(rule: RequestRouteRule) -> HTTPExternalAuthFilter | None:
-    return next((f.external_auth for f in rule.filters if f.external_auth), None)
-
-
-def _mirrors(rule: RequestRouteRule | StreamRouteRule) -> list[HTTPRequestMirrorFilter]:
-    return [f.request_mirror for f in rule.filters if f.request_mirror] if not isinstance(rule, StreamRouteRule) else []
-
-
 @query
 def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerdict:
-    """What is to be said of the route where that protocol is spoken to its backends."""
+    """Returns what the status says of the route where that protocol is used to its backends."""
     obj = read_route(g, route)
     if obj is None:
         return RouteVerdict()
@@ -134,44 +107,45 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
     refs: list[Problem] = []
     judgement = judged(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
-        field, found = f"spec.rules[{number}]", judgement.rules[number].problems
+        found = judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
-        for where, ref, own, _ in references(rule):
-            refs += _reference_problem(g, route, gateway, ref, own or protocol, f"{field}.{where}")
+        for field, ref, own, _ in references(rule):
+            problem = _reference_problem(g, route, gateway, ref, own or protocol)
+            refs += [problem.at(f"spec.rules[{number}].{field}")] if problem else []
     return RouteVerdict(tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)))
 
 
 def _reference_problem(
-    g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol, field: str
-) -> list[Problem]:
+    g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol
+) -> Problem | None:
     resolved = target(g, route, ref)
-    if not isinstance(resolved, Target):
-        return [resolved.at(field)]
+    if isinstance(resolved, Problem):
+        return resolved
     tls = hop_tls(g, gateway, resolved.backend, resolved.port, protocol)
-    return [tls.problem.at(field)] if isinstance(tls, Refused) else []
+    return tls.problem if isinstance(tls, Refused) else None
 
 
 @query
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
     """The route's matches with what is to be done, in its own order."""
     obj = read_route(g, route)
-    if obj is None or isinstance(obj, StreamRoute):
+    if obj is None or isinstance(obj, api.StreamRoute):
         return ()
     found: list[Route] = []
     for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
-        for match in _matches(rule, judgement.unmatchable):
-            if judgement.problems:
-                found.append(Route(match, Refuse(), str(route)))
-            else:
-                found.append(_route(g, route, gateway, rule, match))
+        for number, written in enumerate(_written(rule)):
+            if number not in judgement.unmatchable:
+                match = _planned(written)
+                refused = Route(match, Refuse(), str(route))
+                found.append(refused if judgement.problems else _route(g, route, gateway, rule, match))
     return tuple(found)
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[Route, ...]:
     """The same matches, all refusing: for a route of which nothing more could be worked out."""
     obj = read_route(g, route)
-    if obj is None or isinstance(obj, StreamRoute):
+    if obj is None or isinstance(obj, api.StreamRoute):
         return ()
     found: list[Route] = []
     for rule in request_rules(obj):
@@ -182,20 +156,16 @@ def refusing_routes(g: Graph, route: Key) -> tuple[Route, ...]:
     return tuple(found)
 
 
-def _matches(rule: RequestRouteRule, unmatchable: frozenset[int]) -> list[Match]:
-    return [_planned(match) for number, match in enumerate(_written(rule)) if number not in unmatchable]
-
-
-def _written(rule: RequestRouteRule) -> tuple[HTTPRouteMatch | GRPCRouteMatch, ...]:
+def _written(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
     """An empty list means what a missing one does: anything."""
-    return rule.matches or ((GRPCRouteMatch(),) if isinstance(rule, GRPCRouteRule) else (HTTPRouteMatch(),))
+    return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 
-def _planned(match: HTTPRouteMatch | GRPCRouteMatch) -> Match:
-    return _grpc_match(match) if isinstance(match, GRPCRouteMatch) else _match(match)
+def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> Match:
+    return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
 
 
-def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> Route:
+def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: Match) -> Route:
     filters = fold(rule.filters, match.path, match.path_type)
     auth = _auth(g, route, gateway, rule)
     if isinstance(auth, Refuse):
@@ -207,12 +177,12 @@ def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Ma
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
         headers = Headers()
-    timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, HTTPRouteRule) else (HTTPRouteTimeouts(), None)
+    timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
     kept = rule.session_persistence or _backends_session(g, backends)
     action = Forward(
         backends=backends,
-        mirrors=tuple(m for m in (_mirror(g, route, gateway, f) for f in _mirrors(rule)) if m),
+        mirrors=tuple(_mirrors(g, route, gateway, rule)),
         rewrite=filters.rewrite,
         timeout=seconds(request) if request else None,
         try_timeout=seconds(backend) if backend else None,
@@ -222,38 +192,40 @@ def _route(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Ma
     return Route(match, action, str(route), headers, filters.cors, auth)
 
 
-def _auth(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule) -> ExternalAuth | Refuse | None:
-    """Whose server may not be asked refuses; whether one that may be can be is decided behind the hop's name."""
-    wanted = _external_auth(rule)
+def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> ExternalAuth | Refuse | None:
+    """Refuses where the server may not be referred to; whether it can be connected to is decided by its cluster."""
+    wanted = next((f.external_auth for f in rule.filters if f.external_auth), None)
     if wanted is None:
         return None
     hop = hop_to(g, route, gateway, wanted.backend_ref, AUTH_PROTOCOLS[wanted.protocol])
     return external_auth(wanted, hop) if hop else Refuse()
 
 
-def _backends(g: Graph, route: Key, gateway: Key, rule: RequestRouteRule, match: Match) -> tuple[Backend, ...]:
-    found = []
-    for ref in rule.backend_refs:
-        if ref.weight:
-            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind][0])
-            filters = fold(ref.filters, match.path, match.path_type)
-            found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
-    return tuple(found)
-
-
-def _mirror(g: Graph, route: Key, gateway: Key, mirror: HTTPRequestMirrorFilter) -> Mirror | None:
-    hop, part = hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0]), mirror.fraction
-    numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-    return Mirror(hop, numerator, part.denominator if part else 100) if hop else None
-
-
-def hop_to(g: Graph, route: Key, gateway: Key, ref: BackendObjectReference, protocol: Protocol) -> Hop | None:
-    """Returns the hop that a reference leads over; None if it may not be followed."""
+def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
+    """Returns the hop to what a reference names; None if it may not be followed."""
     to = target(g, route, ref)
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
 
 
-def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersistence | None:
+def _backends(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: Match) -> tuple[Backend, ...]:
+    found = []
+    for ref in rule.backend_refs:
+        if ref.weight:
+            filters = fold(ref.filters, match.path, match.path_type)
+            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind][0])
+            found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
+    return tuple(found)
+
+
+def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[Mirror]:
+    for mirror in (filter.request_mirror for filter in rule.filters):
+        if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0])):
+            part = mirror.fraction
+            numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
+            yield Mirror(hop, numerator, part.denominator if part else 100)
+
+
+def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> api.SessionPersistence | None:
     """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
     hop = backends[0].hop if len(backends) == 1 else None
     wanted = xbackends.session(g, hop.backend) if hop else None
@@ -263,24 +235,19 @@ def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> SessionPersist
 
 
 def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
-    """Where an XBackend asks for sessions and the rule has other backends beside it."""
+    """Returns where an XBackend asks for sessions and the rule has other backends beside it."""
     obj, found = read_route(g, route), []
-    for number, rule in enumerate(_rules(obj) if obj else ()):
-        if (
-            isinstance(rule, StreamRouteRule)
-            or rule.session_persistence
-            or len([r for r in rule.backend_refs if r.weight]) < 2
-        ):
-            continue
-        for index, ref in enumerate(rule.backend_refs):
-            to = target(g, route, ref) if ref.weight else None
+    for number, rule in enumerate(request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()):
+        refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
+        for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
+            to = target(g, route, ref)
             if isinstance(to, Target) and xbackends.session(g, to.backend):
                 message = f"the sessions that {to.backend} asks for are not kept over several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)
 
 
-def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Session:
+def _session(wanted: api.SessionPersistence, backends: tuple[Backend, ...]) -> Session:
     own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
     if wanted.type == "Header":
         return Session(wanted.header.name or own_name, header=True)
@@ -289,7 +256,7 @@ def _session(wanted: SessionPersistence, backends: tuple[Backend, ...]) -> Sessi
     return Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
 
 
-def _match(match: HTTPRouteMatch) -> Match:
+def _match(match: api.HTTPRouteMatch) -> Match:
     path_type = PathType(match.path.type)
     path = match.path.value.rstrip("/") or "/" if path_type is PathType.PREFIX else match.path.value
     # Of several entries with an equal name only the first counts (the spec).
@@ -303,10 +270,10 @@ def _match(match: HTTPRouteMatch) -> Match:
     )
 
 
-def _grpc_match(match: GRPCRouteMatch) -> Match:
+def _grpc_match(match: api.GRPCRouteMatch) -> Match:
     called = GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
     if called.regex or (called.method and not called.service):
-        path, kind = composed(called.service, called.method), PathType.REGEX
+        path, kind = grpc_path_regex(called.service, called.method), PathType.REGEX
     elif called.method:
         path, kind = f"/{called.service}/{called.method}", PathType.EXACT
     else:
@@ -314,7 +281,7 @@ def _grpc_match(match: GRPCRouteMatch) -> Match:
     return Match(path, kind, _headers(match.headers), grpc=called)
 
 
-def _headers(wanted: tuple[HTTPValueMatch, ...]) -> tuple[ValueMatch, ...]:
+def _headers(wanted: tuple[api.HTTPValueMatch, ...]) -> tuple[ValueMatch, ...]:
     # Of several entries with an equal name only the first counts (the spec).
     by_name = {header.name.lower(): header for header in reversed(wanted)}
     return tuple(sorted(ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))

@@ -23,7 +23,7 @@ from lasthop.outputs.envoy.route_index import ANY_VALUE
 from lasthop.plan.routing import Backend, Forward, Match, PathType, Retry, Route
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import routes as resolved
-from lasthop.resolve.virtual_hosts import in_order
+from lasthop.resolve.attachment import in_order
 from tests.snapshot import Snapshot, settle
 from tests.summary_routes import host_lines
 from tests.world import NOW, keyed, mk_class, mk_gateway, mk_route, mk_service

@@ -69,8 +69,7 @@ def flagged(*flags: str) -> accesslog_pb2.AccessLogFilter:
 
 def status_is(op: accesslog_pb2.ComparisonFilter.Op, status: int) -> accesslog_pb2.AccessLogFilter:
     comparison = accesslog_pb2.ComparisonFilter(
-        op=op,
-        value=base_pb2.RuntimeUInt32(default_value=status, runtime_key=f"lasthop.status.{status}"),
+        op=op, value=base_pb2.RuntimeUInt32(default_value=status, runtime_key=f"lasthop.status.{status}")
     )
     return accesslog_pb2.AccessLogFilter(status_code_filter=accesslog_pb2.StatusCodeFilter(comparison=comparison))
 

@@ -28,9 +28,9 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.routing import Match, PathType, Route
+from lasthop.resolve.attachment import Rank, rank
 from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import refusing_routes, routes
-from lasthop.resolve.virtual_hosts import Rank, rank
 from lasthop.store.graph import Graph, query
 
 SHOWN: Final = 200

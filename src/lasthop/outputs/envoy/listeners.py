@@ -178,10 +178,7 @@ def _connection_manager(key: Key, table: str, rules: HttpRules) -> hcm_pb2.HttpC
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
         rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
-        http_filters=[
-            *optional_filters(),
-            hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router)),
-        ],
+        http_filters=[*optional_filters(), hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router))],
         upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
         use_remote_address=BoolValue(value=True),
         normalize_path=BoolValue(value=True),
@@ -231,9 +228,7 @@ def _local_replies() -> hcm_pb2.LocalReplyConfig:
 
 def _reply(when: accesslog_pb2.AccessLogFilter, body: str, status: int | None = None) -> hcm_pb2.ResponseMapper:
     return hcm_pb2.ResponseMapper(
-        filter=when,
-        body=base_pb2.DataSource(inline_string=body),
-        status_code=UInt32Value(value=status) if status else None,
+        filter=when, body=base_pb2.DataSource(inline_string=body), status_code=UInt32Value(value=status) if status else None
     )
 
 

@@ -6,7 +6,7 @@ A refused update leaves the old version in force, which may be a weaker one, so 
 from __future__ import annotations
 
 from lasthop.outputs.envoy.resource import SECRET, Part, Resource
-from lasthop.resolve.refused_pairs import REFUSED_PAIR
+from lasthop.resolve.certificates import REFUSED_PAIR
 from lasthop.store.graph import Graph
 from lasthop.store.node import NodeId
 from lasthop.store.sources import Input

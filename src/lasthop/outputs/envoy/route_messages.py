@@ -15,21 +15,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.outputs.envoy.encode import packed, seconds
 from lasthop.outputs.envoy.route_filters import per_route_filters
-from lasthop.plan.routing import (
-    Backend,
-    Forward,
-    HeaderEdit,
-    Headers,
-    Match,
-    Mirror,
-    PathEdit,
-    PathType,
-    Redirect,
-    Refuse,
-    Retry,
-    Rewrite,
-    Route,
-)
+from lasthop.plan import routing
 from lasthop.plan.upstream import Protocol
 
 INTERNAL_ERROR: Final = 500
@@ -61,7 +47,7 @@ def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
     return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
 
 
-def refusing(match: Match, origin: str) -> rc.Route:
+def refusing(match: routing.Match, origin: str) -> rc.Route:
     """What matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
     direct = rc.DirectResponseAction(status=INTERNAL_ERROR)
     return rc.Route(name=origin, match=route_match(match), direct_response=direct)
@@ -75,27 +61,26 @@ class Messages(NamedTuple):
     other: list[rc.Route]
 
 
-def envoy_routes(route: Route, listening: Listening) -> Messages:
+def envoy_routes(route: routing.Route, listening: Listening) -> Messages:
     match route.action:
-        case Refuse() | Forward(backends=()):
+        case routing.Refuse() | routing.Forward(backends=()):
             found = _route(route)
             found.direct_response.status = INTERNAL_ERROR
             refused = [found]
             return Messages(refused, refused)
-        case Redirect() as redirect:
+        case routing.Redirect() as redirect:
             redirects = _redirects(route, redirect, listening)
             return Messages(redirects, redirects)
-        case Forward() as forward if route.match.grpc:
+        case routing.Forward() as forward if route.match.grpc:
             calls = _forwards(_route(route), forward, Protocol.H2)
             return Messages(calls, calls)
-        case Forward() as forward:
+        case routing.Forward() as forward:
             return Messages(
-                _forwards(_route(route), forward, Protocol.H1_UPGRADE),
-                _forwards(_route(route), forward, Protocol.AUTO),
+                _forwards(_route(route), forward, Protocol.H1_UPGRADE), _forwards(_route(route), forward, Protocol.AUTO)
             )
 
 
-def _route(route: Route) -> rc.Route:
+def _route(route: routing.Route) -> rc.Route:
     message = rc.Route(name=route.origin, match=route_match(route.match))
     _edit_headers(message, route.headers)
     for name, config in per_route_filters(route).items():
@@ -106,16 +91,16 @@ def _route(route: Route) -> rc.Route:
 # --- matching --------------------------------------------------------------------------------------------------------
 
 
-def route_match(match: Match) -> rc.RouteMatch:
+def route_match(match: routing.Match) -> rc.RouteMatch:
     message = rc.RouteMatch()
     match match.path_type:
-        case PathType.EXACT:
+        case routing.PathType.EXACT:
             message.path = match.path
-        case PathType.REGEX:
+        case routing.PathType.REGEX:
             message.safe_regex.regex = match.path
-        case PathType.PREFIX if match.path == "/":
+        case routing.PathType.PREFIX if match.path == "/":
             message.prefix = "/"
-        case PathType.PREFIX:
+        case routing.PathType.PREFIX:
             message.path_separated_prefix = match.path
     if match.grpc:
         message.grpc.SetInParent()
@@ -138,14 +123,14 @@ def _string(value: str, regex: bool = False) -> string_pb2.StringMatcher:
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-def _edit_headers(message: rc.Route | rc.WeightedCluster.ClusterWeight, headers: Headers) -> None:
+def _edit_headers(message: rc.Route | rc.WeightedCluster.ClusterWeight, headers: routing.Headers) -> None:
     message.request_headers_to_add.extend(_additions(headers.request))
     message.request_headers_to_remove.extend(headers.request.remove)
     message.response_headers_to_add.extend(_additions(headers.response))
     message.response_headers_to_remove.extend(headers.response.remove)
 
 
-def _additions(edit: HeaderEdit) -> Iterable[base_pb2.HeaderValueOption]:
+def _additions(edit: routing.HeaderEdit) -> Iterable[base_pb2.HeaderValueOption]:
     actions = base_pb2.HeaderValueOption
     for pairs, action in ((edit.set, actions.OVERWRITE_IF_EXISTS_OR_ADD), (edit.add, actions.APPEND_IF_EXISTS_OR_ADD)):
         for name, value in pairs:
@@ -166,7 +151,7 @@ _REDIRECT_CODES: Final = {
 }
 
 
-def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[rc.Route]:
+def _redirects(route: routing.Route, redirect: routing.Redirect, listening: Listening) -> list[rc.Route]:
     """One message; or two, because Envoy would keep a port that the client has written into its Host header, where the spec
     wants that of the scheme or the listener: for such clients the port is written out."""
     # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
@@ -185,7 +170,7 @@ def _redirects(route: Route, redirect: Redirect, listening: Listening) -> list[r
     return [with_port, found]
 
 
-def _redirect(redirect: Redirect) -> rc.RedirectAction:
+def _redirect(redirect: routing.Redirect) -> rc.RedirectAction:
     message = rc.RedirectAction(response_code=_REDIRECT_CODES[redirect.status])
     if redirect.scheme:
         message.scheme_redirect = redirect.scheme
@@ -199,7 +184,7 @@ def _redirect(redirect: Redirect) -> rc.RedirectAction:
     return message
 
 
-def _replace_prefix(edit: PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
+def _replace_prefix(edit: routing.PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
     """`/foo` and what follows it, by the spec's table: exactly one slash stands where prefix and rest meet."""
     prefix = (edit.prefix or "").rstrip("/")
     value = edit.value.rstrip("/")
@@ -222,7 +207,7 @@ def _literal(text: str) -> str:
 # --- forwarding ------------------------------------------------------------------------------------------------------
 
 
-def _forwards(message: rc.Route, forward: Forward, protocol: Protocol) -> list[rc.Route]:
+def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -> list[rc.Route]:
     """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy throws
     one die for all of them, so each takes its own share and those before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
@@ -241,10 +226,10 @@ def _forwards(message: rc.Route, forward: Forward, protocol: Protocol) -> list[r
     return found
 
 
-def _combined(of_rule: Rewrite | None, of_backend: Rewrite | None) -> Rewrite | None:
+def _combined(of_rule: routing.Rewrite | None, of_backend: routing.Rewrite | None) -> routing.Rewrite | None:
     if of_rule is None or of_backend is None:
         return of_rule or of_backend
-    return Rewrite(of_backend.hostname or of_rule.hostname, of_backend.path or of_rule.path)
+    return routing.Rewrite(of_backend.hostname or of_rule.hostname, of_backend.path or of_rule.path)
 
 
 def _fraction(part: int, whole: int) -> percent_pb2.FractionalPercent:
@@ -252,7 +237,9 @@ def _fraction(part: int, whole: int) -> percent_pb2.FractionalPercent:
     return percent_pb2.FractionalPercent(numerator=share, denominator=percent_pb2.FractionalPercent.MILLION)
 
 
-def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | None, protocol: Protocol) -> rc.RouteAction:
+def _action(
+    forward: routing.Forward, backends: tuple[routing.Backend, ...], rewrite: routing.Rewrite | None, protocol: Protocol
+) -> rc.RouteAction:
     action = rc.RouteAction(
         cluster_not_found_response_code=rc.RouteAction.INTERNAL_SERVER_ERROR,
         timeout=seconds(_timeout(forward)),
@@ -267,7 +254,7 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
     if rewrite:
         _rewrite(action, rewrite)
     only = backends[0]
-    if len(backends) == 1 and only.headers == Headers() and not (only.rewrite and only.rewrite.hostname):
+    if len(backends) == 1 and only.headers == routing.Headers() and not (only.rewrite and only.rewrite.hostname):
         action.cluster = _cluster_name(only, protocol)
         return action
     for backend in backends:
@@ -280,18 +267,18 @@ def _action(forward: Forward, backends: tuple[Backend, ...], rewrite: Rewrite | 
     return action
 
 
-def _cluster_name(backend: Backend, protocol: Protocol) -> str:
+def _cluster_name(backend: routing.Backend, protocol: Protocol) -> str:
     return backend.hop._replace(protocol=protocol).name if backend.hop else REFUSED
 
 
-def _timeout(forward: Forward) -> float:
+def _timeout(forward: routing.Forward) -> float:
     """Of the whole request; without retries one try is the whole request. Zero: none."""
     retries = forward.retry and forward.retry.attempts
     limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
     return min((limit for limit in limits if limit), default=0.0)
 
 
-def _retry(retry: Retry, try_timeout: float | None) -> rc.RetryPolicy:
+def _retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPolicy:
     # Whoever limits a try wants another one after it (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
     on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
     policy = rc.RetryPolicy(
@@ -309,7 +296,7 @@ def _retry(retry: Retry, try_timeout: float | None) -> rc.RetryPolicy:
     return policy
 
 
-def _rewrite(action: rc.RouteAction, rewrite: Rewrite) -> None:
+def _rewrite(action: rc.RouteAction, rewrite: routing.Rewrite) -> None:
     if rewrite.hostname:
         action.host_rewrite_literal = rewrite.hostname
     if rewrite.path is not None:
@@ -319,7 +306,7 @@ def _rewrite(action: rc.RouteAction, rewrite: Rewrite) -> None:
             action.regex_rewrite.CopyFrom(_replace_prefix(rewrite.path))
 
 
-def _mirror(mirror: Mirror) -> rc.RouteAction.RequestMirrorPolicy:
+def _mirror(mirror: routing.Mirror) -> rc.RouteAction.RequestMirrorPolicy:
     """To a hop that may not exist: then the copy is dropped and the request goes on."""
     policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
     policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))

@@ -17,9 +17,8 @@ from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import refusal
-from lasthop.resolve.attachment import MISDIRECTED, TABLES, misdirected
+from lasthop.resolve.attachment import MISDIRECTED, TABLES, in_order, misdirected
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
-from lasthop.resolve.virtual_hosts import in_order
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 

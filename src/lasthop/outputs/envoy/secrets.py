@@ -14,11 +14,10 @@ from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
 from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair
+from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair, pair_digest, pair_part, refused_pair
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.refused_pairs import pair_digest, pair_part, refused_pair
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import Output, indexer

@@ -80,11 +80,7 @@ def sds_files(xds: RemoteXds) -> dict[str, bytes]:
         _file(name): msgspec.json.encode(
             {
                 "resources": [
-                    {
-                        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-                        "name": name,
-                        **secret,
-                    }
+                    {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": name, **secret}
                 ]
             }
         )

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lasthop.api import routes as api
 from lasthop.api.meta import Key
-from lasthop.api.routes import (
-    BackendObjectReference,
-    GRPCRouteMatch,
-    HTTPRouteMatch,
-    ParentReference,
-    RequestRouteRule,
-    Route,
-    StreamRoute,
-    StreamRouteRule,
-)
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.status.routes import REFUSAL
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.attachment import PARENT_KINDS, parents
+from lasthop.resolve.attachment import PARENT_KINDS, parent_key, parents
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listener_sets import holder
-from lasthop.resolve.ours import is_ours, not_ours, parent_of
+from lasthop.resolve.ours import is_ours, not_ours
 from lasthop.resolve.route_references import filter_references
 from lasthop.resolve.routes import judged, read_route, request_rules
 from lasthop.resolve.streams import owner as stream_owner
@@ -41,14 +32,14 @@ def explain_route(g: Graph, key: Key) -> Fact:
     return Fact(str(key), worst(facts), tuple(facts), key)
 
 
-def _foreign(g: Graph, key: Key, ref: ParentReference) -> Fact:
-    parent = parent_of(key, ref)
+def _foreign(g: Graph, key: Key, ref: api.ParentReference) -> Fact:
+    parent = parent_key(key, ref)
     if (ref.group, ref.kind) not in PARENT_KINDS:
         return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
     return warning(f"{parent}: no effect, ", object=parent, why=not_ours(g, parent))
 
 
-def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> Fact:
+def _at(g: Graph, key: Key, obj: api.Route, owner: Key, attached: list[Parent]) -> Fact:
     accepted = [parent for parent in attached if parent.problem is None]
     refused = [_refused(parent) for parent in attached if parent.problem]
     if not accepted:
@@ -56,7 +47,7 @@ def _at(g: Graph, key: Key, obj: Route, owner: Key, attached: list[Parent]) -> F
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
     gateway = accepted[0].gateway
     spoken = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
-    if isinstance(obj, StreamRoute):
+    if isinstance(obj, api.StreamRoute):
         facts += _rivals(g, key, accepted)
         rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
     else:
@@ -89,7 +80,7 @@ def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
                 yield warning(f"{f'not for {hostname}' if hostname else 'for nothing'}: {other} comes first", object=other)
 
 
-def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Protocol) -> Fact:
+def _stream(g: Graph, key: Key, owner: Key, rule: api.StreamRouteRule, protocol: Protocol) -> Fact:
     facts = _shares(g, key, owner, rule, protocol)
     if not any(ref.weight for ref in rule.backend_refs):
         facts.append(bad("no backend, so nothing comes of it"))
@@ -97,13 +88,15 @@ def _stream(g: Graph, key: Key, owner: Key, rule: StreamRouteRule, protocol: Pro
     return Fact(what.get(protocol, "connections are handed on"), worst(facts), tuple(facts))
 
 
-def _shares(g: Graph, key: Key, owner: Key, rule: RequestRouteRule | StreamRouteRule, protocol: Protocol) -> list[Fact]:
+def _shares(
+    g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule | api.StreamRouteRule, protocol: Protocol
+) -> list[Fact]:
     total, several = sum(ref.weight for ref in rule.backend_refs), len(rule.backend_refs) > 1
     shares = (f"{ref.weight} of {total} to " if several else "" for ref in rule.backend_refs)
     return [_backend(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
 
 
-def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, protocol: Protocol) -> Fact:
+def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
     wrong = [bad(problem_text) for problem_text in map(str, judged(g, key, owner).rules[number].problems)]
     if wrong:
@@ -115,7 +108,7 @@ def _rule(g: Graph, key: Key, owner: Key, number: int, rule: RequestRouteRule, p
     return Fact(said, worst(facts), tuple(facts))
 
 
-def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
+def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
         if leads := list(filter_references(filter)):
             yield from (_backend(g, key, owner, lead.ref, lead.role, lead.protocol or protocol) for lead in leads)
@@ -126,16 +119,16 @@ def _filters(g: Graph, key: Key, owner: Key, rule: RequestRouteRule, protocol: P
             yield plain(f"filter {filter.type}")
 
 
-def _backend(g: Graph, key: Key, owner: Key, ref: BackendObjectReference, share: str, protocol: Protocol) -> Fact:
+def _backend(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, share: str, protocol: Protocol) -> Fact:
     found = target(g, key, ref)
     if not isinstance(found, Target):
         return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
     return hop_fact(g, Hop(owner, found.backend, found.port, protocol), share)
 
 
-def matched(match: HTTPRouteMatch | GRPCRouteMatch) -> str:
+def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
     """A match as a person would say it: `GET /path... with header x: y`."""
-    if isinstance(match, GRPCRouteMatch):
+    if isinstance(match, api.GRPCRouteMatch):
         called = "/".join(part or "*" for part in (match.method.service, match.method.method))
         called = f"~{called}" if match.method.type != "Exact" else called
         return _with(called, [f"header {header.name}: {header.value}" for header in match.headers])

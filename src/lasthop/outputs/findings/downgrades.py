@@ -16,7 +16,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.app_protocols import says_plaintext
+from lasthop.resolve.backends import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import is_service, port_winner
 from lasthop.resolve.policies.texts import read_policy

@@ -21,9 +21,9 @@ from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.ancestors import concerned
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.trust import minute
-from lasthop.resolve.unserved import concerned
 from lasthop.resolve.waivers import SOON, waiver
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output

@@ -16,8 +16,7 @@ from lasthop.plan.condition import Condition
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
-from lasthop.resolve.default_gateways import without_effect
-from lasthop.resolve.gateways import gateway
+from lasthop.resolve.gateways import gateway, without_effect
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read

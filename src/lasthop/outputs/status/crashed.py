@@ -8,23 +8,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from lasthop.api import status as api
 from lasthop.api.gateway import GROUP, Gateway, GatewayClass, ListenerSet
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, LocalObjectReference, RejectedPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference
-from lasthop.api.status import (
-    AncestorStatus,
-    ConditionStatus,
-    GatewayClassStatus,
-    GatewayStatus,
-    ListenerSetStatus,
-    ParentStatus,
-    PolicyStatus,
-    RouteStatus,
-    Status,
-)
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
@@ -32,7 +22,7 @@ from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import internal_error
 from lasthop.resolve.allowed_listeners import parent_gateway
-from lasthop.resolve.attachment import PARENT_KINDS
+from lasthop.resolve.attachment import PARENT_KINDS, parent_key
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.reach import REACH
@@ -42,49 +32,45 @@ from lasthop.store.node import Crash, NodeId
 from lasthop.store.store import OBJECTS
 
 
-def or_crashed(status: Query[Key, Status | None]) -> Query[Key, Status | None]:
+def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status | None]:
     """Returns the same query, with a status of its own for an object of which it cannot say anything."""
 
     @query
-    def or_crashed_status(g: Graph, key: Key) -> Status | None:
+    def or_crashed_status(g: Graph, key: Key) -> api.Status | None:
         found = status.attempt(g, key)
         return crashed_status(g, key) if isinstance(found, Crash) else found
 
     return or_crashed_status
 
 
-def crashed_status(g: Graph, key: Key) -> Status | None:
+def crashed_status(g: Graph, key: Key) -> api.Status | None:
     """None where it is not ours, or nothing of ours reaches it."""
     obj = OBJECTS.of(g, key)
     match obj:
         case GatewayClass():
             ours = obj.spec.controller_name == CONTROLLER_NAME
-            return GatewayClassStatus(_said(obj)) if ours else None
+            return api.GatewayClassStatus(_said(obj)) if ours else None
         case Gateway():
-            return GatewayStatus((), _said_of_listeners(obj)) if _ours(g, key) else None
+            return api.GatewayStatus((), _said_of_listeners(obj)) if _ours(g, key) else None
         case ListenerSet():
             parent = parent_gateway(g, key)
             said = _said_of_listeners(obj)
-            return ListenerSetStatus(said) if parent and _ours(g, parent) else None
+            return api.ListenerSetStatus(said) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
     route = read_route(g, key) if key.kind in ROUTE_KINDS else None
     if route is not None:
-        named = [
-            (ref, Key(ref.kind, ref.namespace or key.namespace, ref.name))
-            for ref in route.spec.parent_refs
-            if (ref.group, ref.kind) in PARENT_KINDS
-        ]
+        named = [(ref, parent_key(key, ref)) for ref in route.spec.parent_refs if (ref.group, ref.kind) in PARENT_KINDS]
         entries = [_parent(ref, owner, route) for ref, owner in named if _ours(g, _gateway_of(g, owner))]
-        return RouteStatus(tuple(dict.fromkeys(entries))) if entries else None
+        return api.RouteStatus(tuple(dict.fromkeys(entries))) if entries else None
     return _of_backend(g, obj, key) if obj is not None else None
 
 
-def _said(obj: Object) -> tuple[ConditionStatus, ...]:
+def _said(obj: Object) -> tuple[api.ConditionStatus, ...]:
     return stated((failed(reasons.ACCEPTED, internal_error()),), obj)
 
 
-def _said_of_listeners(obj: Object) -> tuple[ConditionStatus, ...]:
+def _said_of_listeners(obj: Object) -> tuple[api.ConditionStatus, ...]:
     return (*_said(obj), *stated((failed(reasons.PROGRAMMED, internal_error()),), obj))
 
 
@@ -99,20 +85,20 @@ def _gateway_of(g: Graph, owner: Key) -> Key | None:
     return owner if owner.kind == "Gateway" else parent_gateway(g, owner)
 
 
-def _parent(ref: ParentReference, owner: Key, route: Object) -> ParentStatus:
+def _parent(ref: ParentReference, owner: Key, route: Object) -> api.ParentStatus:
     at = ParentReference(owner.name, kind=owner.kind, namespace=owner.namespace, section_name=ref.section_name, port=ref.port)
-    return ParentStatus(at, CONTROLLER_NAME, _said(route))
+    return api.ParentStatus(at, CONTROLLER_NAME, _said(route))
 
 
-def _of_backend(g: Graph, obj: Object, *backends: Key) -> PolicyStatus | None:
+def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | None:
     """At every Gateway from which routes lead there."""
     gateways = sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)})
     said = _said(obj)
     entries = [
-        AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)
+        api.AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)
         for gateway in gateways
     ]
-    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
+    return api.PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
 
 
 def crash_finding(id: NodeId) -> Finding:

@@ -15,11 +15,10 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import failed
 from lasthop.plan.problem import invalid
 from lasthop.resolve.gateways import age
-from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, concerned, reached_by
 from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import is_service
 from lasthop.resolve.policies.texts import read_policy, read_rejected
-from lasthop.resolve.unserved import concerned
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read

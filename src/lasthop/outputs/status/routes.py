@@ -17,7 +17,7 @@ from lasthop.plan.problem import Problem, joined
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
-from lasthop.resolve.default_gateways import without_effect
+from lasthop.resolve.gateways import without_effect
 from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
