@@ -22,8 +22,8 @@ from lasthop.api.profiles import ProxySettings
 from lasthop.controller import Controller
 from lasthop.engine import Engine
 from lasthop.infra.kubernetes.deployments import Deployments
+from lasthop.infra.kubernetes.desired import Site, desired_gateway
 from lasthop.infra.kubernetes.identity import Identity
-from lasthop.infra.kubernetes.wanted import Site, wanted
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import Leadership
@@ -112,9 +112,9 @@ class ClusterRuntime(Sink, Leadership):
             if isinstance(obj, api.Gateway):
                 settings = proxy_settings.attempt(engine.graph, key)
                 if isinstance(settings, Crash):
-                    found[key] = msgspec.structs.replace(wanted(obj, plan, ProxySettings()), hold=True)
+                    found[key] = msgspec.structs.replace(desired_gateway(obj, plan, ProxySettings()), hold=True)
                 else:
-                    found[key] = wanted(obj, plan, settings)
+                    found[key] = desired_gateway(obj, plan, settings)
         self._uids = {gateway.uid: key for key, gateway in found.items()}
         self._deployments.want(found)
 

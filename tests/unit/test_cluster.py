@@ -13,7 +13,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES
 from tests.fake_api import KINDS, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count

@@ -1,1 +1,1 @@
-"""What a Gateway needs to exist: ports and proxies."""
+"""Provides what a Gateway needs to exist: ports and proxies."""

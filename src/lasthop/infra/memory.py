@@ -1,5 +1,5 @@
-"""What is remembered across restarts: the policy that each Service port had last, so that one which is deleted while nothing
-runs is noticed too. Losing the file loses only that."""
+"""Saves across restarts which policy each Service port had last, so that a policy which is deleted while Lasthop is stopped is
+noticed too. Losing the file loses only that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Entry(msgspec.Struct, array_like=True):
 
 
 def load(path: Path) -> Policies:
-    """Empty if there is no such file, or it cannot be read."""
+    """Returns an empty mapping if the file does not exist or cannot be read."""
     try:
         entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -31,7 +31,7 @@ def load(path: Path) -> Policies:
 
 
 def save(path: Path, policies: Policies) -> None:
-    """Whole or not at all. Raises `OSError`."""
+    """Writes the whole file or nothing. Raises `OSError`."""
     entries = [
         _Entry((service.namespace, service.name), port, (policy.namespace, policy.name))
         for (service, port), policy in sorted(policies.items())

@@ -1,6 +1,6 @@
-"""Try whether an address and port of this host can be had, and say in a sentence why not.
+"""Tests whether an address and port of this host can be bound, and explains why not.
 
-Envoy sets SO_REUSEPORT, so two Envoys of one user would share a port in silence; a plain bind tells the truth.
+Envoy sets SO_REUSEPORT, so two Envoys of one user would silently share a port; a plain bind detects it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 
 def problem(address: str, port: int, transport: str = "TCP") -> str:
-    """Empty if the port is free."""
+    """Returns why the port cannot be bound; empty if it is free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM) as probe:
             if transport == "TCP":
-                # Connections that are long over do not count. For UDP the same option would let two share the port.
+                # Ignores closed connections in TIME_WAIT. For UDP the same option would let two processes share the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
             if transport == "TCP":
@@ -41,7 +41,7 @@ def _sentence(address: str, port: int, transport: str, error: OSError) -> str:
         case errno.EADDRNOTAVAIL:
             return f"{address} is not an address of this machine; correct the Gateway's addresses"
         case errno.EACCES:
-            return f"{place} needs more rights; run as root or use a port from 1024 on"
+            return f"{place} needs more privileges; run as root, or use port 1024 or higher"
         case _:
             return f"{place} cannot be bound: {error.strerror}"
 
@@ -58,7 +58,7 @@ LISTENING = {"TCP": "0A", "UDP": "07"}
 
 
 def holders(port: int, transport: str = "TCP") -> Iterator[int]:
-    """The processes that listen on a port, as far as /proc tells us."""
+    """Yields the processes that listen on a port, as far as /proc shows them."""
     tables = (transport.lower(), f"{transport.lower()}6")
     inodes = {inode for table in tables for inode in _listening(Path("/proc/net") / table, port, LISTENING[transport])}
     for process in Path("/proc").glob("[0-9]*"):

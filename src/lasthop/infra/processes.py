@@ -1,4 +1,4 @@
-"""Proxies as child processes of this host: one Envoy for each Gateway, binding the Gateway's own addresses and ports."""
+"""Runs proxies as child processes of this host: one Envoy for each Gateway, bound to the Gateway's own addresses and ports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lasthop.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
 from lasthop.resolve.ports import Probe
 
 RETRY: Final = 2.0
-"""Seconds after which a port or a folder that could not be had is tried again."""
+"""Seconds after which a port or a directory that could not be used is tried again."""
 
 Socket = tuple[Key, str, int, str]
 """Gateway, address, port, TCP or UDP."""
 
 
 class Processes:
-    """`want()` says what is to run; everything else follows from that, and comes back through the callbacks."""
+    """Runs the proxies that `want()` asks for, and reports through the callbacks."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Processes:
         return self._proxies
 
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
-        """The Gateways that are to have a proxy, each with the addresses and ports (of TCP or UDP) that it binds; and how long
-        those of some may finish their requests when they are to end."""
+        """Takes the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds, and how many seconds the
+        proxies of some have to finish their requests when they stop."""
         for key in gateways.keys() - self._proxies.keys():
             self._proxies[key] = Proxy(
                 key.path,
@@ -95,27 +95,27 @@ class Processes:
                     self._probed(*socket, new)
 
     def _try(self, key: Key, address: str, port: int, transport: str) -> str:
-        found = ports.problem(address, port, transport)
-        return "" if ports.in_use(found) and self._is_ours(key, port, transport) else found
+        problem = ports.problem(address, port, transport)
+        return "" if ports.in_use(problem) and self._is_ours(key, port, transport) else problem
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
-        """An Envoy of this Gateway has the port already: one that is taken over, or about to be replaced."""
-        running = find_envoys(self._proxies[key].folder.path)
+        """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""
+        envoys = find_envoys(self._proxies[key].folder.path)
         try:
-            return not {envoy.pid for envoy in running}.isdisjoint(ports.holders(port, transport))
+            return not {envoy.pid for envoy in envoys}.isdisjoint(ports.holders(port, transport))
         finally:
-            for envoy in running:
+            for envoy in envoys:
                 envoy.close()
 
     async def run(self) -> None:
-        """Lives until `stop`, then until the last proxy has ended."""
+        """Runs until `stop`, and then until the last proxy has exited."""
         await end_orphans(self._run_dir, [key.path for key in self._proxies])
         running: dict[Proxy, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._keep_probing())
             while not self._stopping or any(not task.done() for task in running.values()):
                 for key, proxy in self._proxies.items():
-                    # One that has ended because it was told to stays ended.
+                    # A proxy that was stopped is not started again.
                     if proxy not in running and not self._stopping:
                         running[proxy] = tasks.create_task(self._supervise(key, proxy))
                 self._news.clear()
@@ -126,7 +126,7 @@ class Processes:
             watching.cancel()
 
     def stop(self) -> None:
-        """Ends every proxy with a drain; called again, at once."""
+        """Drains and stops every proxy; called again, at once."""
         self._stopping = True
         for proxy in (*self._proxies.values(), *self._retiring):
             proxy.stop()
@@ -138,16 +138,16 @@ class Processes:
             await asyncio.sleep(RETRY)
 
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
-        told = ""
+        reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(self._follow(key, proxy))
                 try:
                     return await proxy.run()
                 except RunDirUnusable as error:
-                    if str(error) != told:
-                        told = str(error)
-                        self._proxy_event(key, told)
+                    if str(error) != reported:
+                        reported = str(error)
+                        self._proxy_event(key, reported)
                 finally:
                     following.cancel()
             await asyncio.sleep(RETRY)

@@ -1,7 +1,8 @@
-"""The host's CA bundle, as content-addressed copies: Envoy reads a file once, so a changed store must be a changed name."""
+"""Copies the host's CA bundle to content-addressed files: Envoy reads a file once, so changed content needs another name."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -21,38 +22,26 @@ CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 
 
 class SystemStoreCopies:
-    """`current()` looks at the host's bundle; cheap when it has not changed."""
+    """Keeps a copy of the host's bundle; `current()` is cheap when the bundle has not changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: tuple[str, int, int, int] | None = None
+        self._version: tuple[str, int, int, int] | None = None
         self._store: SystemStore | None = None
-        self.problem = ""
 
     def current(self) -> SystemStore | None:
-        """None if there is no bundle, or none that can be read: then whatever asks for it fails."""
-        found = _locate()
-        if found is None:
-            self._seen, self._store, self.problem = None, None, "this host has no CA bundle"
-            return None
-        path, stat = found
-        seen = (str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if seen != self._seen:
-            self._store = self._copy(path)
-            self._seen = seen
+        """Returns None if there is no readable bundle: then every policy that uses it fails closed."""
+        bundle = _locate()
+        version = (str(bundle[0]), bundle[1].st_mtime_ns, bundle[1].st_size, bundle[1].st_ino) if bundle else None
+        if version != self._version:
+            self._store = self._copy(bundle[0]) if bundle else None
+            self._version = version
         return self._store
 
     def _copy(self, path: Path) -> SystemStore | None:
-        try:
-            pem = path.read_bytes()
-        except OSError as error:
-            self.problem = f"{path} cannot be read: {error.strerror}"
+        pem = _read(path)
+        if pem is None:
             return None
-        # Not parsed: real bundles hold certificates that only OpenSSL's kind of parser takes, and Envoy has one.
-        if CERTIFICATE not in pem:
-            self.problem = f"{path} holds no certificate"
-            return None
-        self.problem = ""
         digest = _digest(pem)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy = self._folder / f"{digest}.pem"
@@ -60,28 +49,28 @@ class SystemStoreCopies:
             temporary = copy.with_suffix(".tmp")
             temporary.write_bytes(pem)
             temporary.rename(copy)
-        self._forget_all_but({copy.name, Path(self._store.path).name if self._store else ""})
-        return SystemStore(str(copy), digest)
-
-    def _forget_all_but(self, names: set[str]) -> None:
-        # The one before stays: clusters that still name it may be sent to a proxy that restarts this moment.
+        # The previous copy stays: clusters that still name it may be sent to a proxy that restarts at this moment.
+        keep = {copy.name, Path(self._store.path).name if self._store else ""}
         for other in self._folder.glob("*.pem"):
-            if other.name not in names:
+            if other.name not in keep:
                 other.unlink(missing_ok=True)
+        return SystemStore(str(copy), digest)
 
 
 def host_store() -> SystemStore | None:
-    """The host's own bundle, for commands that only look: nothing is copied."""
-    found = _locate()
-    if found is None:
-        return None
+    """Returns the host's own bundle without copying it, for commands that only read."""
+    bundle = _locate()
+    pem = _read(bundle[0]) if bundle else None
+    return SystemStore(str(bundle[0]), _digest(pem)) if bundle and pem is not None else None
+
+
+def _read(path: Path) -> bytes | None:
+    """Does not parse: real bundles hold certificates that only a parser like OpenSSL's accepts, and Envoy has one."""
     try:
-        pem = found[0].read_bytes()
+        pem = path.read_bytes()
     except OSError:
         return None
-    if CERTIFICATE not in pem:
-        return None
-    return SystemStore(str(found[0]), _digest(pem))
+    return pem if CERTIFICATE in pem else None
 
 
 def _digest(pem: bytes) -> str:
@@ -91,9 +80,6 @@ def _digest(pem: bytes) -> str:
 def _locate() -> tuple[Path, os.stat_result] | None:
     override = os.environ.get(OVERRIDE)
     for candidate in (override,) if override else CANDIDATES:
-        path = Path(candidate)
-        try:
-            return path, path.stat()
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            return Path(candidate), os.stat(candidate)
     return None

@@ -1,4 +1,4 @@
-"""A thin JSON client of the API server, on aiohttp. It knows HTTP and the API's verbs, not what the objects mean."""
+"""Calls the API server: a thin JSON client on aiohttp, which knows HTTP and the API's verbs, not what the objects mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lasthop.kubernetes.errors import RESET, SILENT, UNREACHABLE, ApiError, Conf
 
 CONNECT: Final = 5.0
 TIMEOUT: Final = 30.0
-"""Seconds for a whole answer that is not a stream."""
+"""Seconds for a whole response that is not a stream."""
 PAGE: Final = 500
 """Objects in a page of a list, as in client-go."""
 JSON: Final = "application/json"
@@ -27,7 +27,7 @@ Params = Mapping[str, str]
 
 
 def path_of(group: str, version: str, plural: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """`/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}`, without the parts that are empty."""
+    """Returns `/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}`, without empty parts."""
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
     scope = f"/namespaces/{namespace}" if namespace else ""
     tail = "".join(f"/{part}" for part in (name, subresource) if part)
@@ -41,8 +41,8 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        # Every kind has a watch open for ever, so connections are not to be waited for; identity, because packing and
-        # unpacking what mostly travels inside one network costs more than sending it.
+        # No connection limit, because every kind keeps a watch open. No compression, because inside one network it costs more
+        # than it saves.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             headers={"User-Agent": FIELD_MANAGER, "Accept-Encoding": "identity"},
@@ -61,18 +61,18 @@ class Client:
         return _decoded(await self.request("GET", path, params=params, accept=accept))
 
     async def pages(self, path: str, params: Params | None = None, limit: int = PAGE) -> AsyncGenerator[bytes, None]:
-        """A consistent list, page by page, each as it came. Raises 410 if it took so long that the rest is forgotten."""
-        going_on = ""
+        """Yields a consistent list, page by page, as received. Raises 410 if it took so long that the rest has expired."""
+        token = ""
         while True:
-            asked = {**(params or {}), "limit": str(limit), **({"continue": going_on} if going_on else {})}
-            page = await self.request("GET", path, params=asked)
+            query = {**(params or {}), "limit": str(limit), **({"continue": token} if token else {})}
+            page = await self.request("GET", path, params=query)
             yield page
-            going_on = msgspec.json.decode(page, type=_Page).metadata.continue_
-            if not going_on:
+            token = msgspec.json.decode(page, type=_Page).metadata.continue_
+            if not token:
                 return
 
     async def watch(self, path: str, params: Params, idle: float) -> AsyncGenerator[bytes, None]:
-        """An empty line once it is open, then the lines of a watch until the server ends it.
+        """Yields an empty line once the watch is open, then its lines until the server ends it.
 
         More than `idle` seconds without a byte is an error.
         """
@@ -88,19 +88,19 @@ class Client:
         return _decoded(await self.request("POST", path, body=body))
 
     async def put(self, path: str, body: Json) -> Json:
-        """Replaces. With `metadata.resourceVersion` in the body it is refused (409) if somebody else came first."""
+        """Replaces an object. With `metadata.resourceVersion` in the body it conflicts (409) if it was changed meanwhile."""
         return _decoded(await self.request("PUT", path, body=body))
 
     async def merge(self, path: str, body: Json) -> Json:
         return _decoded(await self.request("PATCH", path, body=body, content_type=MERGE))
 
     async def apply(self, path: str, body: Json, *, field_manager: str = FIELD_MANAGER, force: bool = True) -> Json:
-        """Server-side apply: ours is what is in the body, created if it is not there."""
+        """Applies the body server-side, and creates the object if it does not exist."""
         params = {"fieldManager": field_manager, "force": "true" if force else "false"}
         return _decoded(await self.request("PATCH", path, params=params, body=body, content_type=APPLY))
 
     async def delete(self, path: str, *, uid: str = "", propagation: str = "Background") -> None:
-        """Deletes; that it is gone already is no error. With `uid` only that very object, not one of the same name."""
+        """Deletes an object, if it exists. With `uid` only that very object, not another one of the same name."""
         body: Json = {"propagationPolicy": propagation, **({"preconditions": {"uid": uid}} if uid else {})}
         try:
             await self.request("DELETE", path, body=body)
@@ -139,7 +139,7 @@ class Client:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One answer with a good status; everything else is an `ApiError`. A 401 is tried once more with new credentials."""
+        """Yields a successful response; everything else is an `ApiError`. A 401 is retried once with new credentials."""
         assert self._session is not None, "use `async with`"
         content = None if body is None else msgspec.json.encode(body)
         headers = {"Accept": accept, **({} if content is None else {"Content-Type": content_type})}
@@ -171,7 +171,7 @@ class Client:
             except ConfigError as error:
                 raise ApiError(0, UNREACHABLE, str(error)) from error
             except TimeoutError as error:
-                raise ApiError(0, SILENT, f"{self.access.url} gave no answer in time") from error
+                raise ApiError(0, SILENT, f"{self.access.url} did not answer in time") from error
             except aiohttp.ClientConnectorError as error:
                 raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error.strerror or error.os_error}") from error
             except (aiohttp.ClientError, OSError) as error:
@@ -187,7 +187,7 @@ class _Page(msgspec.Struct):
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Split here and not by aiohttp, which gives up at 512 KiB: an object may have a MiB and a half."""
+    """Splits lines itself, because aiohttp gives up at 512 KiB and an object may have 1.5 MiB."""
     buffer = bytearray()
     async for chunk in content.iter_any():
         start, end = 0, chunk.find(b"\n")
@@ -198,7 +198,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             buffer.clear()
             start, end = end + 1, chunk.find(b"\n", end + 1)
         buffer += chunk[start:]
-    # What is left has no end: the stream was cut inside an event, which the next request brings again.
+    # The rest is incomplete: the stream was cut inside an event, which the next watch sends again.
 
 
 def _decoded(body: bytes) -> Json:

@@ -1,8 +1,8 @@
-"""How to reach the API server, and as whom: kubeconfig or the pod's ServiceAccount.
+"""Loads the API server's address and our credentials, from kubeconfig or the Pod's ServiceAccount.
 
-The reading is done by the official client's loader (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of
-every version, OIDC); here its answer becomes what aiohttp needs. It is an optional dependency, because a folder does not need
-it, and is imported only when a cluster is asked for: it takes 0.2 s and 19 MB.
+The official client's loader does the reading (contexts, merged KUBECONFIG files, certificates, tokens, exec plugins of every
+version, OIDC); here its result becomes what aiohttp needs. It is an optional dependency, because files mode does not need it,
+and is imported only for a cluster: it takes 0.2 s and 19 MB.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from lasthop.kubernetes.ratelimit import Clock
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REFRESH_INTERVAL: Final = 10.0
-"""Seconds between looks at a credential's age. The loader renews 5 minutes before expiry (exec, OIDC), files each minute."""
+"""Seconds between checks of a credential's age. The loader renews 5 minutes before expiry (exec, OIDC), files every minute."""
 RENEW_INTERVAL: Final = 1.0
-"""Seconds between full reloads after a 401, however many requests are refused meanwhile."""
+"""Seconds between full reloads after a 401, however many requests fail meanwhile."""
 
 NOT_INSTALLED: Final = (
     "reading a cluster needs the Kubernetes client, which is not installed; install it with: pip install 'lasthop[kubernetes]'"
 )
 
 Load = Callable[[], Any]
-"""Gives a `kubernetes.client.Configuration` with everything in it."""
+"""Returns a complete `kubernetes.client.Configuration`."""
 
 
 class Access:
-    """The API server's address and our current credentials."""
+    """Holds the API server's address and our current credentials."""
 
     def __init__(self, load: Load, namespace: str, name: str, clock: Clock = time.monotonic) -> None:
         self._load = load
         self.namespace = namespace
-        """Of the context or the ServiceAccount."""
+        """The namespace of the context or of the ServiceAccount."""
         self.name = name
-        """What to call it in messages."""
+        """Its name in messages."""
         self._lock = asyncio.Lock()
         self._clock = clock
         self._refreshed = self._renewed = clock()
@@ -58,7 +58,7 @@ class Access:
         self._configuration = configuration
 
     async def authorization(self) -> str | None:
-        """The Authorization header of now, renewed before it expires."""
+        """Returns the current Authorization header, renewed before it expires."""
         hook = self._configuration.refresh_api_key_hook
         if hook is not None and self._clock() - self._refreshed > REFRESH_INTERVAL:
             async with self._lock:
@@ -68,10 +68,10 @@ class Access:
         return _header(self._configuration)
 
     async def renew(self, refused: str | None) -> bool:
-        """After a 401 with this header: reads everything anew. Says whether another attempt makes sense."""
+        """Reloads everything after a 401 with this header, and returns whether to retry."""
         async with self._lock:
             if _header(self._configuration) != refused:
-                return True  # somebody else has renewed it meanwhile
+                return True  # another request has renewed it meanwhile
             if self._clock() - self._renewed < RENEW_INTERVAL:
                 return False
             self._renewed = self._refreshed = self._clock()
@@ -81,9 +81,9 @@ class Access:
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
-    """In this order: what is asked for, $KUBECONFIG, the pod's ServiceAccount, ~/.kube/config. Raises `ConfigError`.
+    """Tries in this order: the arguments, $KUBECONFIG, the Pod's ServiceAccount, ~/.kube/config. Raises `ConfigError`.
 
-    May run an exec plugin, so it can take its time.
+    May run an exec plugin, so it can take a while.
     """
     if kubeconfig or context or os.environ.get("KUBECONFIG"):
         return from_kubeconfig(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config", context)
@@ -93,7 +93,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
 
 
 def from_kubeconfig(paths: str, context: str | None = None, clock: Clock = time.monotonic) -> Access:
-    """`paths`: one file, or several with colons between them, merged as kubectl does."""
+    """Reads one file, or several separated by colons, which are merged as by kubectl."""
     if not any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path):
         raise ConfigError(f"{paths}: no such file; give --kubeconfig, set KUBECONFIG, or run in a pod")
     reader = _client("config.kube_config")
@@ -157,7 +157,7 @@ def _header(configuration: Any) -> str | None:
 
 def _ssl(configuration: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
-    # Many a cluster's own CA lacks what Python 3.13 wants of a web CA (key usage); Go's clients do not ask for it.
+    # Many clusters' own CAs lack what Python 3.13 requires of a web CA (key usage); Go's clients do not require it.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API server."""
+"""Errors between us and the API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ConfigError(Exception):
 
 
 class ApiError(Exception):
-    """The API server said no, or nothing at all (`status` 0)."""
+    """The API server answered with an error, or did not answer (`status` 0)."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(status, reason, message)
@@ -30,17 +30,17 @@ class ApiError(Exception):
         return self.status == 404
 
     @property
-    def forgotten(self) -> bool:
-        """410, or 504 "too large resource version": the server cannot continue from our version, so read all again."""
+    def expired(self) -> bool:
+        """410, or 504 "too large resource version": the server cannot continue from our version, so list again."""
         return self.status == 410 or (self.status == 504 and "resource version" in self.message.lower())
 
     @property
-    def refused(self) -> bool:
+    def denied(self) -> bool:
         return self.status in (401, 403)
 
     @property
-    def passing(self) -> bool:
-        """No answer, overload or a fault of the server: the same question may well succeed later."""
+    def transient(self) -> bool:
+        """No answer, overload or a fault of the server: the same request may succeed later."""
         return self.status in (0, 408, 429) or self.status >= 500
 
 
@@ -50,11 +50,11 @@ RESET = "Reset"
 
 
 def from_status(status: int, body: bytes, retry_after: float = 0.0) -> ApiError:
-    """From an answer's body, which is a `Status` object unless something in between has answered."""
+    """Reads a response body, which is a `Status` object unless something in between has answered."""
     try:
-        said: Any = msgspec.json.decode(body)
+        content: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
-        said = None
-    if not isinstance(said, dict) or said.get("kind") != "Status":
+        content = None
+    if not isinstance(content, dict) or content.get("kind") != "Status":
         return ApiError(status, "", body[:300].decode(errors="replace"), retry_after)
-    return ApiError(said.get("code") or status, said.get("reason") or "", said.get("message") or "", retry_after)
+    return ApiError(content.get("code") or status, content.get("reason") or "", content.get("message") or "", retry_after)

@@ -1,7 +1,7 @@
-"""Who writes: a Lease (coordination.k8s.io/v1), held as client-go holds one.
+"""Elects the leader, which alone writes, by a Lease (coordination.k8s.io/v1) as client-go does.
 
 Clocks of different machines are never compared: a follower takes over when it has not seen the Lease change for as long as the
-Lease lasts, by its own clock; a leader stops earlier than that, by its own clock, counted from before it asked.
+Lease lasts, by its own clock; a leader stops earlier than that, by its own clock, counted from before its request.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lasthop.kubernetes.errors import ApiError
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """In seconds."""
+    """Intervals in seconds."""
 
     duration: int = 10
-    """How long a Lease lasts. A dead leader is replaced after this and two looks: within 12 s, and the promise is 15."""
+    """How long a Lease lasts. A dead leader is replaced after this and two polls: within 12 s, and we promise 15."""
     renew_deadline: float = 7.0
-    """When a leader that could not renew stops, well before another may start."""
+    """When a leader that could not renew stops leading, well before another may start."""
     renew_interval: float = 2.5
     look_interval: float = 1.0
 
@@ -36,22 +36,22 @@ TIMING: Final = Timing()
 
 
 class Leadership:
-    """Hears when the Lease comes to us and goes; overrides what it needs."""
+    """Is called when we start and stop leading; a subclass overrides what it needs."""
 
     def started_leading(self) -> None: ...
 
     def stopped_leading(self) -> None: ...
 
 
-class Next(Enum):
+class LeaseAction(Enum):
     CREATE = auto()
     TAKE = auto()
     RENEW = auto()
     WAIT = auto()
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A Lease as it was when it last changed, and when that was by our own clock."""
+class LeaseObservation(msgspec.Struct, frozen=True):
+    """Records a Lease as of its last change, and when that was by our own clock."""
 
     record: tuple[Any, ...]
     at: float
@@ -62,23 +62,23 @@ def record_of(lease: Json) -> tuple[Any, ...]:
     return tuple(spec.get(field) for field in ("holderIdentity", "renewTime", "acquireTime", "leaseTransitions"))
 
 
-def decide(lease: Json | None, seen: Seen | None, identity: str, now: float) -> Next:
-    """What to do about the Lease."""
+def decide(lease: Json | None, seen: LeaseObservation | None, identity: str, now: float) -> LeaseAction:
+    """Returns what to do about the Lease."""
     if lease is None:
-        return Next.CREATE
+        return LeaseAction.CREATE
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
     if holder == identity:
-        return Next.RENEW
+        return LeaseAction.RENEW
     if not holder:
-        return Next.TAKE
+        return LeaseAction.TAKE
     lasts = spec.get("leaseDurationSeconds") or TIMING.duration
     expired = seen is not None and seen.record == record_of(lease) and now - seen.at >= lasts
-    return Next.TAKE if expired else Next.WAIT
+    return LeaseAction.TAKE if expired else LeaseAction.WAIT
 
 
-def taken(lease: Json, identity: str, now: str, duration: int, annotations: Mapping[str, str]) -> Json:
-    """The Lease as it is when we hold it. What we do not know in it stays."""
+def acquired(lease: Json, identity: str, now: str, duration: int, annotations: Mapping[str, str]) -> Json:
+    """Returns the Lease as held by us. Fields that we do not know are kept."""
     spec, meta = dict(lease.get("spec") or {}), dict(lease.get("metadata") or {})
     if spec.get("holderIdentity") != identity:
         if "holderIdentity" in spec:
@@ -103,10 +103,10 @@ class LeaderElector:
         timing: Timing = TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`annotations` are put on the Lease while we hold it: where followers find the leader."""
+        """`annotations` are set on the Lease while we hold it: followers find the leader by them."""
         self.leading = False
         self.holder = ""
-        """Who holds the Lease, as last seen."""
+        """The identity of the Lease's holder, as last seen."""
         self.holder_annotations: dict[str, str] = {}
         self._client, self._identity = client, identity
         self._collection = path_of("coordination.k8s.io", "v1", "leases", namespace)
@@ -119,18 +119,18 @@ class LeaderElector:
         self._annotations = dict(annotations or {})
         self._leadership, self._timing, self._clock = leadership, timing, clock
         self._lease: Json | None = None
-        self._seen: Seen | None = None
+        self._seen: LeaseObservation | None = None
         self._renewed = 0.0
-        self._told = ""
+        self._logged = ""
         self._log: Any = structlog.get_logger()
 
     @property
     def certain(self) -> bool:
-        """Leading, and the Lease is surely still ours: also right after the process has been frozen for a while."""
+        """Whether we lead and the Lease is certainly still ours, even right after the process was frozen for a while."""
         return self.leading and self._clock() - self._renewed < self._timing.duration
 
     async def run(self) -> None:
-        """Until cancelled; then the Lease is given back, so that another need not wait for its end."""
+        """Runs until cancelled, and then releases the Lease, so that another replica need not wait for its expiry."""
         try:
             while True:
                 await self._follow()
@@ -143,14 +143,14 @@ class LeaderElector:
                 await asyncio.shield(self._release())
 
     async def _follow(self) -> None:
-        """Ends when the Lease is ours."""
+        """Returns when the Lease is ours."""
         while True:
             if await self._attempt():
                 return
             await asyncio.sleep(self._timing.look_interval)
 
     async def _lead(self) -> None:
-        """Ends when it is no longer certain that the Lease is ours."""
+        """Returns when it is no longer certain that the Lease is ours."""
         while True:
             await asyncio.sleep(self._timing.renew_interval)
             while not await self._in_time():
@@ -159,7 +159,7 @@ class LeaderElector:
                 await asyncio.sleep(min(0.5, self._timing.look_interval))
 
     async def _in_time(self) -> bool:
-        """One renewal, which must not take longer than the Lease is still surely ours."""
+        """Renews once, which must not take longer than the Lease is certainly ours."""
         try:
             async with asyncio.timeout(max(0.0, self._renewed + self._timing.renew_deadline - self._clock())):
                 return await self._attempt()
@@ -167,27 +167,27 @@ class LeaderElector:
             return False
 
     async def _attempt(self) -> bool:
-        """Looks at the Lease and takes or renews it if it may. Says whether it is ours."""
-        asked = self._clock()
+        """Reads the Lease, acquires or renews it if possible, and returns whether it is ours."""
+        started = self._clock()
         try:
             if not self.leading or self._lease is None:
                 await self._look()
             match decide(self._lease, self._seen, self._identity, self._clock()):
-                case Next.WAIT:
+                case LeaseAction.WAIT:
                     return False
-                case Next.CREATE:
-                    body = taken(self._empty, self._identity, micro_now(), self._timing.duration, self._annotations)
+                case LeaseAction.CREATE:
+                    body = acquired(self._empty, self._identity, micro_now(), self._timing.duration, self._annotations)
                     self._saw(await self._client.create(self._collection, body))
                 case _:
-                    body = taken(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
+                    body = acquired(self._lease or {}, self._identity, micro_now(), self._timing.duration, self._annotations)
                     self._saw(await self._client.put(self._path, body))
         except ApiError as error:
-            self._lease = None  # look again before the next attempt: somebody else may have it
-            if str(error) != self._told and not error.conflict:
-                self._told = str(error)
-                self._log.warning("lease not reached", lease=self._path, error=str(error))
+            self._lease = None  # read it again before the next attempt: another replica may have it
+            if str(error) != self._logged and not error.conflict:
+                self._logged = str(error)
+                self._log.warning("Lease cannot be read or renewed", lease=self._path, error=str(error))
             return False
-        self._renewed, self._told = asked, ""
+        self._renewed, self._logged = started, ""
         return True
 
     async def _look(self) -> None:
@@ -202,7 +202,7 @@ class LeaderElector:
         self._lease = lease
         record = record_of(lease)
         if self._seen is None or self._seen.record != record:
-            self._seen = Seen(record, self._clock())
+            self._seen = LeaseObservation(record, self._clock())
         self.holder = record[0] or ""
         self.holder_annotations = (lease.get("metadata") or {}).get("annotations") or {}
 
@@ -224,4 +224,4 @@ class LeaderElector:
         try:
             await self._client.request("PUT", self._path, body={**lease, "spec": spec}, within=2.0)
         except ApiError as error:
-            self._log.info("lease not given back; it ends by itself", error=str(error))
+            self._log.info("Lease not released; it will expire", error=str(error))

@@ -1,7 +1,7 @@
-"""From the API server's JSON to what we keep: the typed object, its version, and its status as bytes.
+"""Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only what a gateway needs stays in memory. From Secrets that is three keys, from ConfigMaps one; managedFields and everything
-else that no struct declares is gone with the JSON. A BackendTLSPolicy that cannot be read whole becomes a `RejectedPolicy`.
+Only what a gateway needs stays in memory: three keys of Secrets, one of ConfigMaps; managedFields and everything else that no
+struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a `RejectedPolicy`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, decode_json, has_status
 from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
-from lasthop.kubernetes.observed import Held
+from lasthop.kubernetes.observed import ObservedStatus
 from lasthop.plan.finding import Finding
 
 POLICY: Final = "BackendTLSPolicy"
@@ -24,24 +24,22 @@ CONFIG_MAP_KEYS: Final = frozenset(("ca.crt",))
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
-"""What need not even be sent: Helm's releases are many, large and never a certificate."""
+"""Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
 
 replace = msgspec.structs.replace
 
 
-class Read(NamedTuple):
-    """One object, as read."""
-
+class DecodedObject(NamedTuple):
     key: Key
     object: Object | None
-    """What comes to the store; None where it cannot be read."""
-    held: Held | None = None
-    """Its status as it stands, for kinds whose status we write."""
+    """The object for the store; None where it cannot be decoded."""
+    status: ObservedStatus | None = None
+    """Its current status, for kinds whose status we write."""
     problem: Finding | None = None
     opaque: bool = False
-    """It is a BackendTLSPolicy, and not everything that it targets could be read."""
+    """It is a BackendTLSPolicy, and not all of its targets could be read."""
     document: Json | None = None
-    """The object as it came, for those who show it."""
+    """The object as received, for commands that show it."""
 
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
@@ -64,24 +62,25 @@ def identify(kind: str, content: bytes | msgspec.Raw) -> tuple[Key, str]:
     return Key(kind, meta.namespace, meta.name), meta.resource_version
 
 
-def read_object(kind: str, content: bytes | msgspec.Raw) -> Read:
-    """Never raises for what an object holds; what cannot be read is absent, with a problem that says so."""
+def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
+    """Decodes one object. Never raises for its content: what cannot be decoded is absent, with a problem that says so."""
     envelope = _envelope.decode(content)
     meta = envelope.metadata
     key = Key(kind, meta.namespace, meta.name)
-    held = Held(meta.resource_version, bytes(envelope.status), meta.generation) if has_status(KINDS[kind]) else None
+    seen = ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
+    status = seen if has_status(KINDS[kind]) else None
     try:
-        return Read(key, trimmed(kind, decode_json(kind, bytes(content))), held)
+        return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
     except (msgspec.ValidationError, ValueError) as error:
         if kind != POLICY:
-            return Read(key, None, held, _unreadable(key, str(error)))
+            return DecodedObject(key, None, status, _unreadable(key, str(error)))
         rejected, whole = _rejected(msgspec.json.decode(content), str(error))
         problem = _unreadable(key, rejected.message, remedy="Use a field that this version knows, or upgrade Lasthop.")
-        return Read(key, rejected, held, problem, opaque=not whole)
+        return DecodedObject(key, rejected, status, problem, opaque=not whole)
 
 
 def trimmed(kind: str, obj: Object) -> Object:
-    """The object without what nobody here will ever look at."""
+    """Returns the object without what is never used."""
     match obj:
         case core.Secret():
             kept = BytesMap(pair for pair in obj.data if pair[0] in SECRET_KEYS)
@@ -102,11 +101,11 @@ def _bare(meta: ObjectMeta) -> ObjectMeta:
 
 
 def _unreadable(key: Key, message: str, remedy: str = "") -> Finding:
-    return Finding(key, "Unreadable", f"cannot be read whole, so it is refused: {message}", remedy)
+    return Finding(key, "Unreadable", f"cannot be fully decoded, so it is rejected: {message}", remedy)
 
 
 def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
-    """The policy as far as it goes, and whether all its targets are known."""
+    """Returns the policy as far as it can be read, and whether all its targets are known."""
     meta, spec = document.get("metadata") or {}, document.get("spec") or {}
     refs = spec.get("targetRefs") if isinstance(spec, dict) else None
     refs = refs if isinstance(refs, list) else []
@@ -122,7 +121,7 @@ def _rejected(document: Any, error: str) -> tuple[RejectedPolicy, bool]:
 
 
 def _target(ref: Any) -> PolicyTargetReference | None:
-    """What a reference names, as far as we understand it. A field that we do not know may narrow it: then it is the whole."""
+    """Returns what a reference names. An unknown field may narrow it: then it counts for the whole object."""
     if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not isinstance(ref.get("kind"), str):
         return None
     known = ref.keys() <= {"group", "kind", "name", "sectionName"}

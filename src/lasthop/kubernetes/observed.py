@@ -1,4 +1,4 @@
-"""What is known of our objects' statuses from watching, so that a writer need not ask."""
+"""Caches the statuses of our objects as the watches show them, so that a writer need not read them first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lasthop.api.meta import Key
-from lasthop.kubernetes.versions import older
 
 
-class Held(NamedTuple):
+class ObservedStatus(NamedTuple):
     version: str
     """resourceVersion of the object."""
     status: bytes
@@ -17,31 +16,36 @@ class Held(NamedTuple):
     generation: int = 0
 
 
-class Observed:
+class ObservedStatuses:
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
-        """In which API version each kind is served."""
+        """The API version in which each kind is served."""
         self.on_change: Callable[[Key], None] = lambda key: None
-        """Told of every object that was written by anyone."""
-        self._held: dict[Key, Held] = {}
+        """Called for every object that anyone has written."""
+        self._statuses: dict[Key, ObservedStatus] = {}
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._held)
+        return iter(self._statuses)
 
-    def get(self, key: Key) -> Held | None:
-        return self._held.get(key)
+    def get(self, key: Key) -> ObservedStatus | None:
+        return self._statuses.get(key)
 
-    def observe(self, key: Key, held: Held) -> None:
-        """As the watch shows it, which may be a little late: then what is held stays."""
-        if self.put(key, held):
+    def observe(self, key: Key, status: ObservedStatus) -> None:
+        """Takes a status from the watch, unless it is older than the known one: watches may lag behind our own writes."""
+        if self.put(key, status):
             self.on_change(key)
 
-    def put(self, key: Key, held: Held) -> bool:
-        before = self._held.get(key)
-        if before is not None and (before.version == held.version or older(held.version, before.version)):
+    def put(self, key: Key, status: ObservedStatus) -> bool:
+        before = self._statuses.get(key)
+        if before is not None and (before.version == status.version or older(status.version, before.version)):
             return False
-        self._held[key] = held
+        self._statuses[key] = status
         return True
 
     def forget(self, key: Key) -> None:
-        self._held.pop(key, None)
+        self._statuses.pop(key, None)
+
+
+def older(version: str, than: str) -> bool:
+    """Compares resourceVersions. Those of one kind are decimal numbers in order of time (KEP-5504)."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,4 +1,4 @@
-"""How fast and how often: backoff with jitter, and a token bucket. Time is a parameter."""
+"""Limits rates: backoff with jitter, and a token bucket. Time is a parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Clock = Callable[[], float]
 
 
 class Backoff:
-    """Doubles from `first` to `most`; each pause lies between half of it and all of it, so that many do not come at once."""
+    """Doubles from `first` to `most`; each pause is between half of that and all of it, so that retries do not coincide."""
 
     def __init__(self, first: float = 0.2, most: float = 30.0, jitter: Callable[[], float] = random.random) -> None:
         self._first, self._most, self._jitter = first, most, jitter
@@ -25,20 +25,20 @@ class Backoff:
 
 
 class TokenBucket:
-    """`rate` a second in the long run, `burst` at once."""
+    """Allows `rate` a second in the long run, `burst` at once."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._at = float(burst), clock()
 
     def take(self) -> float:
-        """Takes one, on credit if there is none; gives the seconds to wait until it is covered."""
+        """Takes a token, on credit if there is none, and returns the seconds until it is covered."""
         self._fill()
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
     def try_take(self) -> bool:
-        """Takes one only if there is one."""
+        """Takes a token only if there is one."""
         self._fill()
         if self._tokens < 1:
             return False

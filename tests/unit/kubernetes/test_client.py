@@ -45,10 +45,10 @@ async def test_an_error_says_status_reason_and_message(api: FakeApi) -> None:
     async with client_of(api) as client:
         with pytest.raises(ApiError) as forbidden:
             await client.get(CA)
-        assert str(forbidden.value) == "403 Forbidden: no" and forbidden.value.refused
+        assert str(forbidden.value) == "403 Forbidden: no" and forbidden.value.denied
         with pytest.raises(ApiError) as busy:
             await client.get(CA)
-        assert busy.value.passing and busy.value.retry_after == 1.0
+        assert busy.value.transient and busy.value.retry_after == 1.0
 
 
 async def test_nobody_there_and_a_cut_line_are_told_apart(api: FakeApi) -> None:
@@ -60,7 +60,7 @@ async def test_nobody_there_and_a_cut_line_are_told_apart(api: FakeApi) -> None:
         with pytest.raises(ApiError) as refused:
             await client.get(CA)
     assert (cut.value.reason, refused.value.reason) == ("Reset", "Unreachable")
-    assert cut.value.passing and refused.value.passing
+    assert cut.value.transient and refused.value.transient
 
 
 async def test_401_renews_the_credentials_once_and_tries_again(api: FakeApi) -> None:

@@ -13,12 +13,12 @@ from lasthop.kubernetes.lease import (
     TIMING,
     LeaderElector,
     Leadership,
-    Next,
-    Seen,
+    LeaseAction,
+    LeaseObservation,
     Timing,
+    acquired,
     decide,
     record_of,
-    taken,
 )
 from tests.fake_api import FakeApi, Refusal, client_of, until
 
@@ -68,22 +68,22 @@ def test_take_over_is_within_15_seconds_and_never_overlaps() -> None:
 
 def test_decisions() -> None:
     theirs = mk_lease("other", leaseDurationSeconds=10)
-    seen = Seen(record_of(theirs), at=100.0)
-    assert decide(None, None, "me", 0.0) is Next.CREATE
-    assert decide(mk_lease(""), None, "me", 0.0) is Next.TAKE
-    assert decide(mk_lease("me"), None, "me", 0.0) is Next.RENEW
-    assert decide(theirs, None, "me", 1e9) is Next.WAIT  # seen for the first time, however old it says it is
-    assert decide(theirs, seen, "me", 109.9) is Next.WAIT
-    assert decide(theirs, seen, "me", 110.0) is Next.TAKE
-    assert decide(mk_lease("other", "t1", leaseDurationSeconds=10), seen, "me", 110.0) is Next.WAIT  # it has moved
+    seen = LeaseObservation(record_of(theirs), at=100.0)
+    assert decide(None, None, "me", 0.0) is LeaseAction.CREATE
+    assert decide(mk_lease(""), None, "me", 0.0) is LeaseAction.TAKE
+    assert decide(mk_lease("me"), None, "me", 0.0) is LeaseAction.RENEW
+    assert decide(theirs, None, "me", 1e9) is LeaseAction.WAIT  # seen for the first time, however old it says it is
+    assert decide(theirs, seen, "me", 109.9) is LeaseAction.WAIT
+    assert decide(theirs, seen, "me", 110.0) is LeaseAction.TAKE
+    assert decide(mk_lease("other", "t1", leaseDurationSeconds=10), seen, "me", 110.0) is LeaseAction.WAIT  # it has moved
 
 
 def test_what_is_written() -> None:
-    lease = taken({"metadata": {"name": "l"}}, "me", "t1", 10, {})
+    lease = acquired({"metadata": {"name": "l"}}, "me", "t1", 10, {})
     assert lease["spec"] == {"holderIdentity": "me", "leaseDurationSeconds": 10, "renewTime": "t1", "acquireTime": "t1"}
-    renewed = taken(lease, "me", "t2", 10, {})
+    renewed = acquired(lease, "me", "t2", 10, {})
     assert (renewed["spec"]["acquireTime"], renewed["spec"]["renewTime"]) == ("t1", "t2")
-    over = taken({**renewed, "unknown": 1}, "other", "t3", 10, {"lasthop.dev/address": "10.0.0.1"})
+    over = acquired({**renewed, "unknown": 1}, "other", "t3", 10, {"lasthop.dev/address": "10.0.0.1"})
     assert over["spec"]["leaseTransitions"] == 1 and over["unknown"] == 1
     assert over["metadata"] == {"name": "l", "annotations": {"lasthop.dev/address": "10.0.0.1"}}
 

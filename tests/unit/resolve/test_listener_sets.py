@@ -11,7 +11,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.profiles import ProxySettings
 from lasthop.api.status import GatewayStatus, ListenerSetStatus
 from lasthop.engine import Engine
-from lasthop.infra.kubernetes.wanted import wanted
+from lasthop.infra.kubernetes.desired import desired_gateway
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
@@ -66,7 +66,7 @@ def test_the_port_of_the_readiness_probe_is_nobodys_in_a_pod() -> None:
     assert {name for _, type_url, name in snapshot.xds if type_url == LISTENER} == {"edge/web/80", "edge/web/81"}
     obj, plan = engine.store.get(WEB), gateway(engine.graph, WEB)
     assert isinstance(obj, Gateway) and plan
-    assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"))
+    assert desired_gateway(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"))
     _, snapshot = running(both)
     assert reasons(snapshot) == ("Accepted", "Programmed")
 
@@ -125,7 +125,7 @@ def test_in_a_cluster_the_gateways_service_has_the_ports_of_its_sets() -> None:
     engine, _ = running(mk_listener_set("shop/set", "edge/web", [http(81), http(82, name="b")]))
     obj, plan = engine.store.get(WEB), gateway(engine.graph, WEB)
     assert isinstance(obj, Gateway) and plan is not None
-    assert wanted(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"), (82, "TCP"))
+    assert desired_gateway(obj, plan, ProxySettings()).ports == ((80, "TCP"), (81, "TCP"), (82, "TCP"))
 
 
 def test_a_set_that_names_something_else_than_a_gateway_is_left_alone() -> None:

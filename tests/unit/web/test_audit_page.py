@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.sources.source import Batch
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView

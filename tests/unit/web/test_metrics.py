@@ -6,7 +6,7 @@ import re
 
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.sources.source import Batch
 from lasthop.web.controller_view import ControllerView

@@ -12,7 +12,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
 from lasthop.plan.upstream import Hop

@@ -6,7 +6,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from lasthop.cluster import ClusterRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving

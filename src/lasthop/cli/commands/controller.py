@@ -16,7 +16,7 @@ from lasthop.cli.args import paths
 from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
-from lasthop.infra.kubernetes.wanted import Site
+from lasthop.infra.kubernetes.desired import Site
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ConfigError

@@ -18,7 +18,7 @@ from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import Read, read_object
+from lasthop.kubernetes.objects import DecodedObject, read_object
 from lasthop.sources.kubernetes.reflector import Reflector
 from lasthop.sources.kubernetes.snapshot import Listed, look, plain
 
@@ -85,7 +85,7 @@ class ClusterStatusView:
 
     # --- what reflectors tell ----------------------------------------------------------------------------------------
 
-    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+    def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         self._documents.update({read.key: read.document for read in reads if read.document is not None})
         for key in deleted:
             self._documents.pop(key, None)
@@ -101,7 +101,7 @@ class ClusterStatusView:
         self._error = said
 
 
-def shown(kind: str, item: msgspec.Raw) -> Read:
+def shown(kind: str, item: msgspec.Raw) -> DecodedObject:
     """Reads an object for display. A kind without a status may hold secrets, so only names and sizes of its content appear."""
     read = read_object(kind, item)
     if not has_status(KINDS[kind]):

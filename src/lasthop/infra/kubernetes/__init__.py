@@ -1,1 +1,1 @@
-"""A Gateway on Kubernetes: its Deployment and Services, its certificates, and what the controller itself is installed with."""
+"""Runs a Gateway on Kubernetes: its Deployment and Services, its certificates, and the controller's own manifests."""

@@ -1,4 +1,4 @@
-"""What is asked of the API server here; `sources.kubernetes.client.Client` can do it."""
+"""Declares what infra needs of the API server; `kubernetes.client.Client` implements it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lasthop.kubernetes.client import path_of
 
 
 class Api(Protocol):
-    """Raises `sources.kubernetes.errors.ApiError`."""
+    """Every method raises `kubernetes.errors.ApiError`."""
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json: ...
     async def create(self, path: str, body: Json) -> Json: ...

@@ -1,7 +1,7 @@
-"""Proxies as Deployments of the cluster: `want()` says what is to be there, `run()` sees to it while this replica leads.
+"""Runs proxies as Deployments: `want()` takes the desired state, `run()` reconciles the cluster with it while we lead.
 
-want ──> actions (pure) ──> apply, delete ──> Services' addresses ──> changed(Gateway, Infrastructure)
-             ^── all that carries our labels, listed now and then and kept up to date by our own writes
+want ──> diff (pure) ──> apply, delete ──> Services' addresses ──> changed(Gateway, Infrastructure)
+             ^── everything with our labels, listed at intervals and kept up to date by our own writes
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, Final
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import names
-from lasthop.infra.kubernetes.actions import Action, Apply, Delete, Made, actions, is_ours, leftovers, owners
 from lasthop.infra.kubernetes.api import Api, collection, path
+from lasthop.infra.kubernetes.desired import DesiredGateway, Site
+from lasthop.infra.kubernetes.diff import Action, Apply, Delete, ObjectRef, diff, is_ours, leftovers, owners
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.infra.kubernetes.services import LOAD_BALANCER, read_back, service_specs
-from lasthop.infra.kubernetes.wanted import Site, Wanted
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki.authority import Authority
 from lasthop.plan.infrastructure import Infrastructure
 
 RESYNC: Final = 30.0
-"""Seconds after which everything is listed again: for what was deleted by others, addresses that changed, certificates."""
+"""Seconds after which everything is listed again: for objects deleted by others, changed addresses, and certificates."""
 RETRY: Final = 5.0
-LOOK_EVERY: Final = 1.0
-"""For the address of a load balancer that is still to come."""
+POLL_INTERVAL: Final = 1.0
+"""Seconds between polls for a load balancer's address that is still pending."""
 IN_FLIGHT: Final = 4
 SELECTOR: Final = f"{names.APP}={names.PROXY},{names.MANAGED_BY}={names.MANAGER}"
 
@@ -44,25 +44,25 @@ class Deployments:
         namespaces: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
         retry: float = RETRY,
-        look_every: float = LOOK_EVERY,
+        look_every: float = POLL_INTERVAL,
     ) -> None:
-        """`namespaces` are those that we may see; none named: all of them. `may_write` is asked right before each write: a
-        process that was frozen for a while leads no more, and has not heard of it."""
+        """`namespaces` are the watched ones; empty: all. `may_write` is called right before each write: a process that was
+        frozen for a while no longer leads, and does not know it yet."""
         self._may_write = may_write
         self._api, self._site, self._authority, self._changed = api, site, authority, changed
         self._namespaces = namespaces or ("",)
         self._clock, self._retry, self._look_every = clock, retry, look_every
-        self._wanted: Mapping[Key, Wanted] | None = None
-        self._observed: dict[Made, Json] = {}
+        self._wanted: Mapping[Key, DesiredGateway] | None = None
+        self._observed: dict[ObjectRef, Json] = {}
         self._problems: dict[Key, str] = {}
-        self._told: dict[Key, Infrastructure] = {}
+        self._reported: dict[Key, Infrastructure] = {}
         self._due: set[Key] = set()
         self._again: set[Key] = set()
-        """To be tried again shortly."""
+        """To be retried shortly."""
         self._news = asyncio.Event()
 
-    def want(self, gateways: Mapping[Key, Wanted]) -> None:
-        """All Gateways that are ours. What was made for others is taken away."""
+    def want(self, gateways: Mapping[Key, DesiredGateway]) -> None:
+        """Takes all our Gateways. Objects of other Gateways are deleted."""
         old = self._wanted or {}
         self._due |= {key for key, gateway in gateways.items() if old.get(key) != gateway}
         if self._wanted is None or gateways.keys() != old.keys() or self._due:
@@ -70,8 +70,8 @@ class Deployments:
         self._wanted = dict(gateways)
 
     async def run(self) -> None:
-        """Until it is cancelled, which is what is to be done when another replica leads. May be called again."""
-        self._told.clear()
+        """Reconciles until cancelled, which happens when another replica leads. May be called again."""
+        self._reported.clear()
         listed = 0.0
         while True:
             await self._until_wanted()
@@ -92,7 +92,7 @@ class Deployments:
             await self._wait(self._look_every)
 
     async def _pause(self, listed: float) -> None:
-        """Until there is something to do."""
+        """Waits until there is something to do."""
         wait = max(0.0, listed + RESYNC - self._clock())
         if self._again:
             self._due |= self._again
@@ -100,7 +100,7 @@ class Deployments:
         if pending := self._without_address():
             wait = min(wait, self._look_every)
         await self._wait(wait)
-        await self._each(self._refresh(made, gateway) for made, gateway in pending)
+        await self._each(self._refresh(ref, gateway) for ref, gateway in pending)
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -112,93 +112,93 @@ class Deployments:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _list(self) -> bool:
-        observed: dict[Made, Json] = {}
+        observed: dict[ObjectRef, Json] = {}
         try:
             for kind in RESOURCES:
                 for namespace in self._namespaces:
-                    found = await self._api.get(collection(kind, namespace), {"labelSelector": SELECTOR})
-                    for item in found.get("items") or ():
+                    listed = await self._api.get(collection(kind, namespace), {"labelSelector": SELECTOR})
+                    for item in listed.get("items") or ():
                         metadata = item["metadata"]
-                        observed[Made(kind, metadata["namespace"], metadata["name"])] = item
+                        observed[ObjectRef(kind, metadata["namespace"], metadata["name"])] = item
         except ApiError as error:
-            if not error.passing:
+            if not error.transient:
                 for gateway in (self._wanted or {}).values():
-                    self._tell(gateway, f"what is there cannot be read: {error}")
+                    self._report(gateway, f"the existing objects cannot be listed: {error}")
             return False
         self._observed = observed
         return True
 
-    def _without_address(self) -> list[tuple[Made, Wanted]]:
-        found = []
+    def _without_address(self) -> list[tuple[ObjectRef, DesiredGateway]]:
+        pending = []
         for key, gateway in (self._wanted or {}).items():
             for name in service_specs(gateway):
-                service = self._observed.get(made := Made("Service", key.namespace, name))
+                service = self._observed.get(ref := ObjectRef("Service", key.namespace, name))
                 if service and service["spec"].get("type") == LOAD_BALANCER and not _ingress(service):
-                    found.append((made, gateway))
-        return found
+                    pending.append((ref, gateway))
+        return pending
 
-    async def _refresh(self, made: Made, gateway: Wanted) -> None:
+    async def _refresh(self, ref: ObjectRef, gateway: DesiredGateway) -> None:
         try:
-            found = await self._api.get(path(*made))
+            service = await self._api.get(path(*ref))
         except ApiError:
-            return  # the next listing will say
-        if _ingress(found):
-            self._observed[made] = found
-            self._tell(gateway, self._problems.get(gateway.key, ""))
+            return  # the next list will report it
+        if _ingress(service):
+            self._observed[ref] = service
+            self._report(gateway, self._problems.get(gateway.key, ""))
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, due: Iterable[Key]) -> None:
         wanted = self._wanted or {}
-        mine: dict[str, dict[Made, Json]] = {}
-        for made, item in self._observed.items():
+        mine: dict[str, dict[ObjectRef, Json]] = {}
+        for ref, item in self._observed.items():
             for uid in owners(item):
-                mine.setdefault(uid, {})[made] = item
+                mine.setdefault(uid, {})[ref] = item
         await self._each(self._gateway(wanted[key], mine.get(wanted[key].uid, {})) for key in due if key in wanted)
         await self._each(self._do(action) for action in leftovers(wanted.values(), self._observed))
         self._again &= wanted.keys()
-        for key in (self._told.keys() | self._problems.keys()) - wanted.keys():
-            self._told.pop(key, None)
+        for key in (self._reported.keys() | self._problems.keys()) - wanted.keys():
+            self._reported.pop(key, None)
             self._problems.pop(key, None)
 
-    async def _gateway(self, gateway: Wanted, mine: Mapping[Made, Json]) -> None:
+    async def _gateway(self, gateway: DesiredGateway, mine: Mapping[ObjectRef, Json]) -> None:
         authority = self._authority()
         if authority is None:
             return
         problems, again = [], False
-        for action in actions(gateway, self._site, authority, mine, self._clock()):
+        for action in diff(gateway, self._site, authority, mine, self._clock()):
             try:
                 again |= await self._do(action)
             except ApiError as error:
                 again = True
-                # A server that is away is no news about the Gateway.
-                if not error.passing:
-                    problems.append(f"{action.made.kind} {action.made.name}: {error.message}")
+                # An API server that does not answer says nothing about the Gateway.
+                if not error.transient:
+                    problems.append(f"{action.ref.kind} {action.ref.name}: {error.message}")
         (self._again.add if again else self._again.discard)(gateway.key)
-        self._tell(gateway, "; ".join(problems))
+        self._report(gateway, "; ".join(problems))
 
     async def _do(self, action: Action) -> bool:
-        """Whether it is to be looked at again shortly."""
+        """Executes an action, and returns whether to retry shortly."""
         if not self._may_write():
             return True
         match action:
             case Apply():
-                if action.new and await self._is_somebodys(action.made):
-                    raise ApiError(409, "AlreadyExists", "it exists and is not Lasthop's; rename it, or the Gateway")
-                applied = self._observed[action.made] = await self._api.apply(path(*action.made), action.document)
+                if action.new and await self._is_foreign(action.ref):
+                    raise ApiError(409, "AlreadyExists", "it exists and is not managed by Lasthop; rename it, or the Gateway")
+                applied = self._observed[action.ref] = await self._api.apply(path(*action.ref), action.document)
                 return bool(applied["metadata"].get("deletionTimestamp"))
             case Delete():
                 try:
-                    await self._api.delete(path(*action.made), uid=action.uid)
+                    await self._api.delete(path(*action.ref), uid=action.uid)
                 except ApiError as error:
-                    if not error.conflict:  # 409: there is another one of that name by now
+                    if not error.conflict:  # 409: by now there is another object of that name
                         return True
-                self._observed.pop(action.made, None)
+                self._observed.pop(action.ref, None)
         return False
 
-    async def _is_somebodys(self, made: Made) -> bool:
+    async def _is_foreign(self, ref: ObjectRef) -> bool:
         try:
-            return not is_ours(await self._api.get(path(*made)))
+            return not is_ours(await self._api.get(path(*ref)))
         except ApiError as error:
             if error.not_found:
                 return False
@@ -215,14 +215,14 @@ class Deployments:
             for job in jobs:
                 tasks.create_task(one(job))
 
-    def _tell(self, gateway: Wanted, problem: str) -> None:
+    def _report(self, gateway: DesiredGateway, problem: str) -> None:
         key = gateway.key
         self._problems[key] = problem
-        services = {name: self._observed.get(Made("Service", key.namespace, name), {}) for name in service_specs(gateway)}
-        found = read_back(gateway, services, problem)
-        if self._told.get(key) != found:
-            self._told[key] = found
-            self._changed(key, found)
+        services = {name: self._observed.get(ObjectRef("Service", key.namespace, name), {}) for name in service_specs(gateway)}
+        infrastructure = read_back(gateway, services, problem)
+        if self._reported.get(key) != infrastructure:
+            self._reported[key] = infrastructure
+            self._changed(key, infrastructure)
 
 
 def _ingress(service: Json) -> bool:

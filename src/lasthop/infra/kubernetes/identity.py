@@ -1,20 +1,19 @@
-"""The controller's CA as it stands in the cluster, and the certificates that this replica shows to proxies and to the
-replica that leads.
+"""Keeps the controller's CA in a Secret, and the certificates that this replica presents to proxies and to the leader.
 
-Every replica reads the Secret; only the one that leads makes it, and replaces the CA in good time.
+Every replica reads the Secret; only the leader creates it, and rotates the CA before it expires.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from typing import Final
 
 from lasthop.api.documents import Json
-from lasthop.infra.kubernetes.actions import decoded
 from lasthop.infra.kubernetes.api import Api, collection, path
+from lasthop.infra.kubernetes.diff import decoded
+from lasthop.infra.kubernetes.manifests import encoded
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
@@ -22,16 +21,16 @@ from lasthop.pki.authority import Authority
 from lasthop.xds.credentials import Credentials
 
 SECRET: Final = "lasthop-xds-ca"
-LOOK_EVERY: Final = 30.0
+POLL_INTERVAL: Final = 30.0
 RETRY: Final = 1.0
 
 
-class Unusable(Exception):
-    """The Secret is there and holds something else. The text says what to do."""
+class UnusableSecret(Exception):
+    """The Secret exists but does not hold a CA. The text says what to do."""
 
 
 class Identity:
-    """`run` keeps it up to date; until `known` is set there is neither CA nor certificate."""
+    """Holds CA and certificates, which `run` keeps up to date; until `known` is set there are none."""
 
     def __init__(
         self,
@@ -44,13 +43,13 @@ class Identity:
         problem: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`may_write` says whether this replica leads; `problem` hears what is wrong, and an empty text when it is mended."""
+        """`may_write` returns whether this replica leads; `problem` receives what is wrong, or an empty text once resolved."""
         self._api, self._namespace, self._names, self._replica = api, namespace, server_names, replica
         self._may_write, self._problem, self._clock = may_write, problem, clock
         self._authority: Authority | None = None
         self._credentials: Credentials | None = None
         self._client: Credentials | None = None
-        self._told = ""
+        self._reported = ""
         self.known = asyncio.Event()
 
     @property
@@ -58,40 +57,38 @@ class Identity:
         return self._authority
 
     def credentials(self) -> Credentials:
-        """For the xDS server; called on gRPC's threads."""
+        """Returns those of the xDS server; called on gRPC's threads."""
         assert self._credentials is not None, "wait for `known`"
         return self._credentials
 
     def client_credentials(self) -> Credentials:
-        """What this replica shows to the one that leads."""
+        """Returns those that this replica presents to the leader."""
         assert self._client is not None, "wait for `known`"
         return self._client
 
     async def run(self) -> None:
         while True:
             await self.refresh()
-            await asyncio.sleep(LOOK_EVERY if self.known.is_set() and not self._told else RETRY)
+            await asyncio.sleep(POLL_INTERVAL if self.known.is_set() and not self._reported else RETRY)
 
     async def refresh(self) -> None:
         try:
-            found = await self._found()
-            self._tell("")
-        except (ApiError, Unusable) as error:
-            # What we have goes on; a certificate of our own can be renewed without asking anybody.
-            found = self._authority
-            self._tell(f"CA of the proxies: {error}")
-        if found is not None:
-            self._take(found)
-
-    async def _found(self) -> Authority | None:
-        if self._may_write():
-            return await ensure_authority(self._api, self._namespace, self._clock())
-        return await read_authority(self._api, self._namespace)
+            if self._may_write():
+                authority: Authority | None = await ensure_authority(self._api, self._namespace, self._clock())
+            else:
+                authority = await read_authority(self._api, self._namespace)
+            self._report("")
+        except (ApiError, UnusableSecret) as error:
+            # The known CA stays in use: our own certificate can be renewed without the API server.
+            authority = self._authority
+            self._report(f"CA of the proxies: {error}")
+        if authority is not None:
+            self._take(authority)
 
     def _take(self, authority: Authority) -> None:
         now, bundle = self._clock(), authority.bundle
         server, client = self._credentials, self._client
-        # Both were made at the same moment and last as long.
+        # Both were issued at the same moment and last as long.
         if server is None or client is None or ca.server_pair_due(authority, server.own, now):
             self._credentials = Credentials(ca.server_pair(authority, self._names, now), bundle)
             self._client = Credentials(ca.replica_pair(authority, self._replica, now), bundle)
@@ -100,29 +97,29 @@ class Identity:
         self._authority = authority
         self.known.set()
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+    def _report(self, text: str) -> None:
+        if text != self._reported:
+            self._reported = text
             self._problem(text)
 
 
 async def read_authority(api: Api, namespace: str) -> Authority | None:
-    """None if no leader has made it yet."""
-    found = await _get(api, namespace)
-    return _restored(found, namespace) if found else None
+    """Returns None if no leader has created it yet."""
+    document = await _get(api, namespace)
+    return _restored(document, namespace) if document else None
 
 
 async def ensure_authority(api: Api, namespace: str, now: float) -> Authority:
-    """As it should be now, and stored. Somebody else may write at the same time: theirs is taken then, never overwritten."""
+    """Creates or rotates the CA if that is due. If another replica writes at the same time, its CA is used, not replaced."""
     for _ in range(5):
-        found = await _get(api, namespace)
-        old = _restored(found, namespace) if found else None
+        document = await _get(api, namespace)
+        old = _restored(document, namespace) if document else None
         new = ca.renewed(old, now)
-        if found and new is old:
+        if document and new is old:
             return new
         try:
-            if found:
-                await api.put(path("Secret", namespace, SECRET), {**found, "data": _encoded(new)})
+            if document:
+                await api.put(path("Secret", namespace, SECRET), {**document, "data": encoded(ca.stored(new))})
             else:
                 await api.create(collection("Secret", namespace), _document(namespace, new))
             return new
@@ -141,11 +138,11 @@ async def _get(api: Api, namespace: str) -> Json | None:
         raise
 
 
-def _restored(found: Json, namespace: str) -> Authority:
+def _restored(document: Json, namespace: str) -> Authority:
     try:
-        return ca.restored(decoded(found))
+        return ca.restored(decoded(document))
     except ValueError as error:
-        raise Unusable(f"Secret {namespace}/{SECRET}: {error}; delete it, and a new CA is made") from error
+        raise UnusableSecret(f"Secret {namespace}/{SECRET}: {error}; delete it, and a new CA is created") from error
 
 
 def _document(namespace: str, authority: Authority) -> Json:
@@ -154,9 +151,5 @@ def _document(namespace: str, authority: Authority) -> Json:
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {"name": SECRET, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}},
-        "data": _encoded(authority),
+        "data": encoded(ca.stored(authority)),
     }
-
-
-def _encoded(authority: Authority) -> dict[str, str]:
-    return {key: base64.b64encode(content).decode() for key, content in ca.stored(authority).items()}

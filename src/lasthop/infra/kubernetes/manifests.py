@@ -1,4 +1,4 @@
-"""Everything that is made for a Gateway, as documents to apply. Pure: equal input gives equal documents."""
+"""Builds all objects of a Gateway, as documents to apply. Pure: equal input gives equal documents."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 from lasthop.api.documents import Json
 from lasthop.api.gateway import GROUP
 from lasthop.infra.kubernetes import names
+from lasthop.infra.kubernetes.desired import DesiredGateway, Site
 from lasthop.infra.kubernetes.names import object_name, selector
 from lasthop.infra.kubernetes.pods import deployment_spec
 from lasthop.infra.kubernetes.services import service_specs
-from lasthop.infra.kubernetes.wanted import Site, Wanted
 
 RESOURCES: Final = {
     # kind: (group, version, plural), in the order in which they are applied
@@ -27,10 +27,10 @@ RESOURCES: Final = {
 }
 
 
-def manifests(gateway: Wanted, site: Site) -> list[Json]:
-    """All but the Secret, whose content is not a matter of what is wanted but of time."""
+def manifests(gateway: DesiredGateway, site: Site) -> list[Json]:
+    """Returns all but the Secret, whose content depends on time and not on the desired state."""
     name = object_name(gateway.key.name)
-    services = [_document(gateway, "Service", found, spec=spec) for found, spec in service_specs(gateway).items()]
+    services = [_document(gateway, "Service", service, spec=spec) for service, spec in service_specs(gateway).items()]
     labels, annotations = _labels(gateway), dict(gateway.annotations)
     budget = {"maxUnavailable": 1, "selector": {"matchLabels": selector(gateway.key.name)}}
     return [
@@ -41,18 +41,21 @@ def manifests(gateway: Wanted, site: Site) -> list[Json]:
     ]
 
 
-def secret(gateway: Wanted, data: Mapping[str, bytes]) -> Json:
-    encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+def secret(gateway: DesiredGateway, data: Mapping[str, bytes]) -> Json:
     name = object_name(gateway.key.name, "-xds")
-    return _document(gateway, "Secret", name, hashed=False, type="Opaque", data=encoded)
+    return _document(gateway, "Secret", name, hashed=False, type="Opaque", data=encoded(data))
 
 
-def _labels(gateway: Wanted) -> dict[str, str]:
-    # Ours last: they say which Pods belong to the Gateway, and nobody may say otherwise.
+def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
+    return {key: base64.b64encode(content).decode() for key, content in data.items()}
+
+
+def _labels(gateway: DesiredGateway) -> dict[str, str]:
+    # Ours come last: they select the Gateway's Pods, and must not be overridden.
     return {**dict(gateway.labels), **selector(gateway.key.name), names.MANAGED_BY: names.MANAGER}
 
 
-def _document(gateway: Wanted, kind: str, name: str, *, hashed: bool = True, **content: Any) -> Json:
+def _document(gateway: DesiredGateway, kind: str, name: str, *, hashed: bool = True, **content: Any) -> Json:
     group, version, _ = RESOURCES[kind]
     key = gateway.key
     metadata: Json = {

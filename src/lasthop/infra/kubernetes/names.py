@@ -1,4 +1,4 @@
-"""Names and labels of what is made for a Gateway. A Gateway's name may have 253 letters and dots, a Service's 63 and none."""
+"""Names and labels the objects of a Gateway, whose name may have 253 characters and dots; a Service's has 63 and no dots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from lasthop.api.gateway import GROUP
 
 LIMIT: Final = 63
-"""Of a label's value and of a Service's name."""
+"""Characters of a label's value and of a Service's name."""
 PREFIX: Final = "lasthop-"
 
 GATEWAY_NAME: Final = f"{GROUP}/gateway-name"
@@ -17,13 +17,13 @@ APP: Final = "app.kubernetes.io/name"
 PROXY: Final = "lasthop-proxy"
 MANAGER: Final = "lasthop"
 HASH: Final = "lasthop.dev/manifest-hash"
-"""Annotation: what we have applied."""
+"""Annotation with the hash of the applied manifest."""
 OWN: Final = frozenset({GATEWAY_NAME, MANAGED_BY, APP})
-"""Labels that no Gateway can set."""
+"""Labels that a Gateway cannot set."""
 
 
 def object_name(gateway: str, suffix: str = "") -> str:
-    """`lasthop-<gateway><suffix>` where that is a valid name, else a shortened one that no other Gateway has."""
+    """Returns `lasthop-<gateway><suffix>` where that is a valid name, else a shortened one that is unique to the Gateway."""
     plain = f"{PREFIX}{gateway}"
     if "." not in gateway and len(plain) + len(suffix) <= LIMIT:
         return plain + suffix
@@ -40,7 +40,7 @@ def label_value(gateway: str) -> str:
 
 
 def selector(gateway: str) -> dict[str, str]:
-    """What the Pods are found by. A Deployment's can never be changed."""
+    """Returns the labels that select the Pods. A Deployment's selector is immutable."""
     return {APP: PROXY, GATEWAY_NAME: label_value(gateway)}
 
 

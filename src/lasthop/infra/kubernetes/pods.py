@@ -1,12 +1,12 @@
-"""The Deployment of a Gateway's proxies. Nothing in it depends on the listeners: a new port must not restart every Pod."""
+"""Builds the Deployment of a Gateway's proxies. It does not depend on the listeners: a new port must not restart every Pod."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from lasthop.api.documents import Json
+from lasthop.infra.kubernetes.desired import DesiredGateway, Site
 from lasthop.infra.kubernetes.names import object_name, selector
-from lasthop.infra.kubernetes.wanted import Site, Wanted
 from lasthop.plan.infrastructure import READY_PORT
 from lasthop.proxy import pod_settings
 from lasthop.proxy.readiness import PATH
@@ -14,11 +14,11 @@ from lasthop.proxy.readiness import PATH
 USER: Final = 65532
 RUN_DIR: Final = "/run/lasthop"
 RUN_SIZE: Final = "256Mi"
-"""The node's disk is not ours to fill. The access log is cut at 10 MiB, so that this is for what nobody has thought of: a Pod
-that gets there is evicted."""
+"""Protects the node's disk. The access log is truncated at 10 MiB, so this is for the unforeseen: a Pod that reaches it is
+evicted."""
 CERTIFICATES: Final = "/var/run/lasthop/xds"
 SPARE_SECONDS: Final = 10
-"""For Envoy to end after the drain, before the kubelet loses patience."""
+"""Seconds for Envoy to exit after the drain, before the kubelet kills it."""
 
 # Kubernetes' "restricted" Pod security standard, and a root file system that cannot be written to.
 CONTAINER_SECURITY: Final = {
@@ -32,12 +32,12 @@ POD_SECURITY: Final = {
     "runAsUser": USER,
     "runAsGroup": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
-    # Port 443 without root: a capability would not reach a process that is not root. It is one of the safe sysctls.
+    # Allows port 443 without root: a capability would not reach a process that is not root. It is one of the safe sysctls.
     "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
 }
 
 
-def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotations: dict[str, str]) -> Json:
+def deployment_spec(gateway: DesiredGateway, site: Site, labels: dict[str, str], annotations: dict[str, str]) -> Json:
     name, settings = gateway.key.name, gateway.settings
     spec: Json = {
         "selector": {"matchLabels": selector(name)},
@@ -47,11 +47,11 @@ def deployment_spec(gateway: Wanted, site: Site, labels: dict[str, str], annotat
     return spec if settings.replicas is None else {"replicas": settings.replicas, **spec}
 
 
-def _pod(gateway: Wanted, site: Site) -> Json:
+def _pod(gateway: DesiredGateway, site: Site) -> Json:
     name = gateway.key.name
     return {
         "serviceAccountName": object_name(name),
-        # A proxy never speaks to the API server.
+        # A proxy never connects to the API server.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": gateway.settings.drain_seconds + SPARE_SECONDS,
@@ -73,7 +73,7 @@ def _pod(gateway: Wanted, site: Site) -> Json:
     }
 
 
-def _container(gateway: Wanted, site: Site) -> Json:
+def _container(gateway: DesiredGateway, site: Site) -> Json:
     settings = gateway.settings
     env = {
         pod_settings.GATEWAY: gateway.key.path,

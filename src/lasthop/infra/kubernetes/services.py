@@ -1,7 +1,7 @@
-"""The Services of a Gateway, and the addresses that they were given.
+"""Builds the Services of a Gateway, and reads back the addresses that they were assigned.
 
-Without `spec.addresses` there is one Service. With it, one for each address: a Service can ask for one address only, and
-what came of it can be read back for each.
+Without `spec.addresses` there is one Service. With it, there is one for each address: a Service can request only one, and the
+result can be read back for each.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from lasthop.api.documents import Json
+from lasthop.infra.kubernetes.desired import DesiredGateway, canonical
 from lasthop.infra.kubernetes.names import digest, object_name, selector
-from lasthop.infra.kubernetes.wanted import Wanted
 from lasthop.plan.infrastructure import Infrastructure
 
 LOAD_BALANCER: Final = "LoadBalancer"
 CLUSTER_IP: Final = "ClusterIP"
 
 
-def service_specs(gateway: Wanted) -> dict[str, Json]:
-    """Name -> spec."""
+def service_specs(gateway: DesiredGateway) -> dict[str, Json]:
+    """Returns the specs of the Services by name."""
     if not gateway.ports:
         return {}
     if not gateway.addresses or gateway.settings.service.type not in (LOAD_BALANCER, CLUSTER_IP):
@@ -31,7 +31,7 @@ def service_specs(gateway: Wanted) -> dict[str, Json]:
     }
 
 
-def _common(gateway: Wanted) -> Json:
+def _common(gateway: DesiredGateway) -> Json:
     settings = gateway.settings.service
     spec: Json = {
         "type": settings.type,
@@ -48,29 +48,29 @@ def _common(gateway: Wanted) -> Json:
     return spec
 
 
-def _asking_for(gateway: Wanted, address: str) -> Json:
+def _asking_for(gateway: DesiredGateway, address: str) -> Json:
     family = "IPv6" if ipaddress.ip_address(address).version == 6 else "IPv4"
     field = "loadBalancerIP" if gateway.settings.service.type == LOAD_BALANCER else "clusterIP"
     return {"ipFamilyPolicy": "SingleStack", "ipFamilies": [family], field: address}
 
 
-def read_back(gateway: Wanted, services: Mapping[str, Mapping[str, Any]], problem: str = "") -> Infrastructure:
-    """From the Services as they stand now, by name."""
+def read_back(gateway: DesiredGateway, services: Mapping[str, Mapping[str, Any]], problem: str = "") -> Infrastructure:
+    """Returns the addresses of the Services, by name, as they are now."""
     names = service_specs(gateway)
-    given = [address for name in names if (service := services.get(name)) for address in _given(gateway, service)]
-    given = list(dict.fromkeys(given))
+    assigned = [address for name in names if (service := services.get(name)) for address in _assigned(gateway, service)]
+    assigned = list(dict.fromkeys(assigned))
     if gateway.addresses:
-        # Exactly those that were asked for, in that order; whatever else a load balancer has given is not the Gateway's.
-        have = {_canonical(value) for _, value in given}
+        # Exactly the requested ones, in that order; others that a load balancer has assigned are not the Gateway's.
+        have = {canonical(value) for _, value in assigned}
         return Infrastructure(
             tuple(("IPAddress", address) for address in gateway.addresses if address in have),
             tuple(address for address in gateway.addresses if address not in have),
             problem,
         )
-    return Infrastructure(tuple(given), (), problem)
+    return Infrastructure(tuple(assigned), (), problem)
 
 
-def _given(gateway: Wanted, service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _assigned(gateway: DesiredGateway, service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     spec = service.get("spec") or {}
     if spec.get("type") == LOAD_BALANCER:
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
@@ -81,14 +81,7 @@ def _given(gateway: Wanted, service: Mapping[str, Any]) -> Iterator[tuple[str, s
                 yield "Hostname", entry["hostname"]
         return
     if spec.get("type") == "NodePort" and gateway.addresses:
-        # Of nodes, or of something in front of them, which only whoever wrote them can know.
+        # Addresses of nodes, or of something in front of them, which only the Gateway's author can know.
         yield from (("IPAddress", address) for address in gateway.addresses)
         return
     yield from (("IPAddress", ip) for ip in spec.get("clusterIPs") or () if ip != "None")
-
-
-def _canonical(value: str) -> str:
-    try:
-        return str(ipaddress.ip_address(value))
-    except ValueError:
-        return value

@@ -16,7 +16,7 @@ from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import LeaderElector, Leadership
-from lasthop.kubernetes.observed import Observed
+from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.events import EventRecorder
@@ -38,7 +38,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
     def __init__(
         self,
         client: Client,
-        observed: Observed,
+        observed: ObservedStatuses,
         *,
         identity: str,
         namespace: str,

@@ -23,7 +23,7 @@ from lasthop.api.status import Status
 from lasthop.api.times import rfc3339
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.observed import Held, Observed
+from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
 
@@ -65,7 +65,7 @@ class StatusWriter:
     def __init__(
         self,
         client: Client,
-        observed: Observed,
+        observed: ObservedStatuses,
         *,
         guard: WriteGuard | None = None,
         limits: Limits = LIMITS,
@@ -239,7 +239,7 @@ class StatusWriter:
     def _observe(self, key: Key, answer: dict[str, Any]) -> None:
         status = msgspec.json.encode(answer["status"]) if answer.get("status") else b""
         meta = answer["metadata"]
-        self._observed.put(key, Held(meta["resourceVersion"], status, meta.get("generation", 0)))
+        self._observed.put(key, ObservedStatus(meta["resourceVersion"], status, meta.get("generation", 0)))
 
     def _failed(self, key: Key, error: ApiError) -> None:
         if error.not_found:
@@ -248,8 +248,8 @@ class StatusWriter:
                 self._wanted.pop(key, None)
             return
         self.counts.labels("errors").inc()
-        if not error.passing:  # that the server is away is said elsewhere, once
+        if not error.transient:  # that the server is away is said elsewhere, once
             self._log.warning("status not written", object=str(key), error=str(error))
-        if error.passing or error.refused:
+        if error.transient or error.denied:
             pause = self._backoffs.setdefault(key, Backoff(0.5, LONGEST_PAUSE)).next(at_least=error.retry_after)
             self._enqueue_later(key, pause)

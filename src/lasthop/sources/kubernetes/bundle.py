@@ -31,5 +31,5 @@ async def _version(client: Client, name: str, before: str) -> str:
     try:
         found = await client.get(f"{CRDS}/{name}", accept=METADATA)
     except ApiError as error:
-        return before if error.passing else ""
+        return before if error.transient else ""
     return str((found["metadata"].get("annotations") or {}).get(BUNDLE_VERSION, ""))

@@ -21,12 +21,12 @@ def trouble_findings(
     troubles: Iterable[Trouble], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
     found: list[Finding] = []
-    away = discovery if discovery is not None and discovery.passing else None
+    away = discovery if discovery is not None and discovery.transient else None
     read = started
     if discovery is not None and away is None:
         found.append(_refused("discover the kinds of", "/apis", discovery, "", access))
     for kind, error, before in troubles:
-        if error.passing:
+        if error.transient:
             away, read = away or error, read and before
         else:
             found.append(_of_kind(kind, error, before, access))

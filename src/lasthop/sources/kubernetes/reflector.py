@@ -25,9 +25,9 @@ from lasthop.api.kinds import Kind
 from lasthop.api.meta import Key
 from lasthop.kubernetes.client import PAGE, Client
 from lasthop.kubernetes.errors import RESET, SILENT, ApiError
-from lasthop.kubernetes.objects import FIELD_SELECTORS, Read, identify, read_object
+from lasthop.kubernetes.objects import FIELD_SELECTORS, DecodedObject, identify, read_object
+from lasthop.kubernetes.observed import older
 from lasthop.kubernetes.ratelimit import Backoff
-from lasthop.kubernetes.versions import older
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 STALE: Final = "Stale"
@@ -51,7 +51,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+    def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         """New or changed objects, and those that are gone."""
 
     def whole(self, reflector: Reflector) -> None:
@@ -91,7 +91,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.keys: dict[Key, str] = {}
-        self.reads: list[Read] = []
+        self.reads: list[DecodedObject] = []
 
 
 class Reflector:
@@ -102,7 +102,7 @@ class Reflector:
         path: str,
         sink: Sink,
         timing: Timing | None = None,
-        read: Callable[[str, msgspec.Raw], Read] = read_object,
+        read: Callable[[str, msgspec.Raw], DecodedObject] = read_object,
         ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`ended` is told why each request ended."""
@@ -148,7 +148,7 @@ class Reflector:
             return self._backoff.next() if lived < self._timing.settled else 0.0
         self._ended((error.reason if not error.status else str(error.status)).lower())
         # 2. It has forgotten where we are: read everything, which also tells what went meanwhile.
-        if error.forgotten:
+        if error.expired:
             self.version = ""
             return self._relists.next()
         # 3. It does not know streaming lists, or cannot give one now (429, "storage is (re)initializing", for many seconds
@@ -158,7 +158,7 @@ class Reflector:
             return 0.0
         # 4. It is away, or does not let us: what we know stays. One failure alone is no news, a refusal is.
         self._failures += 1
-        if self._failures > 1 or not error.passing:
+        if self._failures > 1 or not error.transient:
             self._sink.trouble(self, error)
         return self._backoff.next(at_least=error.retry_after)
 

@@ -90,7 +90,7 @@ async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> List
                 version = content.metadata.resource_version
                 items += content.items or ()
     except ApiError as error:
-        if error.forgotten and attempt < ATTEMPTS:
+        if error.expired and attempt < ATTEMPTS:
             return await _list(client, kind, path, attempt + 1)
         raise
     except msgspec.DecodeError as error:

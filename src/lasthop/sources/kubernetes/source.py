@@ -1,7 +1,7 @@
 """The Kubernetes source: every kind that the API server serves, as batches of objects.
 
 discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
-    each 10 s: kinds come and go                └───> Observed     statuses, for the writer
+    each 10 s: kinds come and go                └───> ObservedStatuses     statuses, for the writer
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import POLICY, Read
-from lasthop.kubernetes.observed import Observed
+from lasthop.kubernetes.objects import POLICY, DecodedObject
+from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.plan.finding import Finding, Severity
 from lasthop.sources.kubernetes.bundle import crd_versions
 from lasthop.sources.kubernetes.discovery import choose, discover
@@ -66,7 +66,7 @@ class KubernetesSource:
         settle: float = SETTLE,
     ) -> None:
         """`namespaces`: only these, for namespaced kinds; none means all."""
-        self.observed = Observed()
+        self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or Timing()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
@@ -150,7 +150,7 @@ class KubernetesSource:
                 self._adopt(versions, tasks)
             except ApiError as error:
                 failures += 1
-                if failures > 1 or not (self.started and error.passing):  # one failure alone is no news
+                if failures > 1 or not (self.started and error.transient):  # one failure alone is no news
                     self._discovery_error = error
             self._news.set()
             pause = min(RETRY, self._interval) if failures else self._interval
@@ -214,7 +214,7 @@ class KubernetesSource:
 
     # --- what the reflectors say -------------------------------------------------------------------------------------
 
-    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+    def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         for key in deleted:
             self._changes[key] = None
             self._problems.pop(key, None)
@@ -227,8 +227,8 @@ class KubernetesSource:
             else:
                 self._problems.pop(read.key, None)
             (self._opaque.add if read.opaque else self._opaque.discard)(read.key)
-            if read.held is not None:
-                self.observed.observe(read.key, read.held)
+            if read.status is not None:
+                self.observed.observe(read.key, read.status)
         self._news.set()
 
     def whole(self, reflector: Reflector) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lasthop.api.meta import Key, StringMap
-from lasthop.infra.kubernetes.wanted import Site, Wanted
+from lasthop.infra.kubernetes.desired import DesiredGateway, Site
 from lasthop.kubernetes.errors import ApiError
 
 Json = dict[str, Any]
@@ -16,12 +16,12 @@ WEB = Key("Gateway", "shop", "web")
 SITE = Site("ghcr.io/lasthop/lasthop:1", "lasthop-xds.lasthop-system.svc", 18000)
 
 
-def gateway(name: str = "web", **fields: Any) -> Wanted:
+def gateway(name: str = "web", **fields: Any) -> DesiredGateway:
     given = {"ports": ((80, "TCP"), (443, "TCP"))} | fields
     for field in ("labels", "annotations"):
         if field in given:
             given[field] = StringMap.of(given[field])
-    return Wanted(
+    return DesiredGateway(
         Key("Gateway", "shop", name), fields.pop("uid", f"uid-of-{name}"), **{k: v for k, v in given.items() if k != "uid"}
     )
 

@@ -12,7 +12,7 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.infra.kubernetes import deployments
 from lasthop.infra.kubernetes.deployments import Deployments
-from lasthop.infra.kubernetes.wanted import Wanted
+from lasthop.infra.kubernetes.desired import DesiredGateway
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
 from lasthop.pki.certificates import uris
@@ -43,7 +43,7 @@ class World:
             look_every=0.0,
         )
 
-    def want(self, *gateways: Wanted) -> None:
+    def want(self, *gateways: DesiredGateway) -> None:
         self.deployments.want({gateway.key: gateway for gateway in gateways})
 
     async def settled(self) -> list[str]:
@@ -214,7 +214,9 @@ async def test_somebody_elses_object_of_the_same_name_is_left_alone(world: World
     async with world.leading():
         await world.settled()
     assert world.api.objects[path] is theirs
-    assert world.heard[-1][1].problem == "Service lasthop-web: it exists and is not Lasthop's; rename it, or the Gateway"
+    assert (
+        world.heard[-1][1].problem == "Service lasthop-web: it exists and is not managed by Lasthop; rename it, or the Gateway"
+    )
 
 
 async def test_a_refusal_is_told_and_the_rest_is_made_all_the_same(world: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.infra.kubernetes.identity import SECRET, Identity, Unusable, ensure_authority, read_authority
+from lasthop.infra.kubernetes.identity import SECRET, Identity, UnusableSecret, ensure_authority, read_authority
 from lasthop.kubernetes.errors import ApiError
 from lasthop.pki import authority as ca
 from tests.unit.infra.kubernetes.cluster import FakeApi
@@ -85,6 +85,6 @@ async def test_a_damaged_secret_is_reported_and_not_overwritten() -> None:
     api = FakeApi()
     await ensure_authority(api, NAMESPACE, NOW)
     api.objects[PATH]["data"] = {"ca.crt": "eA=="}
-    with pytest.raises(Unusable, match="delete it, and a new CA is made"):
+    with pytest.raises(UnusableSecret, match="delete it, and a new CA is created"):
         await ensure_authority(api, NAMESPACE, NOW)
     assert len(api.writes) == 1

@@ -10,10 +10,10 @@ import pytest
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key, ObjectMeta, StringMap
 from lasthop.api.profiles import ProxySettings, Resources, ServiceSettings
+from lasthop.infra.kubernetes.desired import DesiredGateway, desired_gateway
 from lasthop.infra.kubernetes.manifests import manifests, secret
 from lasthop.infra.kubernetes.names import label_value, object_name
 from lasthop.infra.kubernetes.services import read_back
-from lasthop.infra.kubernetes.wanted import Wanted, wanted
 from lasthop.plan import listener as plan
 from lasthop.plan.condition import failed, true
 from lasthop.plan.problem import Problem
@@ -25,16 +25,16 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
-def made(kind: str, of: Wanted) -> dict[str, Any]:
+def made(kind: str, of: DesiredGateway) -> dict[str, Any]:
     return next(document for document in manifests(of, SITE) if document["kind"] == kind)
 
 
-def service(of: Wanted) -> dict[str, Any]:
+def service(of: DesiredGateway) -> dict[str, Any]:
     spec: dict[str, Any] = made("Service", of)["spec"]
     return spec
 
 
-def pod(of: Wanted) -> dict[str, Any]:
+def pod(of: DesiredGateway) -> dict[str, Any]:
     template: dict[str, Any] = made("Deployment", of)["spec"]["template"]
     return template
 
@@ -231,7 +231,7 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
     )
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"), spec)
     listeners = (listener(443, "HTTPS", served=False), listener(80, "HTTP"), listener(80, "HTTPS"), listener(1111, "INVALID"))
-    found = wanted(obj, plan.Gateway(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED)), ProxySettings())
+    found = desired_gateway(obj, plan.Gateway(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED)), ProxySettings())
     assert found.ports == ((80, "TCP"), (443, "TCP")), "also that of a listener which is not served just now"
     assert found.addresses == ("2001:db8::1",)
     assert (found.uid, found.labels, found.hold) == ("uid-1", StringMap.of({"a": "b"}), False)
@@ -240,4 +240,4 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"))
     unaccepted = plan.Gateway(Key("Gateway", "shop", "web"), (), (), failed(ACCEPTED, Problem("Invalid", "no")))
-    assert wanted(obj, unaccepted, ProxySettings()).hold
+    assert desired_gateway(obj, unaccepted, ProxySettings()).hold

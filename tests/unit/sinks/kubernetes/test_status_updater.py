@@ -11,7 +11,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
-from lasthop.kubernetes.observed import Held, Observed
+from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
@@ -38,13 +38,13 @@ def standing(api: FakeApi, gateway: Key = GATEWAY) -> str:
 
 @asynccontextmanager
 async def writing(api: FakeApi, programmed: str = "True") -> AsyncIterator[tuple[StatusUpdater, Clock]]:
-    observed, clock = Observed(), Clock(1000.0)
+    observed, clock = ObservedStatuses(), Clock(1000.0)
     observed.versions["Gateway"] = "v1"
     for key, status in ((GATEWAY, programmed), (OTHER, "Unknown")):
         condition = {"type": "Programmed", "status": status, "reason": "Programmed", "observedGeneration": 1}
         metadata = {"name": key.name, "namespace": key.namespace}
         obj = api.put("gateways", {"metadata": metadata, "spec": {}, "status": {"conditions": [condition]}})
-        observed.observe(key, Held(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
+        observed.observe(key, ObservedStatus(obj["metadata"]["resourceVersion"], msgspec.json.encode(obj["status"]), 1))
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         updater = StatusUpdater(
             client,
@@ -125,7 +125,9 @@ async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi) -> None:
 
 async def test_only_the_leader_tells(api: FakeApi) -> None:
     async with client_of(api) as client:
-        updater = StatusUpdater(client, Observed(), identity="b", namespace="system", uid_of=lambda key: "uid", patience=0.02)
+        updater = StatusUpdater(
+            client, ObservedStatuses(), identity="b", namespace="system", uid_of=lambda key: "uid", patience=0.02
+        )
         updater.findings_changed([FINDING], [])
         over = asyncio.Event()
         asyncio.get_running_loop().call_later(0.02, over.set)  # after the finding's own timer

@@ -14,7 +14,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.api.status import RouteStatus
 from lasthop.kubernetes.client import Client
-from lasthop.kubernetes.observed import Held, Observed
+from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.kubernetes.ratelimit import TokenBucket
 from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
@@ -27,12 +27,12 @@ ACCEPTED = RouteStatus((mk_parent("gw"),))
 REFUSED = RouteStatus((mk_parent("gw", mk_condition(status="False")),))
 
 
-def observe(observed: Observed, api: FakeApi, *names: str) -> None:
+def observe(observed: ObservedStatuses, api: FakeApi, *names: str) -> None:
     """What the watch would show now."""
     for name in names:
         obj = api.get("httproutes", name, "shop")
         status = msgspec.json.encode(obj["status"]) if obj.get("status") else b""
-        held = Held(obj["metadata"]["resourceVersion"], status, obj["metadata"]["generation"])
+        held = ObservedStatus(obj["metadata"]["resourceVersion"], status, obj["metadata"]["generation"])
         observed.observe(Key("HTTPRoute", "shop", name), held)
 
 
@@ -65,10 +65,10 @@ async def writing(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **limits: Any,
-) -> AsyncIterator[tuple[StatusWriter, Observed]]:
+) -> AsyncIterator[tuple[StatusWriter, ObservedStatuses]]:
     for name in names:
         api.put("httproutes", mk_route(name))
-    observed = Observed()
+    observed = ObservedStatuses()
     observed.versions["HTTPRoute"] = "v1"
     async with client or client_of(api) as used:
         found = Limits(**{"dispute": 0.05, **limits})
@@ -110,7 +110,7 @@ async def test_after_a_restart_nothing_is_rewritten_or_even_read(api: FakeApi) -
         writer.want({A: ACCEPTED, Key("HTTPRoute", "shop", "b"): ACCEPTED})
         await until(lambda: count(writer.counts, "writes") == 2)
     api.requests.clear()
-    observed = Observed()
+    observed = ObservedStatuses()
     observed.versions["HTTPRoute"] = "v1"
     async with client_of(api) as client, asyncio.TaskGroup() as tasks:
         again = StatusWriter(client, observed)

@@ -11,7 +11,7 @@ from lasthop.api.kinds import KINDS, Kind
 from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.client import path_of
 from lasthop.kubernetes.errors import ApiError
-from lasthop.kubernetes.objects import Read
+from lasthop.kubernetes.objects import DecodedObject
 from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from tests.fake_api import FakeApi, client_of
 
@@ -31,7 +31,7 @@ class Memory:
         self.ended: Counter[str] = Counter()
         """Why requests ended."""
 
-    def read(self, kind: Kind, reads: list[Read], deleted: list[Key]) -> None:
+    def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
         changes = {read.key: read.object for read in reads}
         for key in deleted:
             changes[key] = None

@@ -1,5 +1,5 @@
-"""What Lasthop is installed with. The YAML beside this file is the only source: `lasthop install` fills it in, and the Helm
-chart in `deploy/chart` is generated from it (`make docs`).
+"""Renders the manifests that install Lasthop. The YAML beside this file is the only source: `lasthop install` fills it in, and
+the Helm chart in `deploy/chart` is generated from it (`make docs`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     namespace: str = NAMESPACE
     replicas: int = 2
     watched: tuple[str, ...] = ()
-    """Only these namespaces; none named: all of them."""
+    """The watched namespaces; empty: all of them."""
 
 
 def default_image() -> str:
@@ -35,7 +35,7 @@ def default_image() -> str:
 
 
 def sources() -> dict[str, str]:
-    """File name -> text, in the order in which they are applied."""
+    """Returns the texts by file name, in the order in which they are applied."""
     here = files(__name__)
     return {f.name: f.read_text("utf-8") for f in sorted(here.iterdir(), key=lambda f: f.name) if f.name.endswith(".yaml")}
 
@@ -46,12 +46,12 @@ def crds() -> dict[str, str]:
 
 
 def for_namespace(cluster_wide: str, watched: str) -> str:
-    """Roles instead of ClusterRoles, with the same rules."""
+    """Makes Roles of ClusterRoles, with the same rules."""
     return cluster_wide.replace("ClusterRole", "Role").replace("metadata:\n", f"metadata:\n  namespace: {watched}\n")
 
 
 def rendered(options: Options) -> str:
-    """Everything as one stream of YAML documents, comments and all."""
+    """Returns everything as one stream of YAML documents, with comments."""
     values = {
         "namespace": options.namespace,
         "image": options.image,
@@ -69,20 +69,20 @@ PLURALS: Final = {"NetworkPolicy": "networkpolicies", "GatewayClass": "gatewaycl
 
 
 def path(document: Json) -> str:
-    """Where to apply a document."""
+    """Returns the API path to which a document is applied."""
     group, _, api_version = document["apiVersion"].rpartition("/")
     kind, metadata = document["kind"], document["metadata"]
     return path_of(group, api_version, PLURALS.get(kind, f"{kind.lower()}s"), metadata.get("namespace", ""), metadata["name"])
 
 
 RBAC: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
-"""In the order in which they are taken away: a binding before what it binds."""
+"""In the order in which they are deleted: a binding before what it binds."""
 GATEWAYS_ROLE: Final = "lasthop-gateways"
 OWN_LABEL: Final = "app.kubernetes.io/part-of=lasthop"
 
 
 def surplus(options: Options, found: Mapping[str, Iterable[Json]]) -> list[str]:
-    """Paths of rights from an earlier install that this one no longer gives. `found`: what carries our label, by plural."""
+    """Returns the paths of RBAC objects from an earlier install that this one no longer has, out of those with our label."""
     kept = {path(document) for document in documents(options)}
     paths = []
     for plural, items in found.items():

@@ -1,4 +1,4 @@
-"""What is wanted for a Gateway: all that its manifests are made of."""
+"""Describes the desired state of a Gateway's infrastructure: everything that its manifests are made of."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "
 
 
 class Site(msgspec.Struct, frozen=True):
-    """What is the same for all Gateways of a controller."""
+    """Holds what is the same for all Gateways of a controller."""
 
     image: str
     xds_host: str
-    """Where the proxies find the controller: a Service's DNS name, or an IP address."""
+    """The controller's address for proxies: a Service's DNS name, or an IP address."""
     xds_port: int
     xds_server_name: str = ""
-    """What its certificate is for, if that is not `xds_host`."""
+    """The name in its certificate, if that is not `xds_host`."""
 
     @property
     def xds_address(self) -> str:
         return f"[{self.xds_host}]:{self.xds_port}" if ":" in self.xds_host else f"{self.xds_host}:{self.xds_port}"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DesiredGateway(msgspec.Struct, frozen=True):
     key: Key
     uid: str
     ports: tuple[tuple[int, str], ...] = ()
     """(port, TCP or UDP). Empty: no Service."""
     addresses: tuple[str, ...] = ()
-    """IP addresses that it is to have; empty: whatever it is given."""
+    """IP addresses that it requests; empty: any."""
     labels: StringMap = StringMap()
     annotations: StringMap = StringMap()
     settings: ProxySettings = ProxySettings()
     hold: bool = False
-    """It is not accepted as it is written now. What there is stays as it is: a wrong edit is no reason to lose an address,
-    and one that was never right needs none."""
+    """The Gateway is not accepted. What exists stays as it is, so that a wrong edit does not lose an address; a Gateway that
+    was never accepted gets nothing."""
 
 
-def wanted(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> Wanted:
+def desired_gateway(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> DesiredGateway:
     infrastructure = obj.spec.infrastructure or api.GatewayInfrastructure()
-    # Also the ports of listeners that are not served just now, for want of a certificate perhaps: a load balancer that
-    # is taken away and comes back may come back with another address.
+    # Includes ports of listeners that are not served just now, perhaps for lack of a certificate: a load balancer that is
+    # deleted and created again may get another address.
     ports = {(listener.port, TRANSPORT[listener.protocol]) for listener in plan.listeners if listener.protocol in TRANSPORT}
     ports.discard((READY_PORT, "TCP"))
-    return Wanted(
+    return DesiredGateway(
         plan.key,
         obj.metadata.uid,
         tuple(sorted(ports)),
-        tuple(dict.fromkeys(_canonical(a.value) for a in obj.spec.addresses if a.value and a.type == "IPAddress")),
+        tuple(dict.fromkeys(canonical(a.value) for a in obj.spec.addresses if a.value and a.type == "IPAddress")),
         infrastructure.labels,
         infrastructure.annotations,
         settings,
@@ -64,7 +64,7 @@ def wanted(obj: api.Gateway, plan: Gateway, settings: ProxySettings) -> Wanted:
     )
 
 
-def _canonical(address: str) -> str:
+def canonical(address: str) -> str:
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
