@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lasthop.api.kinds import CONTROLLER_NAME, decode, key_of
+from lasthop.api.kinds import CONTROLLER_NAME, decode
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.tls import SystemStore
@@ -214,7 +214,8 @@ def _group(kind: str, otherwise: str) -> str:
 
 
 def key(obj: Object) -> Key:
-    return key_of("BackendTLSPolicy" if isinstance(obj, RejectedPolicy) else type(obj).__name__, obj)
+    kind = "BackendTLSPolicy" if isinstance(obj, RejectedPolicy) else type(obj).__name__
+    return Key(kind, obj.metadata.namespace, obj.metadata.name)
 
 
 def keyed(*objects: Object) -> dict[Key, Object | None]:

@@ -33,7 +33,7 @@ from lasthop.outputs.envoy.resource import (
     Resource,
     content_hash,
 )
-from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.session import Acked, Nacked
 from tests.backends import PATIENCE
 
 GATEWAY: Final = Key("Gateway", "shop", "web")

@@ -33,8 +33,8 @@ from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, PROXY, SYS
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
-from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.server import Server
+from lasthop.xds.session import Acked, Nacked
 
 PROGRAMMED_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds."""

@@ -22,8 +22,8 @@ from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState
 from lasthop.xds.acks import AckReport, AckTracker, GatewayAcks
 from lasthop.xds.cache import Cache
-from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.quarantine import Quarantine
+from lasthop.xds.session import Acked, Nacked
 
 
 class SetProxyState(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
-from lasthop.api.kinds import decode, key_of
+from lasthop.api.kinds import decode
 from lasthop.api.meta import Key, Object
 from lasthop.host import HostRuntime
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Resource
@@ -108,7 +108,7 @@ class Harness:
             # What cannot be decoded is refused where objects are read, long before this.
             with contextlib.suppress(msgspec.ValidationError):
                 obj = decode(document["kind"], self._here(document))
-                objects[key_of(document["kind"], obj)] = obj
+                objects[Key(document["kind"], obj.metadata.namespace, obj.metadata.name)] = obj
         self._tenant = {key for key, obj in objects.items() if obj is not None}
         self._feed.queue.put_nowait(Batch(objects))
         await self._settled()

@@ -34,7 +34,7 @@ from lasthop.resolve.settings import CRD_VERSIONS, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch
 from lasthop.xds.cache import Cache
-from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.session import Acked, Nacked
 from tests.random_world import BASE, EDIT
 from tests.snapshot import Snapshot, settle
 from tests.world import NOW, STORE, key

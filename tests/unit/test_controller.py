@@ -22,7 +22,7 @@ from lasthop.proxy.entry import AccessLogEntry
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.sources.source import Batch
 from lasthop.xds.acks import EXPIRES, GatewayAcks
-from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.session import Acked, Nacked
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 GATEWAY = Key("Gateway", "a", "gw")

@@ -14,7 +14,7 @@ from lasthop.plan.proxy import ProxyState
 from lasthop.plan.reasons import ACCEPTED
 from lasthop.xds.acks import EXPIRES, LINGER, AckReport, GatewayAcks
 from lasthop.xds.cache import Cache
-from lasthop.xds.events import Acked, Nacked
+from lasthop.xds.session import Acked, Nacked
 
 WEB = Key("Gateway", "shop", "web")
 API = Key("Service", "shop", "api")

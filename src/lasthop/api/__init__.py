@@ -1,4 +1,4 @@
-"""What users write: the Kubernetes and Gateway API objects as frozen structs, no logic.
+"""Declares the Kubernetes and Gateway API objects that users write, as frozen structs.
 
 Only fields that Lasthop reads are declared; a change to any other field compares equal and wakes nothing.
 """

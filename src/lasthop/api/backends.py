@@ -1,7 +1,7 @@
-"""XBackend: a backend that says itself where it is and how it is spoken to.
+"""XBackend: a backend that declares its own address and TLS settings.
 
-Its spec refuses unknown fields, as that of a BackendTLSPolicy does: a field of a newer bundle might narrow trust. An XBackend
-that cannot be read whole is absent, and what refers to it is refused.
+Its spec rejects unknown fields, as that of a BackendTLSPolicy does: a field of a newer bundle might narrow trust. An XBackend
+that cannot be fully decoded is absent, and references to it are invalid.
 """
 
 from __future__ import annotations
@@ -51,4 +51,4 @@ class XBackendSpec(Strict, frozen=True):
 class XBackend(Object, frozen=True):
     spec: XBackendSpec = XBackendSpec()
     status: PolicyStatus = PolicyStatus()
-    """Only who else has written."""
+    """Only the entries of other controllers matter."""

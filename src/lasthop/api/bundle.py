@@ -1,4 +1,4 @@
-"""Which releases of the Gateway API we know, and which of its features we implement."""
+"""Lists the releases of the Gateway API that we know, and its features that we implement."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ SUPPORTED_FEATURES: Final = tuple(
         }
     )
 )
-"""What a GatewayClass says in `status.supportedFeatures`, by upstream's names. The conformance suite takes its tests from it,
-so a feature stands here once its tests pass."""
+"""The `status.supportedFeatures` of a GatewayClass. The conformance suite selects its tests by them, so a feature is listed
+once its tests pass."""
 
 
 def known(version: str) -> bool:
-    """Whether a bundle version is one that we know; "" is that of a CRD that names none."""
-    found = re.match(r"v1\.(\d+)\.\d", version)
-    return found is not None and int(found[1]) in KNOWN_MINORS
+    """Returns whether we know a bundle version; "" is that of a CRD without the annotation."""
+    match = re.match(r"v1\.(\d+)\.\d", version)
+    return match is not None and int(match[1]) in KNOWN_MINORS

@@ -32,8 +32,6 @@ class Service(Object, frozen=True):
 
 class EndpointConditions(Struct, frozen=True):
     ready: bool | None = None
-    serving: bool | None = None
-    terminating: bool | None = None
 
 
 class Endpoint(Struct, frozen=True):
@@ -70,7 +68,6 @@ class Secret(Object, frozen=True):
 
 class ClusterTrustBundleSpec(Struct, frozen=True):
     trust_bundle: str = ""
-    signer_name: str = ""
 
 
 class ClusterTrustBundle(Object, frozen=True):

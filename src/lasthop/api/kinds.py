@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
 from lasthop.api.documents import Json
-from lasthop.api.meta import BytesMap, Key, Object, StringMap, Struct
+from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
@@ -33,7 +33,7 @@ class Kind(Struct, frozen=True):
 
 
 def has_status(kind: Kind) -> bool:
-    """Whether we may have something to say in its status."""
+    """Returns whether we may write its status."""
     return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
 
 
@@ -92,7 +92,7 @@ def _hook(kind: type, value: Any) -> Any:
 
 
 def decode(kind: str, document: Json) -> Object:
-    """A JSON-like document (defaults applied, schema checked) as its struct.
+    """Decodes a JSON-like document (defaults applied, schema checked) to its struct.
 
     Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
     """
@@ -100,7 +100,7 @@ def decode(kind: str, document: Json) -> Object:
 
 
 def decode_json(kind: str, content: bytes) -> Object:
-    """The same from JSON as an API server sends it, without a detour through dicts where nothing is null."""
+    """Decodes JSON as an API server sends it, without a detour through dicts where nothing is null."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.json.Decoder(KINDS[kind].struct, dec_hook=_hook)
@@ -114,7 +114,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 
 def document(kind: str, obj: Object) -> Json:
-    """The way back: the object as a user would write it. What a Secret holds is never shown."""
+    """Encodes an object as a user would write it. The content of a Secret is never shown."""
     plain: Json = _plain(obj)
     return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain}
 
@@ -129,17 +129,13 @@ def _plain(value: Any) -> Any:
             return [_plain(item) for item in value]
         case msgspec.Struct():
             fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-            return {field.encode_name: _plain(held) for field, held in fields if held != field.default}
+            return {field.encode_name: _plain(content) for field, content in fields if content != field.default}
         case _:
             return value
 
 
-def key_of(kind: str, obj: Object) -> Key:
-    return Key(kind, obj.metadata.namespace, obj.metadata.name)
-
-
 def _without_nulls(value: Any) -> Any:
-    """A field written as null is a field left out, as in the API server."""
+    """Drops fields written as null, as the API server does."""
     if isinstance(value, dict):
         return {k: _without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What every object has: a key, and the part of its metadata that means something to a gateway."""
+"""Declares what every object has: a key, and the metadata that matters to a gateway."""
 
 from __future__ import annotations
 

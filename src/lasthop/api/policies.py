@@ -1,6 +1,6 @@
 """BackendTLSPolicy.
 
-Its structs refuse unknown fields: a field that a newer bundle adds might narrow trust or where the policy applies, so an
+Its structs reject unknown fields: a field that a newer bundle adds might narrow trust or where the policy applies, so an
 object that has one is never half understood (it becomes a `RejectedPolicy` and fails closed).
 """
 
@@ -69,12 +69,11 @@ class PolicyStatus(Struct, frozen=True):
 class BackendTLSPolicy(Object, frozen=True):
     spec: BackendTLSPolicySpec = BackendTLSPolicySpec(target_refs=(), validation=BackendTLSPolicyValidation(hostname=""))
     status: PolicyStatus = PolicyStatus()
-    """Only who else has written: the list is shared and holds 16, so foreign entries decide what still fits."""
+    """Only the entries of other controllers matter: the list is shared and holds 16, so they decide what still fits."""
 
 
 class RejectedPolicy(Object, frozen=True):
-    """A BackendTLSPolicy whose present text cannot be read whole. It stands under the key of the policy. What it names is
-    refused, never served as if no policy named it."""
+    """A BackendTLSPolicy that could not be fully decoded, under the policy's own key. Its targets fail closed."""
 
     targets: tuple[PolicyTargetReference, ...] = ()
     message: str = ""

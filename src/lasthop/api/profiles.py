@@ -1,7 +1,6 @@
-"""GatewayProfile: the operator's say about a Gateway, referred to by its class or by its own `infrastructure`.
+"""GatewayProfile: the operator's settings for Gateways, referenced by a GatewayClass or by a Gateway's `infrastructure`.
 
-A field that is left out says nothing: what a class's profile and a Gateway's own come to together is worked out in
-`resolve/profiles.py`.
+A field that is left out sets nothing: `resolve/profiles.py` combines the profile of a class with that of a Gateway.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from lasthop.api.meta import Object, StringMap, Struct
 
 GROUP = "lasthop.dev"
 PREFIX = f"{GROUP}/"
-"""Of option names that are ours."""
+"""The prefix of our own option names."""
 ALLOW = "Allow"
 DENY = "Deny"
 
@@ -42,18 +41,18 @@ class ProxySettings(Struct, frozen=True):
     """How a Gateway's proxies run: a `ProxyProfile` with what it leaves out."""
 
     replicas: int | None = None
-    """None leaves the number to whoever scales the Deployment; it starts with one."""
+    """None leaves the number to an autoscaler; the Deployment starts with one."""
     resources: Resources = Resources()
     service: ServiceSettings = ServiceSettings()
     drain_seconds: int = 30
-    """How long a Pod that is to end may finish its requests."""
+    """Seconds that a terminating Pod has to finish its requests."""
     image: str = ""
     """Empty: the controller's own."""
 
 
 class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
-    """What is permitted on the way to backends. An empty text says nothing; a field of a newer version might forbid
-    something, so a profile that has one counts as unreadable."""
+    """What is permitted on the way to backends. An empty text sets nothing; a field of a newer version might forbid
+    something, so a profile with one counts as unreadable."""
 
     waivers: str = ""
     max_waiver_days: int | None = None

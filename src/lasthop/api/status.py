@@ -1,4 +1,4 @@
-"""What we write back: the status of our objects."""
+"""Declares the statuses that we write."""
 
 from __future__ import annotations
 

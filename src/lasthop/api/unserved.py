@@ -1,4 +1,4 @@
-"""Kinds of the bundle that are admitted and do nothing in this version; whoever wrote one is told so."""
+"""Kinds of the bundle that are admitted but have no effect in this version, which their status says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PinSet and VerificationWaiver: how a BackendTLSPolicy asks for more or for less than CAs can say (GEP-4152).
+"""PinSet and VerificationWaiver: how a BackendTLSPolicy requires more or less than a chain to a CA (GEP-4152).
 
 A policy names them in `caCertificateRefs`. Like the policy's own structs these refuse unknown fields: a field that a newer
 version adds might narrow what they permit, so an object that has one counts as unreadable, and the policy fails closed.
@@ -11,7 +11,6 @@ import msgspec
 from lasthop.api.meta import Object
 from lasthop.api.policies import LocalObjectReference, Strict
 
-SPKI = "SPKI"
 CERTIFICATE = "Certificate"
 
 

@@ -1,8 +1,8 @@
 """Tracks what the proxies of each Gateway have acknowledged: those connected here, and those that other replicas report.
 
-Pure: time comes in as an argument. What a proxy had counts on for a moment after it has disconnected, because a proxy whose
-controller has died is connected to the next one within that time, and a status that flips would report a failure that did not
-happen. Reports of other replicas are whole states, not events: the next one makes up for one that is lost.
+Pure: time comes in as an argument. What a proxy had still counts for a moment after it has disconnected: a proxy whose
+controller has died reconnects to the next one within that time, and a status that flips would report a failure that did not
+happen. Reports of other replicas are whole states, not events: the next one makes up for a lost one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GatewayAcks(msgspec.Struct, frozen=True):
     """Of the listeners and route tables that they have acknowledged."""
     problem: str = ""
     refused: tuple[tuple[str, str, str, Key | None, str], ...] = ()
-    """(type, part, hash, owner, what Envoy said)."""
+    """(type, part, hash, owner, Envoy's message)."""
 
 
 AckReport = dict[Key, GatewayAcks]
@@ -69,7 +69,7 @@ class AckTracker:
             self._former["", gateway] = self._here.pop(gateway), now + LINGER
 
     def gone(self, gateway: Key) -> None:
-        """Forgets a Gateway that does not exist any more."""
+        """Forgets a Gateway that no longer exists."""
         self._here.pop(gateway, None)
         for key in [key for key in self._former if key[1] == gateway]:
             del self._former[key]
@@ -108,7 +108,7 @@ class AckTracker:
     # --- all of them -------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> set[Key]:
-        """Drops what counts no longer; returns the Gateways concerned."""
+        """Drops what no longer counts, and returns the affected Gateways."""
         former = [key for key, (_, until) in self._former.items() if until <= now]
         silent = [replica for replica, (_, until) in self._elsewhere.items() if until <= now]
         concerned = {gateway for _, gateway in former}
@@ -123,8 +123,8 @@ class AckTracker:
 
     def holds(self, gateway: Key, type_url: str, name: str, version: str | None = None) -> bool:
         """Returns whether some proxy has acknowledged that resource, in this version or in any."""
-        found = (versions.get(type_url, {}).get(name) for versions in self._known(gateway))
-        return any(held == version if version is not None else held is not None for held in found)
+        acked = (versions.get(type_url, {}).get(name) for versions in self._known(gateway))
+        return any(v == version if version is not None else v is not None for v in acked)
 
     def _known(self, gateway: Key) -> Iterator[Versions]:
         if (here := self._here.get(gateway)) is not None:

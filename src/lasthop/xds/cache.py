@@ -1,4 +1,4 @@
-"""What one Gateway's proxies should have now, and in which order it came to be so.
+"""Holds what one Gateway's proxies should have now, in the order of its changes.
 
     engine ──apply──> Cache <──read── Session (an Envoy)
                         ^─────read── Session (its successor, or a second replica)
@@ -16,8 +16,8 @@ import msgspec
 from lasthop.outputs.envoy.resource import Change, Changes, Resource, Withdrawal
 
 KEPT_WITHDRAWALS: Final = 10_000
-"""Withdrawals remembered for proxies that are away just now. Endpoints get a new name with every edit of their cluster, so
-the list would grow for ever; a cluster that falls off it is treated as withdrawn urgently, which is the safe side."""
+"""Withdrawals kept for proxies that are disconnected. Endpoints get a new name with every edit of their cluster, so
+the list would grow without limit; a cluster that falls off it is treated as withdrawn urgently, which is the safe side."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def wire_version(resource: Resource) -> str:
-    """The version as the client knows it. A waiver prolonged or cut short changes no byte of the cluster but must reach
+    """Returns the version that the client sees. A waiver prolonged or cut short changes no byte of the cluster but must reach
     Envoy's timer all the same, so the expiry belongs to the version."""
     return resource.version if resource.expires is None else f"{resource.version}+{resource.expires:.3f}"
 
@@ -46,7 +46,7 @@ class Cache:
         return f"Cache(generation {self.generation}, {counts})"
 
     def apply(self, changes: Changes) -> bool:
-        """Takes the changes in as one generation; False if there was nothing new in them."""
+        """Applies the changes as one generation, and returns whether anything is new."""
         generation = self.generation + 1
         for type_url, named in changes.items():
             for name, change in named.items():
@@ -63,14 +63,14 @@ class Cache:
         return entry.change if entry else None
 
     def names(self, type_url: str) -> list[str]:
-        """What there is or has been, oldest change first."""
+        """Returns the names of everything current or withdrawn, oldest change first."""
         return list(self._entries.get(type_url, ()))
 
     def holds_any(self, type_url: str) -> bool:
         return any(isinstance(entry.change, Resource) for entry in self._entries.get(type_url, {}).values())
 
     def changed_since(self, type_url: str, generation: int) -> list[str]:
-        """Oldest change first. Costs as much as has changed, not as much as there is."""
+        """Returns names, oldest change first. The cost grows with what has changed, not with what exists."""
 
         def newest_first() -> Iterator[str]:
             for name, entry in reversed(self._entries.get(type_url, {}).items()):
@@ -81,8 +81,8 @@ class Cache:
         return list(newest_first())[::-1]
 
     def expire(self, now: float) -> None:
-        """What has expired is withdrawn, urgently. Envoy does so by its own timer; this is for resources not yet sent, or
-        sent in a response that was refused as a whole (then Envoy has applied them without their timer)."""
+        """Withdraws expired resources urgently. Envoy does so by its own timer; this is for resources not yet sent, or sent in
+        a response that was rejected as a whole (then Envoy has applied them without their timer)."""
         if self.next_expiry is None or self.next_expiry > now:
             return
         over = [key for key, expires in self._expiring.items() if expires <= now]

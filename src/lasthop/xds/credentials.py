@@ -1,4 +1,4 @@
-"""gRPC's side of mutual TLS: what the controller shows, whom it lets in, and who they are."""
+"""Configures mutual TLS for gRPC: the controller's certificate, the CAs of its clients, and who a client is."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from lasthop.pki.certificates import KeyPair
 class Credentials(msgspec.Struct, frozen=True):
     own: KeyPair
     trusted: bytes
-    """The CAs whose client certificates are taken: one, or two while one is replaced."""
+    """The CAs whose client certificates are accepted: one, or two during a rotation."""
 
 
 def server_credentials(current: Callable[[], Credentials]) -> grpc.ServerCredentials:
-    """Asked anew for every connection, so that a renewed certificate needs no restart; connections that stand stay.
+    """Reads the credentials for every connection, so that a renewed certificate needs no restart; open connections stay.
 
-    `current` is called on gRPC's threads: it must do no more than hand out what is there.
+    `current` is called on gRPC's threads: it must only return what is there.
     """
     in_use = current()
 
     def changed() -> Any:
         nonlocal in_use
-        found = current()
-        if found is in_use:
+        latest = current()
+        if latest is in_use:
             return None
-        in_use = found
-        return _configuration(found)
+        in_use = latest
+        return _configuration(latest)
 
     return grpc.dynamic_ssl_server_credentials(_configuration(in_use), changed, require_client_authentication=True)
 
 
 def peer_uid(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """The UID of the Gateway that the client's certificate speaks for. gRPC has verified the certificate by now."""
+    """Returns the Gateway UID in the client's certificate, which gRPC has already verified."""
     return gateway_uid(_identities(context))
 
 
 def peer_replica(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """The replica of the controller that the client's certificate speaks for."""
+    """Returns the controller replica named in the client's certificate."""
     return replica_name(_identities(context))
 
 

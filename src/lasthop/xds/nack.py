@@ -1,10 +1,10 @@
-"""Reading the text of a NACK. Envoy says which clusters and listeners it refused; of a route table it only says why.
+"""Parses the text of a NACK. Envoy names the clusters and listeners that it rejects; for a route table it only says why.
 
     Error adding/updating cluster(s) a: <why>, b: <why>
     Error adding/updating listener(s) l: <why>
 
 The text is a hint, never a proof: it quotes what users wrote. A wrong hint costs one more round, because what is really at
-fault is then refused again.
+fault is then rejected again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ENVIRONMENT: Final = re.compile(r"cannot bind|Address already in use|Permission
 
 
 def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
-    """Resource name -> why, for those the text accuses; None if it does not say."""
+    """Returns the reason for each resource that the text names; None if it names none."""
     head = _HEAD.match(detail)
-    if head is None or detail.endswith(_CUT_SHORT):  # who comes after the cut is accused too
+    if head is None or detail.endswith(_CUT_SHORT):  # resources after the cut are rejected too
         return None
     places = sorted((place, name) for name in names if (place := _place(detail, head.end(), name)) is not None)
     if not places:
@@ -33,19 +33,19 @@ def reasons(detail: str, names: Iterable[str]) -> Mapping[str, str] | None:
 
 
 def summary(reason: str) -> str:
-    """What may be shown to the author of the part at fault. Where a constraint fails, Envoy quotes the whole resource before
-    it says which one, and of a route table that is everybody's routes."""
+    """Returns what the author of the rejected part may see. Where a constraint fails, Envoy quotes the whole resource before
+    it says which one, and of a route table that includes other tenants' routes."""
     _, constraint, why = reason.rpartition(_CONSTRAINT)
     return (constraint + why)[:_LONGEST]
 
 
 def is_environment(reason: str) -> bool:
-    """The host's doing (a port that is taken or not allowed), not the configuration's."""
+    """Returns whether the host is the cause (a port in use or not allowed), not the configuration."""
     return bool(_ENVIRONMENT.search(reason))
 
 
 def _place(detail: str, start: int, name: str) -> int | None:
     if detail.startswith(f"{name}: ", start):
         return start
-    found = re.compile(rf"(?:, |\n){re.escape(name)}: ").search(detail, start)
-    return found.end() - len(name) - 2 if found else None
+    match = re.compile(rf"(?:, |\n){re.escape(name)}: ").search(detail, start)
+    return match.end() - len(name) - 2 if match else None

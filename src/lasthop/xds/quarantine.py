@@ -1,4 +1,4 @@
-"""Which parts of the configuration are kept from Envoy because it has refused them, or may have.
+"""Decides which parts of the configuration are withheld from Envoy because it has rejected them, or may have.
 
     NACK ──> suspects: every part that differs from what was last confirmed. All are quarantined at once, so that the
              rest can be sent again (a route table that is refused blocks every later edit of it:
@@ -11,11 +11,10 @@ The engine reads `quarantined` as an input, builds a 500, a closed chain or no c
 that to the cache and calls `served`. What stands in for a part is either beyond suspicion and not listed in
 `Resource.parts`, or a part of its own, with the same id and another hash, which may be refused in turn. A part the user has
 edited has another hash, too, so it is not in quarantine any more.
-Each method returns whether `quarantined` is another now, so whether to build again.
+Each method returns whether `quarantined` has changed, so whether to build again.
 
-A proxy is believed against itself, not against others: what some proxy of the Gateway has confirmed is not withheld from all
-because another one, which may be broken, refuses it. Clusters are the exception. A proxy that refuses one goes on with its old
-version, perhaps a weaker one, so that is taken away from all.
+A rejection counts only for what no other proxy of the Gateway has acknowledged: the proxy that rejects it may be broken.
+Clusters are the exception. A proxy that rejects one keeps its old version, perhaps a weaker one, so it is withdrawn from all.
 
 Pure: no time, no I/O. One per Gateway.
 """
@@ -30,11 +29,11 @@ from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Part, Resource, pa
 from lasthop.xds.cache import Cache
 from lasthop.xds.nack import is_environment, reasons, summary
 
-_NOBODY: Final = Key("", "", "")
+_NO_OWNER: Final = Key("", "", "")
 
 
 class _Search:
-    """The hunt through the suspects of one type."""
+    """Searches the suspects of one type by bisection."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[Part, ...]] = []
@@ -50,13 +49,13 @@ class Quarantine:
         self._home: dict[Part, str] = {}
         """The resource a suspect was seen in."""
         self._details: dict[Part, str] = {}
-        """What Envoy said of everything that is or was suspected and is not cleared."""
+        """Envoy's message about everything that is or was suspected and is not cleared."""
         self._convicted: set[Part] = set()
         self._searches: dict[str, _Search] = {}
         self.environment: dict[tuple[str, str], str] = {}
-        """Resources refused for reasons of the host (a port is taken), by type and name: nothing is wrong with them."""
+        """Resources rejected for reasons of the host (a port in use), by type and name: the resources are valid."""
         self.unattributed: dict[tuple[str, str], str] = {}
-        """Resources refused though none of their parts can be blamed, by type and name."""
+        """Rejected resources of which no part can be blamed, by type and name."""
 
     @property
     def quarantined(self) -> frozenset[Part]:
@@ -83,8 +82,8 @@ class Quarantine:
 
         # Not only those on trial: the user may have edited something else in the same moment.
         suspects = [part for part, name in here.items() if name in blamed and self._differs(part, name)]
-        # Halves are of one owner as far as that goes, so that who has done nothing is let out early and whole.
-        suspects.sort(key=lambda part: (part.owner or _NOBODY, part.id))
+        # Halves are of one owner where possible, so that uninvolved owners are released early and completely.
+        suspects.sort(key=lambda part: (part.owner or _NO_OWNER, part.id))
         if not suspects:
             self.unattributed.update({(type_url, name): summary(why) for name, why in blamed.items()})
         search = self._searches.setdefault(type_url, _Search())
@@ -98,23 +97,23 @@ class Quarantine:
 
     @property
     def problem(self) -> str:
-        """What is wrong and nobody's part can be blamed for."""
+        """What is wrong and cannot be attributed to any part."""
         return "; ".join((*self.environment.values(), *self.unattributed.values()))
 
     def connected(self) -> None:
-        """A proxy begins anew: what troubled another, or an earlier life of this one, need not trouble it."""
+        """Resets the problems of other proxies, or of this one before it reconnected."""
         self.environment.clear()
         self.unattributed.clear()
 
     def forget(self, parts: Iterable[Part]) -> None:
-        """Nothing is built of these any more: whoever writes the same again has it tried again."""
+        """Forgets parts that no longer exist: if they are written again, they are tried again."""
         for part in parts:
             self._convicted.discard(part)
             self._home.pop(part, None)
             self._details.pop(part, None)
 
     def acked(self, type_url: str, resources: Mapping[str, Resource], removed: Iterable[str] = ()) -> bool:
-        """Also for a response that only removed something: it tells that the quarantine has arrived."""
+        """Takes an acknowledgement, also of a response that only removed something: then the quarantine has taken effect."""
         before = self.quarantined
         search = self._searches.get(type_url)
         for name in removed:
@@ -136,8 +135,8 @@ class Quarantine:
         return self.quarantined != before
 
     def served(self, cache: Cache, built_without: frozenset[Part]) -> bool:
-        """The cache holds what was built without these. A suspect that is released but not in it has been removed or
-        edited by the user meanwhile; no verdict will ever come, so it is dropped from the hunt."""
+        """Learns that the cache holds what was built without these. A suspect that is released but not in it has been removed
+        or edited meanwhile; it will never be answered, so it is dropped from the search."""
         for troubled in (self.environment, self.unattributed):
             for type_url, name in [each for each in troubled if not isinstance(cache.get(*each), Resource)]:
                 del troubled[type_url, name]
@@ -167,7 +166,7 @@ class Quarantine:
             search.trial = {part: self._home[part] for part in search.groups.pop()}
 
     def _acquit(self, search: _Search, part: Part) -> None:
-        """A part in quarantine that another proxy has taken, from a response that was sent before."""
+        """Releases a part that another proxy has acknowledged, from a response that was sent before."""
         self._convicted.discard(part)
         remaining = (tuple(each for each in group if each != part) for group in search.groups)
         search.groups = [group for group in remaining if group]
@@ -178,7 +177,7 @@ class Quarantine:
 
 
 def _by_home(parts: list[Part], home: Mapping[Part, str]) -> list[list[Part]]:
-    """When Envoy names the resources, each of them holds something bad by itself."""
+    """Groups parts by resource: when Envoy names several resources, each of them has a rejected part."""
     groups: dict[str, list[Part]] = {}
     for part in parts:
         groups.setdefault(home[part], []).append(part)

@@ -1,9 +1,9 @@
-"""Reports from the replicas that do not hold the Lease to the one that does: what their proxies have acknowledged.
+"""Reports from followers to the leader what their proxies have acknowledged.
 
     follower ──AckReport (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
-A whole report each time, as soon as something has changed and every few seconds besides, so nothing need be remembered about
-what the other side has heard. A proxy's certificate speaks for its Gateway and not for a replica: it cannot report.
+Every report is complete, and is sent when something has changed and every few seconds, so neither side needs to remember what
+the other has received. A proxy's certificate names its Gateway and not a replica: it cannot report.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ SERVICE: Final = "lasthop.Replicas"
 METHOD: Final = "Report"
 REPEAT: Final = 3.0
 COALESCE: Final = 0.05
-"""Seconds for more to come before a report goes out."""
+"""Seconds to wait for further changes before a report is sent."""
 ANSWER_WITHIN: Final = 3.0
 RETRY: Final = 1.0
 
-Heard = Callable[[str, AckReport], bool]
-"""The replica and what it tells; False if this one does not lead."""
+OnReport = Callable[[str, AckReport], bool]
+"""Takes a replica's report; returns False if this replica does not lead."""
 
 _decoder: Final = msgspec.msgpack.Decoder(AckReport)
 
 
-def handler(heard: Heard) -> grpc.GenericRpcHandler:
+def handler(on_report: OnReport) -> grpc.GenericRpcHandler:
     async def report(content: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         replica = peer_replica(context)
         if not replica:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only a replica of the controller may report")
         try:
-            told = _decoder.decode(content)
+            received = _decoder.decode(content)
         except msgspec.DecodeError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if not heard(replica, told):
+        if not on_report(replica, received):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this replica does not lead")
         return b""
 
@@ -49,7 +49,7 @@ def handler(heard: Heard) -> grpc.GenericRpcHandler:
 
 
 class Reporter:
-    """`run` reports for as long as another replica leads; `changed` says that there is something new to tell."""
+    """Reports while another replica leads; `changed` is set when there is something new to report."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Reporter:
         *,
         problem: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`leader` is its address, empty while there is none or it is this one; `problem` hears why it cannot be reached, and
-        an empty text when it can."""
+        """`leader` returns its address, empty if there is none or it is this replica; `problem` receives why it cannot be
+        reached, or an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._problem, self._told = problem, ""
+        self._problem, self._reported = problem, ""
 
     async def run(self) -> None:
         while True:
@@ -73,10 +73,10 @@ class Reporter:
             await asyncio.sleep(RETRY)
 
     async def _to(self, address: str) -> None:
-        """Until it leads no more, does not answer, or a new certificate is to be shown."""
+        """Reports to one leader until it stops leading, does not answer, or our certificate is renewed."""
         shown = self._credentials()
         credentials = grpc.ssl_channel_credentials(shown.trusted, shown.own.private_key, shown.own.certificate)
-        # Who answers must be a controller; at which address it does so is only where to look for it.
+        # The server must have a controller's certificate; the address is only where to find it.
         options = (("grpc.ssl_target_name_override", self._server_name),)
         try:
             async with grpc.aio.secure_channel(address, credentials, options) as channel:
@@ -84,11 +84,11 @@ class Reporter:
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
                     await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN)
-                    self._say("")
+                    self._report_problem("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it will lead no more, or not yet
-                self._say(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
+            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or not yet
+                self._report_problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
 
     async def _pause(self) -> None:
         try:
@@ -98,7 +98,7 @@ class Reporter:
         except TimeoutError:
             pass
 
-    def _say(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+    def _report_problem(self, text: str) -> None:
+        if text != self._reported:
+            self._reported = text
             self._problem(text)

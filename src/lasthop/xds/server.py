@@ -1,4 +1,4 @@
-"""The ADS server: the one place where sessions meet gRPC, sockets, tasks and the clock.
+"""Serves ADS: the only module of xds with gRPC, sockets, tasks and the clock.
 
     controller ──update──> Cache ──wake──> writer ──DeltaDiscoveryResponse──> Envoy
         ^───────── Observer <──events── reader <──DeltaDiscoveryRequest────────┘
@@ -24,14 +24,13 @@ from lasthop.outputs.envoy.resource import TYPES, Changes
 from lasthop.xds import replicas
 from lasthop.xds.cache import Cache
 from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
-from lasthop.xds.events import Acked, Nacked
 from lasthop.xds.response import Response, encode
-from lasthop.xds.session import Session
+from lasthop.xds.session import Acked, Nacked, Session
 from lasthop.xds.unix_socket import claim, release
 
 MAX_REQUEST: Final = 64 * 1024 * 1024
-"""A proxy that reconnects names all it has: some 200 bytes for each cluster and as much for its endpoints, so gRPC's 4 MiB
-would lock out a large Gateway for good."""
+"""A proxy that reconnects lists everything it has: some 200 bytes for each cluster and as much for its endpoints, so gRPC's
+4 MiB would lock out a large Gateway permanently."""
 
 GRACE: Final = 1.0
 """For streams to end by themselves, which takes a turn of the event loop unless a proxy does not read."""
@@ -39,22 +38,22 @@ GRACE: Final = 1.0
 OPTIONS: Final = (("grpc.max_receive_message_length", MAX_REQUEST),)
 REMOTE_OPTIONS: Final = (
     *OPTIONS,
-    # A node that has vanished says no goodbye; without pings its proxy would count as connected for hours.
+    # A node that dies does not close its connections; without pings its proxy would count as connected for hours.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Envoy pings every 30 s, also when there is nothing to say. gRPC's default calls that abuse and hangs up.
+    # Envoy pings every 30 s, also when idle. By default gRPC treats that as abuse and disconnects.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A certificate is looked at only when a connection begins. Not often, because each time the proxy is away for a moment.
+    # Certificates are verified only when a connection begins. Not often, because each time the proxy reconnects.
     ("grpc.max_connection_age_ms", 12 * 3600 * 1000),
     ("grpc.max_connection_age_grace_ms", 5_000),
-    # Another process on the same address would take a share of the proxies.
+    # Another process on the same address would receive some of the proxies' connections.
     ("grpc.so_reuseport", 0),
 )
 
 Context = grpc.aio.ServicerContext[DeltaDiscoveryRequest, bytes]
 Identify = Callable[[DeltaDiscoveryRequest, Context], Key | None]
-"""Which Gateway a client serves, told from its first request and gRPC's context; None if it is none of ours."""
+"""Returns which Gateway a client serves, from its first request and gRPC's context; None if it is unknown."""
 
 
 class Observer(Protocol):
@@ -66,7 +65,7 @@ class Observer(Protocol):
     def nacked(self, gateway: Key, event: Nacked) -> None: ...
 
 
-class Traffic(msgspec.Struct):
+class TypeCounts(msgspec.Struct):
     """Counts since the start, of one type."""
 
     responses: int = 0
@@ -77,12 +76,12 @@ class Traffic(msgspec.Struct):
     nacks: int = 0
 
 
-class State(msgspec.Struct, frozen=True):
+class SyncState(msgspec.Struct, frozen=True):
     proxies: int
     synced: bool
-    """At least one proxy is connected, and each has confirmed all there is now."""
+    """At least one proxy is connected, and each has acknowledged everything."""
     decided: bool
-    """The same, where a refusal counts as well: it is told elsewhere."""
+    """The same, where a rejection counts too: it is reported elsewhere."""
 
 
 class _Stream:
@@ -104,7 +103,7 @@ class _Gateway:
 
 class Server:
     def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
-        self.traffic = {type_url: Traffic() for type_url in TYPES}
+        self.traffic = {type_url: TypeCounts() for type_url in TYPES}
         self._observer = observer
         self._clock = clock
         self._gateways: dict[Key, _Gateway] = {}
@@ -130,7 +129,7 @@ class Server:
         address: str,
         credentials: Callable[[], Credentials],
         gateway_of_uid: Callable[[str], Key | None],
-        heard: replicas.Heard = lambda replica, report: False,
+        heard: replicas.OnReport = lambda replica, report: False,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
         not count. And for other replicas, whose reports go to `heard`. The answer is the port. Raises RuntimeError if the
@@ -145,7 +144,7 @@ class Server:
         return next((key for key in self._gateways if key.path == path), None)
 
     def _listener(self, identify: Identify, options: tuple[tuple[str, int], ...]) -> grpc.aio.Server:
-        """Each way in has a gRPC server of its own, so that no client of one is ever identified by the rules of another."""
+        """Creates one gRPC server for each way in, so that no client of one is identified by the rules of another."""
 
         async def serve(requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
             await self._serve(identify, requests, context)
@@ -165,7 +164,7 @@ class Server:
         self._opened.set()
 
     async def close(self) -> None:
-        """Ends the streams and says nothing: a proxy goes on with what it has."""
+        """Ends the streams without sending anything: a proxy keeps serving what it has."""
         self._closed = True
         self._opened.set()
         for gateway in list(self._gateways):
@@ -175,18 +174,18 @@ class Server:
             release(self._socket)
 
     def add(self, gateway: Key) -> Cache:
-        """Returns the cache of a Gateway, which is known from now on, be it with nothing to send."""
+        """Adds a Gateway, which may have nothing to send yet, and returns its cache."""
         if gateway not in self._gateways:
             self._gateways[gateway] = _Gateway()
         return self._gateways[gateway].cache
 
     def update(self, gateway: Key, changes: Changes) -> None:
-        """Takes in what has changed, which of a new Gateway is all that it has."""
+        """Applies what has changed; for a new Gateway that is everything."""
         if self.add(gateway).apply(changes):
             self._gateways[gateway].wake()
 
     def remove(self, gateway: Key) -> None:
-        """The Gateway is gone. Its proxies are cut off, not emptied: whoever runs them ends them."""
+        """Removes a Gateway. Its proxies are disconnected, not emptied: their runtime ends them."""
         if known := self._gateways.pop(gateway, None):
             for stream in known.streams:
                 stream.closed = True
@@ -194,19 +193,19 @@ class Server:
 
     @property
     def behind(self) -> bool:
-        """Whether clusters wait to be sent to some proxy."""
+        """Returns whether clusters are waiting to be sent to some proxy."""
         return any(stream.session.behind for known in self._gateways.values() for stream in known.streams)
 
     def busy(self, gateway: Key) -> bool:
-        """Whether every proxy of the Gateway is still at work on the last route table that it was sent."""
+        """Returns whether every proxy of the Gateway has yet to answer the last route table."""
         known, now = self._gateways.get(gateway), self._clock()
         return known is not None and bool(known.streams) and all(s.session.busy(now) for s in known.streams)
 
-    def state(self, gateway: Key) -> State:
+    def state(self, gateway: Key) -> SyncState:
         known = self._gateways.get(gateway)
         sessions = [stream.session for stream in known.streams] if known else []
         synced, decided = all(session.synced for session in sessions), all(session.decided for session in sessions)
-        return State(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
+        return SyncState(len(sessions), bool(sessions) and synced, bool(sessions) and decided)
 
     async def _serve(self, identify: Identify, requests: AsyncIterator[DeltaDiscoveryRequest], context: Context) -> None:
         first = await anext(aiter(requests), None)

@@ -1,6 +1,6 @@
-"""One delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
+"""Runs one delta ADS stream as a pure state machine: requests in, responses and events out, time as an argument.
 
-    receive(request, now) ──> events        what the client has confirmed or refused
+    receive(request, now) ──> events        what the client has acknowledged or rejected
     poll(now) ─────────────> response       the one thing to send now, if any; ask until None
     deadline() ────────────> time           when to poll again even if nothing happens
 
@@ -15,13 +15,14 @@ What goes first (make before break, fail closed):
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource
 from lasthop.xds.cache import Cache
-from lasthop.xds.events import Acked, Event, Nacked
 from lasthop.xds.nack import reasons
 from lasthop.xds.response import Response
 from lasthop.xds.subscription import Subscription
@@ -45,6 +46,26 @@ RETRY: Final = 10.0
 """After a refusal that no edit follows (a port taken by another process, a file not there yet)."""
 
 
+class Acked(msgspec.Struct, frozen=True):
+    """The client has accepted these resources, or turns out to have them already when it reconnects."""
+
+    type_url: str
+    resources: Mapping[str, Resource]
+    removed: frozenset[str] = frozenset()
+
+
+class Nacked(msgspec.Struct, frozen=True):
+    """The client has rejected a response with these resources. It may have applied some of them (clusters and listeners are
+    applied one by one), but it has recorded neither versions nor timers."""
+
+    type_url: str
+    resources: Mapping[str, Resource]
+    detail: str
+
+
+SessionEvent = Acked | Nacked
+
+
 class Session:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -53,15 +74,14 @@ class Session:
         self._nonce = 0
         self._polled_at = 0.0
         self._answered_at = self._rested = 0.0
-        """From the answer to a route table until then the client has time for other things: as long as it took over the
-        table."""
+        """After the answer to a route table the client gets as much time for other things as it took for the table."""
 
     def __repr__(self) -> str:
         return f"Session({', '.join(map(repr, self._types.values()))})"
 
     @property
     def synced(self) -> bool:
-        """The client has confirmed all there is and is rid of all that is withdrawn."""
+        """Whether the client has acknowledged everything, and has removed everything that is withdrawn."""
         return (
             self._seen == self._cache.generation
             and {CLUSTER, LISTENER} <= self._types.keys()
@@ -70,7 +90,7 @@ class Session:
 
     @property
     def decided(self) -> bool:
-        """The client has confirmed or refused all there is: nothing more is to be expected of it."""
+        """Whether the client has acknowledged or rejected everything, so that no answer is outstanding."""
         return (
             self._seen == self._cache.generation
             and {CLUSTER, LISTENER} <= self._types.keys()
@@ -84,16 +104,16 @@ class Session:
 
     @property
     def behind(self) -> bool:
-        """Clusters wait to be sent."""
+        """Returns whether clusters are waiting to be sent."""
         clusters = self._types.get(CLUSTER)
         return clusters is not None and (bool(clusters.updates) or self._seen != self._cache.generation)
 
     def busy(self, now: float) -> bool:
-        """The client has not answered the last route table yet, so that it would not be sent another one."""
+        """Returns whether the client has yet to answer the last route table, so that another one would not be sent."""
         routes = self._types.get(ROUTES)
         return routes is not None and bool(routes.in_flight) and self._paced(routes, now)
 
-    def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[Event]:
+    def receive(self, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
         """Takes a DeltaDiscoveryRequest, which may be a subscription, a confirmation, or both at once."""
         type_url: str = request.type_url
         if type_url not in TYPES:
@@ -104,7 +124,7 @@ class Session:
         if sub is None:
             sub = self._types[type_url] = Subscription(type_url, self._cache)
             has = sub.open(request.resource_names_subscribe, request.initial_resource_versions)
-            events: list[Event] = [Acked(type_url, has)] if has else []
+            events: list[SessionEvent] = [Acked(type_url, has)] if has else []
         else:
             events = self._verdict(sub, request, now)
             sub.unsubscribe(request.resource_names_unsubscribe)
@@ -128,7 +148,7 @@ class Session:
         )
 
     def deadline(self) -> float | None:
-        """Only moments after the last poll: what was due then has been sent, or waits for an event rather than for time."""
+        """Returns only times after the last poll: what was due then has been sent, or waits for an event."""
         moments = [refusal.until for sub in self._types.values() for refusal in sub.refusals.values()]
         if self._cache.next_expiry is not None:
             moments.append(self._cache.next_expiry)
@@ -151,7 +171,7 @@ class Session:
             for refusal in [r for r in sub.refusals.values() if r.until <= now]:
                 sub.offer_again(refusal)
 
-    def _verdict(self, sub: Subscription, request: DeltaDiscoveryRequest, now: float) -> list[Event]:
+    def _verdict(self, sub: Subscription, request: DeltaDiscoveryRequest, now: float) -> list[SessionEvent]:
         response = sub.answered(request.response_nonce)
         if response is None:
             return []
@@ -243,7 +263,7 @@ def _recent(moment: float, now: float) -> bool:
 
 
 def _free_at(sub: Subscription) -> float:
-    """When the next response may go although the last ones are not confirmed."""
+    """Returns when the next response may be sent although the last ones are not acknowledged."""
     pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
     last: float = max(response.sent_at for response in sub.in_flight.values())
     return last + pause
@@ -254,7 +274,7 @@ def _cluster_of(endpoints: str) -> str:
 
 
 def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:
-    """In the order of their change, so what the client reads is what happened; of some types only the newest few."""
+    """Returns resources in the order of their change, as they happened; of some types only the newest few."""
     chunk: list[Resource] = []
     heavy = False
     for resource in sub.newest(asked=asked):

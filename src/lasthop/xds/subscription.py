@@ -1,4 +1,4 @@
-"""One type on one stream: what the client wants, what it has, and so what it still lacks.
+"""Tracks one type on one stream: what the client subscribes to, what it has, and so what it still lacks.
 
 Nothing is queued by value. The queues hold names; what is sent for a name is what the cache holds at that moment, so the
 newest state wins however long a name has waited. `consider(name)` is the whole difference between cache and client.
@@ -20,9 +20,9 @@ UNKNOWN: Final = ""
 """The version of a resource of which the client may have anything, or nothing: it was in a refused response."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """What the client would not have. The same bytes would be refused again, so these names wait until one of them has
-    changed; then all go again, because the client has recorded none of them, the innocent included."""
+class PendingNack(msgspec.Struct, frozen=True):
+    """Holds back what the client rejected. The same bytes would be rejected again, so these names wait until one of them has
+    changed; then all are sent again, because the client has recorded none of them, including the valid ones."""
 
     names: frozenset[str]
     until: float
@@ -50,7 +50,7 @@ class Subscription:
         self.unanswered = False
         """The client has asked for all there is and waits for an answer, be it that there is nothing: without one Envoy
         pauses for 15 s before it goes on to the next type."""
-        self.refusals: dict[str, Refusal] = {}
+        self.refusals: dict[str, PendingNack] = {}
         self._cache = cache
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class Subscription:
         return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
 
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> dict[str, Resource]:
-        """The first request of a stream. Returns what the client has and still should have."""
+        """Takes the first request of a stream, and returns what the client has and should keep."""
         names = set(names)
         self.wildcard = WILDCARD in names or (not names and self.type_url in (CLUSTER, LISTENER))
         self.names = names - {WILDCARD}
@@ -78,7 +78,7 @@ class Subscription:
         return {name: r for name, r in current if isinstance(r, Resource) and wire_version(r) == self.has[name]}
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """A name asked for again is answered again: the client may have forgotten what it had."""
+        """Adds names. One that is requested again is answered again: the client may have dropped the resource."""
         for name in names:
             if name == WILDCARD:
                 self.wildcard = True
@@ -127,18 +127,18 @@ class Subscription:
             self.removals[name] = None
 
     def promote(self, name: str) -> None:
-        """To the front of the queue, if it is in it."""
+        """Moves a name to the front of the queue, if it is in it."""
         if name in self.updates:
             del self.updates[name]
             self.updates[name] = None
 
     def ask(self, name: str) -> None:
-        """As if the client waited for it, if there is news of it."""
+        """Treats a name as if the client waited for it, if there is an update for it."""
         if name in self.updates:
             self.asked.add(name)
 
     def newest(self, *, asked: bool) -> Iterable[Resource]:
-        """What would be sent, newest change first; either all or only what the client waits for."""
+        """Yields what would be sent, newest change first; either all or only what the client waits for."""
         for name in (name for name in self.asked if name in self.updates) if asked else reversed(self.updates):
             change = self._cache.get(self.type_url, name)
             assert isinstance(change, Resource)  # else consider() had not put it there
@@ -158,7 +158,7 @@ class Subscription:
             self._dequeue(name)
 
     def answered(self, nonce: str) -> Response | None:
-        """The response the client speaks of, which is then no longer in flight."""
+        """Returns the response with that nonce, which is then no longer in flight."""
         self.introducing.discard(nonce)
         return self.in_flight.pop(nonce, None)
 
@@ -171,11 +171,11 @@ class Subscription:
             self.has[name] = UNKNOWN
         waiting = [name for name in lost if accused is None or name in accused]
         if all(self._is_current(r) for r in response.resources if r.name in waiting):
-            self.refusals.update(dict.fromkeys(waiting, Refusal(frozenset(waiting), until)))
+            self.refusals.update(dict.fromkeys(waiting, PendingNack(frozenset(waiting), until)))
         for name in lost:
             self.consider(name)
 
-    def offer_again(self, refusal: Refusal) -> None:
+    def offer_again(self, refusal: PendingNack) -> None:
         for name in refusal.names:
             if self.refusals.get(name) is refusal:
                 del self.refusals[name]
@@ -184,12 +184,12 @@ class Subscription:
 
     @property
     def settled(self) -> bool:
-        """The client has confirmed every resource there is now. (Removals may still be due.)"""
+        """Returns whether the client has acknowledged every current resource. (Removals may still be due.)"""
         return self.decided and not self.refusals
 
     @property
     def decided(self) -> bool:
-        """The client has said yes or no to every resource there is now."""
+        """Returns whether the client has acknowledged or rejected every current resource."""
         return not (self.urgent or self.updates or self.in_flight or self.unanswered)
 
     def _is_current(self, resource: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""The socket file: in a directory of its own, for its owner only, and never taken from a server that is alive."""
+"""Creates the socket file: in a directory of its own, for its owner only, and never taken from a running server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_PATH: Final = 107
 
 
 def claim(path: Path) -> None:
-    """Makes the way free for a server to bind. What a crash has left there is removed."""
+    """Prepares the path for a server to bind. A socket left by a crash is removed."""
     if len(bytes(path)) > MAX_PATH:
         raise ValueError(f"{path}: a unix socket's path may have {MAX_PATH} bytes; choose a shorter directory")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def claim(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(f"{path}: is there and is no socket; remove it or choose another path")
+        raise FileExistsError(f"{path}: exists and is not a socket; remove it or choose another path")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

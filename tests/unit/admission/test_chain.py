@@ -125,7 +125,7 @@ def test_both_channels_of_the_bundle_are_shipped() -> None:
         if kind.group == GATEWAY_API:
             assert crds.schema(kind, "v1", "standard")["type"] == "object"
         if kind.group in (GATEWAY_API, EXPERIMENTAL_API):
-            crd = crds._crd(f"gateway-api/experimental/{kind.group}_{kind.plural}.yaml")
+            crd = crds.load(f"gateway-api/experimental/{kind.group}_{kind.plural}.yaml")
             assert crd["metadata"]["annotations"]["gateway.networking.k8s.io/bundle-version"] == crds.BUNDLE_VERSION
             assert (crd["spec"]["scope"] == "Namespaced") is kind.namespaced
             assert {v["name"] for v in crd["spec"]["versions"] if v["served"]} == set(kind.versions)

@@ -11,7 +11,7 @@ from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
 from lasthop.sources.source import Batch
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
-from lasthop.xds.events import Acked
+from lasthop.xds.session import Acked
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
 

@@ -14,9 +14,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Changes, Resource, Withdrawal
 from lasthop.xds.cache import Cache
-from lasthop.xds.events import Acked, Event, Nacked
 from lasthop.xds.response import Response
-from lasthop.xds.session import Session
+from lasthop.xds.session import Acked, Nacked, Session, SessionEvent
 
 START: Final = 1_000_000.0
 
@@ -123,7 +122,7 @@ class Playbook:
         self.now = START
         self.cache = cache or Cache()
         self.session = Session(self.cache)
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self.responses: list[Response] = []
         self._open: list[Response] = []
 
@@ -141,7 +140,7 @@ class Playbook:
                 self._receive(step.type_url, nonce=self._oldest(step.type_url), detail=step.detail)
         return self
 
-    def __lshift__(self, expected: Sends | Event | None) -> Self:
+    def __lshift__(self, expected: Sends | SessionEvent | None) -> Self:
         if isinstance(expected, Acked | Nacked):
             assert self.events.pop(0) == expected
             return self

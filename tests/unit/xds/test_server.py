@@ -14,7 +14,7 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
-from lasthop.xds.server import Server, State
+from lasthop.xds.server import Server, SyncState
 from tests.unit.xds.playbook import clusters, withdrawn
 from tests.xds_envoy import GATEWAY, NODE, Heard, short_directory, until
 
@@ -77,7 +77,7 @@ async def test_updates_reach_the_proxy_and_its_confirmations_the_controller(sock
         await envoy.ask(CLUSTER)
         first = await envoy.hear()
         assert [r.name for r in first.resources] == ["a"]
-        assert server.state(GATEWAY) == State(proxies=1, synced=False, decided=False)
+        assert server.state(GATEWAY) == SyncState(proxies=1, synced=False, decided=False)
         await envoy.ask(CLUSTER, nonce=first.nonce)
         await envoy.ask(LISTENER)
         none = await envoy.hear()
@@ -142,7 +142,7 @@ async def test_a_gateway_that_is_removed_lets_go_of_its_proxies_without_emptying
         server.remove(GATEWAY)
         assert await envoy.hear() == grpc.aio.EOF
         await until(lambda: len(heard.events) == 2)
-        assert server.state(GATEWAY) == State(0, synced=False, decided=False)
+        assert server.state(GATEWAY) == SyncState(0, synced=False, decided=False)
         assert server.traffic[CLUSTER].removals == 0
 
 

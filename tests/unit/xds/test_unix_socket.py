@@ -38,7 +38,7 @@ def test_a_file_that_is_no_socket_is_not_deleted() -> None:
     with short_directory() as directory:
         path = directory / "ads.sock"
         path.write_text("precious")
-        with pytest.raises(FileExistsError, match="no socket"):
+        with pytest.raises(FileExistsError, match="not a socket"):
             claim(path)
 
 

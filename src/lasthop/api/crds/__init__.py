@@ -1,5 +1,4 @@
-"""The schemas an API server would admit objects by: upstream's CRDs as shipped, our own CRDs, and what the API
-server itself knows of Kubernetes' built-in kinds.
+"""Loads the schemas of objects: upstream's CRDs as shipped, our own CRDs, and those of Kubernetes' built-in kinds.
 
 All CRDs together are 1.5 MB of YAML, a fifth of a second to parse; so each file is read when the first object of its kind
 comes (HTTPRoute 70 ms, most others 10 ms) and kept.
@@ -21,30 +20,21 @@ BUNDLE_VERSION = "v1.7.0"
 
 
 def schema(kind: Kind, version: str, channel: Channel = "experimental") -> Json:
-    """The OpenAPI v3 schema of one served version. Shared: not to be changed by the caller."""
+    """Returns the OpenAPI v3 schema of one served version. It is shared: callers must not change it."""
     if kind.group in (GATEWAY_API, EXPERIMENTAL_API):
-        crd = _crd(f"gateway-api/{channel}/{kind.group}_{kind.plural}.yaml")
+        crd = load(f"gateway-api/{channel}/{kind.group}_{kind.plural}.yaml")
     elif kind.group == LASTHOP_API:
-        crd = _crd(f"lasthop/{kind.plural}.yaml")
+        crd = load(f"lasthop/{kind.plural}.yaml")
     else:
-        found: Json = _core()[kind.kind]
-        return found
+        core: Json = load("core.yaml")[kind.kind]
+        return core
     served = {v["name"]: v for v in crd["spec"]["versions"] if v["served"]}
-    found = served[version]["schema"]["openAPIV3Schema"]
-    return found
+    result: Json = served[version]["schema"]["openAPIV3Schema"]
+    return result
 
 
 @cache
-def _core() -> Json:
-    return _read("core.yaml")
-
-
-@cache
-def _crd(name: str) -> Json:
-    return _read(name)
-
-
-def _read(name: str) -> Json:
+def load(name: str) -> Json:
     text = files(__name__).joinpath(name).read_text("utf-8")
     loaded: Json = yaml.load(text, yaml.CSafeLoader)
     return loaded

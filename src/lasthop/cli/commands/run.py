@@ -18,7 +18,7 @@ from lasthop.host import HostRuntime
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.resolve.settings import Settings
-from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import FilesError
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView

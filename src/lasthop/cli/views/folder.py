@@ -24,8 +24,7 @@ from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.sources.files.errors import FilesError
-from lasthop.sources.files.folder import scan
+from lasthop.sources.files.folder import FilesError, scan
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.engine_view import EngineView
 

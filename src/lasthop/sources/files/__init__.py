@@ -4,7 +4,7 @@ folder -> text -> admitted objects   -> in force -> Batch
                   admission, content    in_force    loader, source
 """
 
-from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import FilesError
 from lasthop.sources.files.source import FilesSource
 
 __all__ = ["FilesError", "FilesSource"]

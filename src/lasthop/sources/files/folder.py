@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.admission.limits import MAX_FILE
-from lasthop.sources.files.errors import FilesError
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 
@@ -42,6 +41,10 @@ class Scan(NamedTuple):
     """Links to folders that are read under another name (or loop), and that name."""
     linked: tuple[str, ...]
     """Files and folders that are links: what they point to may lie outside the folder and has to be watched there."""
+
+
+class FilesError(Exception):
+    """The folder or the state directory cannot be used at all. The message is a sentence for the user."""
 
 
 class Unreadable(Exception):

@@ -26,9 +26,8 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
 from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
-from lasthop.sources.files.errors import FilesError
 from lasthop.sources.files.file_set import File, FileSet, after
-from lasthop.sources.files.folder import scan, stamp_of
+from lasthop.sources.files.folder import FilesError, scan, stamp_of
 from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable

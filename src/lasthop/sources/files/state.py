@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lasthop.sources.files.content import Stored
-from lasthop.sources.files.errors import FilesError
+from lasthop.sources.files.folder import FilesError
 
 _TABLES: Final = """
 create table if not exists last_good (
