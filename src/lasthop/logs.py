@@ -1,4 +1,4 @@
-"""Logs: for people on a terminal, JSON lines elsewhere; always on standard error. Standard output has the access log."""
+"""Configures logs: text on a terminal, JSON lines elsewhere; always on standard error. Standard output is for access logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def configure(*, verbose: bool = False) -> None:
 
 
 def processors(*, terminal: bool) -> list[Any]:
-    """JSON escapes by itself what others have written; for a terminal it has to be made printable."""
+    """Returns structlog's processors. JSON escapes untrusted text by itself; for a terminal it has to be made printable."""
     stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S" if terminal else "iso", utc=not terminal)
     renderers = (
         [_cleaned, structlog.dev.ConsoleRenderer(pad_event_to=0)] if terminal else [structlog.processors.JSONRenderer()]
@@ -31,7 +31,7 @@ def processors(*, terminal: bool) -> list[Any]:
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {name: each if name == "exc_info" else clean(each) for name, each in event.items()}
+    return {name: value if name == "exc_info" else clean(value) for name, value in event.items()}
 
 
 def get() -> Any:

@@ -1,4 +1,4 @@
-"""Text that others have written, made fit for a terminal: nothing in it moves the cursor, hides, reorders or forges a line.
+"""Makes untrusted text safe for a terminal: nothing in it moves the cursor, hides, reorders or forges a line.
 
 One place for all commands and for the log: `clean` is applied to whatever is shown, before it becomes lines and colours.
 """
@@ -14,14 +14,14 @@ LIMIT: Final = 4000
 
 
 def printable(text: str) -> str:
-    """Control characters, newlines, bidirectional overrides and whatever else has no glyph are shown as escapes."""
+    """Escapes control characters, newlines, bidirectional overrides and everything else without a glyph."""
     if len(text) > LIMIT:
         text = f"{text[:LIMIT]}... ({len(text) - LIMIT} more characters)"
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def clean(value: T) -> T:
-    """The same value with every text in it made printable: of mappings, sequences and structs, as deep as they go."""
+    """Returns the value with every text in it made printable, also inside mappings, sequences and structs."""
     return _clean(value)  # type: ignore[no-any-return]  # it has the type that came in
 
 
@@ -37,7 +37,7 @@ def _clean(value: Any) -> Any:
         case tuple():
             parts = [_clean(each) for each in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    # Whoever has a struct has loaded msgspec; the quick commands have neither.
+    # If there is a struct, msgspec is loaded; the quick commands have neither.
     msgspec = sys.modules.get("msgspec")
     if msgspec is not None and isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **{name: _clean(getattr(value, name)) for name in value.__struct_fields__})

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import State
+from lasthop.sources.files.state import StateDirectory
 from lasthop.sources.source import Batch
 from tests.certificates import Certificate, dns
 
@@ -115,7 +115,7 @@ class Living:
 
     def __init__(self, root: Path, state: Path | None) -> None:
         self._folder, self._allowed, self._state = root / "folder", [root], state
-        self._loader = Loader(self._folder, State(state) if state else None, self._allowed)
+        self._loader = Loader(self._folder, StateDirectory(state) if state else None, self._allowed)
         self.objects: dict[Key, Object] = {}
         self.last = Batch({})
         self.look()

@@ -1,7 +1,7 @@
-"""Local files as the content of a ConfigMap or Secret, in files mode only, so that nobody pastes keys into YAML.
+"""Reads the annotations that fill a ConfigMap or Secret from local files, in files mode, so that YAML needs no keys.
 
 The annotation `lasthop.dev/file.KEY: PATH` puts the content of PATH into `data[KEY]`; a relative PATH starts at the folder of
-the YAML file. This module knows what the annotations say; `local_files.py` reads the files.
+the YAML file. `local_files.py` reads the files.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lasthop.api.documents import Json
 
 PREFIX: Final = "lasthop.dev/file."
 KEYS: Final = {"ConfigMap": ("ca.crt", "ca.crl"), "Secret": ("ca.crt", "ca.crl", "tls.crt", "tls.key")}
-"""What a gateway reads of each kind. Other files have no business in it, and a private key none in a ConfigMap."""
+"""What a gateway reads of each kind. Other files are not allowed, nor is a private key in a ConfigMap."""
 
 
 class Attachment(msgspec.Struct, frozen=True):
     key: str
-    """Of `data`."""
+    """The key in `data`."""
     path: str
     """As written."""
 
@@ -38,17 +38,17 @@ def attachments(metadata: Json) -> tuple[Attachment, ...]:
 
 
 def check(document: Json, problems: Problems) -> set[str]:
-    """The keys that files will supply."""
-    found = attachments(document["metadata"])
-    for each in found:
-        path = ("metadata", "annotations", each.annotation)
+    """Checks the annotations, and returns the keys that files supply."""
+    attached = attachments(document["metadata"])
+    for attachment in attached:
+        path = ("metadata", "annotations", attachment.annotation)
         keys = KEYS[document["kind"]]
-        if each.key not in keys:
-            message = f"a file cannot be the content of {shown(each.key)} in a {document['kind']}"
+        if attachment.key not in keys:
+            message = f"a file cannot be the content of {shown(attachment.key)} in a {document['kind']}"
             problems.append(Problem(message, path, f"Only {', '.join(keys)} can come from a file."))
-        if not each.path.strip() or "\0" in each.path:
+        if not attachment.path.strip() or "\0" in attachment.path:
             problems.append(Problem("names no file", path, "Write the path of a file, relative to this one or absolute."))
-        if each.key in document.get("data", {}) or each.key in document.get("binaryData", {}):
-            message = f"{shown(each.key)} is also written in the object itself"
+        if attachment.key in document.get("data", {}) or attachment.key in document.get("binaryData", {}):
+            message = f"{shown(attachment.key)} is also written in the object itself"
             problems.append(Problem(message, path, "Keep one of the two.", "Duplicate"))
-    return {each.key for each in found}
+    return {attachment.key for attachment in attached}

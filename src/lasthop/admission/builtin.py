@@ -1,13 +1,12 @@
-"""What the API server asks of its built-in kinds in code, because it looks at several fields at once.
+"""Checks built-in kinds as the API server does in code, across several fields.
 
-Each function takes a structured document, may complete it, and adds what is wrong to `problems`. One rule of the API server is
-left out on purpose: endpoint addresses may be loopback, because a folder has no other way to name a process on this host.
+Each function takes a structured document, may complete it, and adds problems to `problems`. One rule of the API server is left
+out on purpose: endpoint addresses may be loopback, because in files mode that is how to name a process on this host.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 from collections.abc import Callable
 from typing import Final
@@ -121,7 +120,7 @@ def _decoded(data: dict[str, str], path: Path, problems: Problems) -> dict[str, 
     for name, value in data.items():
         try:
             result[name] = base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             remedy = "Encode it, or use stringData for plain text." if path == ("data",) else ""
             problems.append(Problem("is not base64", (*path, name), remedy))
     return result

@@ -1,6 +1,6 @@
-"""The CRDs' own rules (x-kubernetes-validations) in CEL, evaluated as the API server does, at every place that has some.
+"""Evaluates the CRDs' CEL rules (x-kubernetes-validations) as the API server does, at every field that has some.
 
-All rules of a place are first evaluated as one expression; only if that is not plainly true, one by one. A rule that cannot
+All rules of a field are first evaluated as one expression; only if that is not true, one by one. A rule that cannot
 be evaluated counts as violated, as in the API server.
 """
 
@@ -29,24 +29,24 @@ _FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
 
 
 def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
-    """The violated rules of a structured document. `broken` are places the schema refused: rules above or at one of them
-    would judge a value of the wrong shape, so they are left out, as in the API server."""
+    """Yields the violated rules of a structured document. `broken` are fields that the schema rejected: rules above or at one
+    of them would see a value of the wrong type, so they are skipped, as in the API server."""
     if root.has_rules:
-        spoilt = {path[:n] for path in broken for n in range(len(path) + 1)}
-        yield from _walk(root, document, _escaped(root, document), (), spoilt)
+        skipped = {path[:n] for path in broken for n in range(len(path) + 1)}
+        yield from _walk(root, document, _escaped(root, document), (), skipped)
 
 
-def _walk(node: Node, value: Any, escaped: Any, path: Path, spoilt: set[Path]) -> Iterator[Problem]:
-    if node.rules and path not in spoilt:
+def _walk(node: Node, value: Any, escaped: Any, path: Path, skipped: set[Path]) -> Iterator[Problem]:
+    if node.rules and path not in skipped:
         yield from _violated(node, escaped, path)
     if isinstance(value, dict):
         for name, item in value.items():
             below = node.properties.get(name) or node.additional
             if below is not None and below.has_rules:
-                yield from _walk(below, item, escaped[name], (*path, name), spoilt)
+                yield from _walk(below, item, escaped[name], (*path, name), skipped)
     elif isinstance(value, list) and node.items is not None and node.items.has_rules:
         for i, item in enumerate(value):
-            yield from _walk(node.items, item, escaped[i], (*path, i), spoilt)
+            yield from _walk(node.items, item, escaped[i], (*path, i), skipped)
 
 
 def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
@@ -62,7 +62,7 @@ def _holds(rule: str, value: Any) -> bool:
 
 
 def _escaped(node: Node, value: Any) -> Any:
-    """The value with fields that are CEL keywords also under their escaped name; most values come back as they are."""
+    """Adds fields that are CEL keywords under their escaped names; most values are returned unchanged."""
     if not node.has_keywords:
         return value
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def _escaped(node: Node, value: Any) -> Any:
 
 @cache
 def program(rule: str) -> Any:
-    """A compiled rule. Raises if it does not compile."""
+    """Compiles a rule. Raises if that fails."""
     return _environment().compile(_FORMAT_CALL.sub(r'!isFormat("\1", \2)', rule))
 
 

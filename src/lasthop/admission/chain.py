@@ -1,7 +1,7 @@
-"""A document to an object, as an API server admits it: kind, metadata, defaults, schema, list keys, CEL rules.
+"""Admits a document as an API server does: kind, metadata, defaults, schema, list keys, CEL rules.
 
-Unlike an API server, which prunes them, unknown fields are errors: in a file they are misspelt. `status` is dropped, as
-`kubectl apply` does. All problems of a document are found, not only the first.
+Unlike an API server, which prunes them, it rejects unknown fields: in a file they are typos. `status` is dropped, as
+`kubectl apply` does. All problems of a document are reported, not only the first.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from lasthop.api.meta import Key, Object
 from lasthop.suggestions import closest
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmittedObject(msgspec.Struct, frozen=True):
     key: Key
     object: Object
     digest: bytes
-    """Of everything but metadata: what `generation` counts."""
+    """The digest of everything but metadata, whose changes `generation` counts."""
     attachments: tuple[Attachment, ...] = ()
 
 
 def admit(document: Any) -> tuple[Json, list[Problem]]:
-    """The document as an API server would store it, and what is wrong with it; if nothing is, it is good for `admitted`."""
+    """Returns the document as an API server would store it, and its problems; without any it can be passed to `admitted`."""
     kind, unknown = kind_of(document)
     if kind is None:
         return {}, unknown
@@ -52,7 +52,7 @@ def admit(document: Any) -> tuple[Json, list[Problem]]:
     content = structured(schema.root, content, (), problems)
     refused = list(schema_problems(schema.validator, content, secret=kind.kind == "Secret"))
     problems.extend(refused)
-    # An API server, too, does not run rules over more than the schema lets pass: their cost is bounded by its limits.
+    # Like an API server: the cost of rules is bounded by the limits of the schema.
     if not problems.full and not any(problem.reason == TOO_LARGE for problem in refused):
         problems.extend(violations(schema.root, content, [problem.path for problem in refused]))
     stored = {"apiVersion": document["apiVersion"], "kind": kind.kind, "metadata": metadata, **content}
@@ -73,11 +73,11 @@ def _without_empty_trust(content: Json) -> Json:
     return {**content, "spec": {**spec, "validation": kept}}
 
 
-def admitted(stored: Json) -> Admitted:
-    """A stored document as its struct. Raises `msgspec.ValidationError` if the struct refuses what the schema let pass."""
+def admitted(stored: Json) -> AdmittedObject:
+    """Decodes a stored document. Raises `msgspec.ValidationError` if the struct rejects what the schema allows."""
     kind, metadata = stored["kind"], stored["metadata"]
     content = {name: value for name, value in stored.items() if name not in ("apiVersion", "kind", "metadata")}
-    return Admitted(
+    return AdmittedObject(
         key=Key(kind, metadata["namespace"], metadata["name"]),
         object=decode(kind, stored),
         digest=hashlib.blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=16).digest(),
@@ -86,7 +86,7 @@ def admitted(stored: Json) -> Admitted:
 
 
 def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
-    """The kind a document says it is, or why it cannot be told."""
+    """Returns the kind of a document, or why it is unknown."""
     if not isinstance(document, dict):
         return None, [
             Problem(

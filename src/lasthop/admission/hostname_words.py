@@ -1,4 +1,4 @@
-"""What is wrong with a hostname, in words instead of the CRD's regular expression."""
+"""Explains what is wrong with a hostname, instead of quoting the CRD's regular expression."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _PARTS: Final = re.compile(
 
 
 def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
-    """What is wrong and what to write instead, as the ends of sentences about the value; None if the pattern is another."""
+    """Returns the problem, to follow the value in a sentence, and the remedy; None if the pattern is another."""
     if pattern not in HOSTNAMES:
         return None
-    found = _PARTS.match(written)
-    host = found["host"].lower() if found else ""
+    parts = _PARTS.match(written)
+    host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
-    if found and found["scheme"]:
+    if parts and parts["scheme"]:
         return "is a URL and not a hostname", instead
-    if found and found["port"]:
-        return "has a port, which is no part of a hostname", instead
-    if found and found["path"]:
-        return "has a path, which is no part of a hostname", instead
+    if parts and parts["port"]:
+        return "has a port, which is not part of a hostname", instead
+    if parts and parts["path"]:
+        return "has a path, which is not part of a hostname", instead
     if written.startswith("*") and not HOSTNAMES[pattern]:
-        return "has a wildcard, which is not possible here", instead
+        return "has a wildcard, which is not allowed here", instead
     if written != written.lower():
         return "has upper-case letters", instead
     return "is not a DNS name: labels of a-z, 0-9 and -, with dots between", instead

@@ -1,6 +1,6 @@
-"""How much one file may hold, and why so much. What holds more is refused with a finding that names the limit.
+"""Limits how much one file may contain, and says why. A larger file is rejected with a finding that names the limit.
 
-An API server protects itself by limits on requests; in a folder these stand in for them, so that no file, by mistake or on
+An API server protects itself by limits on requests; these take their place in a folder, so that no file, by mistake or on
 purpose, takes memory or time from the objects of other files. docs/files-mode.md has the same table for users.
 """
 
@@ -33,7 +33,6 @@ MAX_FINDINGS: Final = 100
 MAX_MESSAGE: Final = 1000
 """Characters of a problem's message, and of the field that it names."""
 MAX_TARGETS: Final = 256
-"""Targets that are read from a BackendTLSPolicy that was refused, where a valid one has 16; with more it counts as one whose
-targets cannot be told."""
+"""Targets that are read from a rejected BackendTLSPolicy, where a valid one has 16; with more, they count as unknown."""
 LARGE_FILE: Final = 64 * 1024
-"""Bytes from which on a file is read beside the others, which do not wait for it: some 100 ms."""
+"""Bytes above which a file is read separately, so that others do not wait for it: some 100 ms."""

@@ -1,8 +1,8 @@
-"""metadata, which is the same for every kind: checked, and completed as an API server would.
+"""Checks and completes metadata, which is the same for every kind, as an API server would.
 
-Age without a cluster: a written `creationTimestamp` is respected. An object without one counts as having been there from the
-beginning: it gets 1970-01-01T00:00:00Z, whenever its file is read. So among such objects {namespace}/{name} decides every
-conflict, before and after a restart; and a rule that limits an object's age refuses one that does not say how old it is.
+Age without a cluster: a written `creationTimestamp` is respected. An object without one counts as the oldest: it gets
+1970-01-01T00:00:00Z, whenever its file is read. So among such objects {namespace}/{name} decides every
+conflict, before and after a restart; and a rule that limits an object's age rejects one without a `creationTimestamp`.
 
 `uid` is derived from kind, namespace and name. What only an API server may write (resourceVersion, managedFields and so on) is
 accepted, so that `kubectl get -o yaml` can be pasted, and ignored.
@@ -55,7 +55,7 @@ def uid_of(key: Key) -> str:
 
 
 def completed(kind: Kind, metadata: Any, problems: Problems) -> tuple[Key, Json]:
-    """The object's key and its metadata as an API server would keep it. What is wrong is added to `problems`."""
+    """Returns the object's key, and its metadata as an API server would keep it. Adds to `problems`."""
     if not isinstance(metadata, dict):
         missing = metadata is None
         problems.append(
@@ -103,7 +103,7 @@ def _namespace(kind: Kind, metadata: Json, problems: Problems) -> str:
     path = ("metadata", "namespace")
     if not kind.namespaced:
         if namespace:
-            problems.append(Problem(f"a {kind.kind} belongs to no namespace", path, "Remove the field."))
+            problems.append(Problem(f"a {kind.kind} is not namespaced", path, "Remove the field."))
         return ""
     if namespace is None or namespace == "":
         return "default"
@@ -161,7 +161,7 @@ def _created(written: Any, problems: Problems) -> str:
 
 
 def rfc3339(written: Any) -> str:
-    """In UTC, to the second, so that text order is time order; empty if it is no RFC 3339 time."""
+    """Returns a time in UTC, to the second, so that text order is time order; empty if it is not an RFC 3339 time."""
     if not isinstance(written, str) or not _RFC3339.fullmatch(written):
         return ""
     try:

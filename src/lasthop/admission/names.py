@@ -1,4 +1,4 @@
-"""The name formats of Kubernetes (apimachinery's validation package)."""
+"""Checks Kubernetes' name formats (apimachinery's validation package)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_qualified_name(text: str) -> bool:
-    """A label or annotation key: `name` or `prefix.example/name`."""
+    """Checks a label or annotation key: `name` or `prefix.example/name`."""
     prefix, slash, name = text.rpartition("/")
     if slash and not is_dns_subdomain(prefix):
         return False
@@ -34,5 +34,4 @@ def is_label_value(text: str) -> bool:
 
 
 def is_data_key(text: str) -> bool:
-    """A key of a ConfigMap or Secret."""
     return len(text) <= 253 and text not in (".", "..") and _DATA_KEY.fullmatch(text) is not None

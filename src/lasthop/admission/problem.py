@@ -1,4 +1,4 @@
-"""One thing that is wrong in a document, before it is known which file and line it stands on."""
+"""Describes a problem of a document, before file and line are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from lasthop.admission.limits import MAX_PROBLEMS
 
 Path = tuple[str | int, ...]
-"""Where in a document: ("spec", "rules", 0, "name")."""
+"""A place in a document: ("spec", "rules", 0, "name")."""
 
 _PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
@@ -23,7 +23,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Problems:
-    """What is wrong with one document, up to a limit: what looks for more may stop when it is `full`."""
+    """Collects the problems of one document up to a limit; callers may stop when it is `full`."""
 
     def __init__(self) -> None:
         self._found: list[Problem] = []
@@ -48,7 +48,7 @@ class Problems:
 
 
 def field(path: Path) -> str:
-    """A path as the API server writes it: `spec.rules[0].name`, `metadata.annotations[example.com/key]`."""
+    """Formats a path as the API server does: `spec.rules[0].name`, `metadata.annotations[example.com/key]`."""
     text = ""
     for step in path:
         if isinstance(step, str) and _PLAIN.fullmatch(step):
@@ -59,6 +59,6 @@ def field(path: Path) -> str:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """A value of a document for a message: as JSON, and never a screenful."""
+    """Formats a value for a message: as JSON, truncated."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= limit else f"{text[:limit]}..."

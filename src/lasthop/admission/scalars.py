@@ -1,4 +1,4 @@
-"""What a plain word of YAML means, as Go's YAML 1.1 (kubectl) reads it."""
+"""Interprets plain YAML scalars as Go's YAML 1.1 (kubectl) does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind's schema, prepared once for admission: a tree to walk beside the data, and a compiled JSON Schema validator.
+"""Prepares a kind's schema once for admission: a tree to walk beside the data, and a compiled JSON Schema validator.
 
 The walk does what JSON Schema cannot (defaults, unknown fields, list keys, CEL rules); the validator does the rest, in Rust.
 """
@@ -46,7 +46,7 @@ class Node(msgspec.Struct, frozen=True):
     all_rules: str = ""
     """The same as one expression."""
     has_rules: bool = False
-    """Here or further down: where it is false CEL need not look."""
+    """Here or below: where it is false CEL is skipped."""
     has_keywords: bool = False
     """Some field here or further down must be renamed before CEL sees it."""
 
@@ -60,7 +60,7 @@ class Schema(msgspec.Struct, frozen=True):
 def schema_of(kind: str, version: str) -> Schema:
     raw = crds.schema(KINDS[kind], version)
     own = {k: v for k, v in raw["properties"].items() if k not in ("apiVersion", "kind", "metadata", "status")}
-    # metadata has its own checks, status is not the user's to write.
+    # metadata has its own checks; users do not write status.
     stripped = {**raw, "properties": own, "required": [r for r in raw.get("required", ()) if r in own]}
     return Schema(_node(stripped), jsonschema_rs.Draft4Validator(_json_schema(stripped)))
 
@@ -73,7 +73,7 @@ def _node(raw: Json) -> Node:
     rules = tuple(
         Rule(entry["rule"], entry.get("message") or f"failed rule: {entry['rule']}")
         for entry in raw.get("x-kubernetes-validations", ())
-        # A transition rule compares with the object before; a file has no before that an API server would know.
+        # A transition rule compares with the previous object, which does not exist for a file.
         if "oldSelf" not in entry["rule"]
     )
     below = [*properties.values(), *(n for n in (items, additional) if n)]

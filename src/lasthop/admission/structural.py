@@ -1,4 +1,4 @@
-"""What an API server does to a document by the shape of its schema, before validation: defaults, unknown fields, list keys."""
+"""Applies the structure of a schema to a document as an API server does: defaults, unknown fields, list keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lasthop.api.documents import Json
 from lasthop.suggestions import closest
 
 CLOSE: Final = 0.7
-"""How much a word must be like the one that is suggested: what is written in files is seldom far off."""
+"""Minimum similarity of a suggested word: typos in files are usually small."""
 
 
 def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
@@ -27,7 +27,7 @@ def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
         return _object(node, value, path, problems)
     if isinstance(value, list) and node.items is not None:
         if node.max_items is not None and len(value) > node.max_items:
-            # Defaults multiply a list that is too long, so it is cut before they do.
+            # Defaults would multiply a list that is too long, so it is cut first.
             problems.append(Problem(f"has more than {node.max_items} items", path, reason="TooLarge"))
             value = value[: node.max_items]
         result = [structured(node.items, item, (*path, i), problems) for i, item in enumerate(value)]
@@ -61,7 +61,7 @@ def unknown_field(name: str, known: Iterable[str], path: Path) -> Problem:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """A remedy if some word is close, else the choice if it is short, else nothing."""
+    """Suggests a similar word, else lists the choices if they are few, else returns nothing."""
     choice = sorted(set(words))
     if close := closest(word, choice, CLOSE):
         return f"Did you mean {close}?"

@@ -1,4 +1,4 @@
-"""JSON Schema errors as problems that a person can act on."""
+"""Translates JSON Schema errors to problems that a user can act on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Final = {
 
 
 def schema_problems(validator: jsonschema_rs.Draft4Validator, document: Any, secret: bool) -> Iterator[Problem]:
-    """What the schema has against the document, as far as it is listed. The values of a secret document are never quoted."""
+    """Yields the violations of the schema, up to the limit. Values of a secret document are never quoted."""
     if validator.is_valid(document):
         return
     for error in islice(validator.iter_errors(document), MAX_PROBLEMS + 1):

@@ -1,4 +1,4 @@
-"""YAML and JSON text to documents, as kubectl reads them.
+"""Parses YAML and JSON text to documents, as kubectl does.
 
 PyYAML's C parser supplies the events; what they mean is decided here, because PyYAML's own constructor differs from kubectl
 (Go's YAML 1.1) where it hurts: timestamps stay strings, `12:30` is a string and not 750, `1e3` is a number, keys become
@@ -40,7 +40,7 @@ _TAGS: Final = "tag:yaml.org,2002:"
 
 
 class Mistake(NamedTuple):
-    """Something wrong with the text itself."""
+    """Describes an error in the text itself."""
 
     line: int
     message: str
@@ -49,7 +49,7 @@ class Mistake(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where a document is in its text, in characters, and the line it begins on."""
+    """Locates a document in its text, in characters, and by the line it begins on."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ def parse(text: bytes, *, as_json: bool = False) -> Parsed:
 
 @lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands
 def field_lines(text: bytes, span: Span) -> dict[Path, int]:
-    """The line of every field in one document of a text that `parse` could read."""
+    """Returns the line of every field in one document of a text that `parse` accepted."""
     # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
     reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), record=True)
     _parse_yaml(reader)
@@ -117,13 +117,13 @@ def _parse_json(text: str) -> Parsed:
 
     if not text.strip():
         return Parsed([], [], [], complete=True)
-    # Never less than there are, and known before anything is built: the parser does not let other threads run meanwhile.
+    # An upper bound, known before anything is built: the parser does not let other threads run meanwhile.
     if sum(map(text.count, "[{,")) > MAX_VALUES:
         return Parsed([], [], [_too_many(1)], complete=False)
     try:
         value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=real, parse_constant=refuse)
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which no text can hold
+            json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair, which is not valid text
         if text.count("[") + text.count("{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
             return Parsed([], [], [_too_deep(1)], complete=False)
     except json.JSONDecodeError as error:

@@ -12,7 +12,7 @@ from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import DOES_NOT_EXIST
 from lasthop.sources.kubernetes.findings import optional
-from lasthop.sources.kubernetes.snapshot import Listed
+from lasthop.sources.kubernetes.snapshot import ListResult
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
@@ -37,7 +37,7 @@ DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Hidden:
-    def __init__(self, listed: Iterable[Listed]) -> None:
+    def __init__(self, listed: Iterable[ListResult]) -> None:
         self._refused = {each.kind.kind: each for each in listed if each.refusal is not None}
         self._findings = {kind: _finding(each) for kind, each in self._refused.items()}
 
@@ -94,7 +94,7 @@ def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
     return tuple(each for each in asked if OBJECTS.peek(g, each) is None)
 
 
-def _finding(each: Listed) -> Finding:
+def _finding(each: ListResult) -> Finding:
     resource = f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural
     where = f" outside namespace {each.namespace}" if each.namespace else ""
     message = f"you may not list {resource}{where}, so what refers to them cannot be judged"

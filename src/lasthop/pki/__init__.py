@@ -1,1 +1,1 @@
-"""X.509: certificates and private keys as values. Imports nothing else of Lasthop, and no sockets."""
+"""Reads and issues X.509 certificates and keys, as values. Imports nothing else of Lasthop, and no sockets."""

@@ -1,4 +1,4 @@
-"""The controller's own CA, which says who is which Gateway's proxy. Pure; where it is kept is `infra/kubernetes`' business.
+"""Implements the controller's own CA, whose certificates identify each Gateway's proxies. Pure; `infra/kubernetes` stores it.
 
          SETTLE             CLIENT_LIFE
 old  ────────────┤signs no more ──────────┤gone
@@ -19,19 +19,19 @@ import msgspec
 from cryptography import x509
 
 from lasthop.pki import certificates
-from lasthop.pki.certificates import KeyPair
+from lasthop.pki.certificates import PemKeyPair
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 
 CA_LIFE: Final = 365 * DAY
 CLIENT_LIFE: Final = 3 * DAY
-"""Short, because nothing revokes one; but an API server that is away for a day must not lock proxies out."""
+"""Short, because nothing revokes one; but an API server that is down for a day must not lock proxies out."""
 SERVER_LIFE: Final = 3 * DAY
 RENEW_AT: Final = 2 / 3
-"""Of a certificate's life."""
+"""The fraction of a certificate's lifetime after which it is renewed."""
 SETTLE: Final = 1 * HOUR
-"""A new CA is trusted everywhere for this long before it signs: kubelets bring a changed Secret within minutes."""
+"""Seconds for which a new CA is trusted everywhere before it signs: kubelets update a mounted Secret within minutes."""
 
 IDENTITY: Final = "lasthop://gateway/"
 REPLICA: Final = "lasthop://controller/"
@@ -45,20 +45,20 @@ _PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re
 
 
 class Authority(msgspec.Struct, frozen=True):
-    issuers: tuple[KeyPair, ...]
-    """Oldest first; two while one is replaced by the next."""
+    issuers: tuple[PemKeyPair, ...]
+    """Oldest first; two during a rotation."""
 
     @property
     def bundle(self) -> bytes:
-        """What to trust."""
+        """Returns the certificates to trust."""
         return b"".join(issuer.certificate for issuer in self.issuers)
 
-    def signer(self, now: float) -> KeyPair:
+    def signer(self, now: float) -> PemKeyPair:
         return next((ca for ca in reversed(self.issuers) if _age(ca, now) >= SETTLE), self.issuers[0])
 
 
 def renewed(authority: Authority | None, now: float) -> Authority:
-    """As it should be now: made if there is none, a successor at its side in good time, without those that are done."""
+    """Returns the CA as it should be now: created if there is none, with a successor in time, without expired ones."""
     issuers = authority.issuers if authority else ()
     while len(issuers) > 1 and _age(issuers[1], now) >= SETTLE + CLIENT_LIFE:
         issuers = issuers[1:]
@@ -69,31 +69,31 @@ def renewed(authority: Authority | None, now: float) -> Authority:
 
 
 def stored(authority: Authority) -> dict[str, bytes]:
-    """As the content of a Secret."""
+    """Returns the content of a Secret."""
     return {CA_CERTIFICATES: authority.bundle, CA_KEYS: b"".join(ca.private_key for ca in authority.issuers)}
 
 
 def restored(data: Mapping[str, bytes]) -> Authority:
-    """Raises ValueError if that is not what `stored` has written."""
+    """Reads what `stored` returned. Raises ValueError if it is something else."""
     found, keys = (_pieces(data.get(key, b"")) for key in (CA_CERTIFICATES, CA_KEYS))
     if not found or len(found) != len(keys):
         raise ValueError(f"{CA_CERTIFICATES} and {CA_KEYS} must hold as many certificates as keys, and at least one")
-    issuers = tuple(KeyPair(*pair) for pair in zip(found, keys, strict=True))
+    issuers = tuple(PemKeyPair(*pair) for pair in zip(found, keys, strict=True))
     if not all(certificates.belongs(pair) for pair in issuers):
         raise ValueError(f"each certificate of {CA_CERTIFICATES} needs its elliptic curve key at the same place of {CA_KEYS}")
     return Authority(issuers)
 
 
 def client_secret(authority: Authority, uid: str, now: float) -> dict[str, bytes]:
-    """What the proxies of a Gateway show to the controller, and what they trust."""
+    """Returns the certificate that a Gateway's proxies present to the controller, and what they trust."""
     identity = x509.UniformResourceIdentifier(IDENTITY + uid)
     pair = certificates.issue(authority.signer(now), "Lasthop proxy", (identity,), server=False, now=now, life=CLIENT_LIFE)
     return {CERTIFICATE: pair.certificate, PRIVATE_KEY: pair.private_key, CA_CERTIFICATES: authority.bundle}
 
 
 def client_secret_due(authority: Authority, uid: str, data: Mapping[str, bytes], now: float) -> bool:
-    """Whether a Gateway's Secret is to be written anew."""
-    pair = KeyPair(data.get(CERTIFICATE, b""), data.get(PRIVATE_KEY, b""))
+    """Returns whether a Gateway's Secret must be rewritten."""
+    pair = PemKeyPair(data.get(CERTIFICATE, b""), data.get(PRIVATE_KEY, b""))
     if data.get(CA_CERTIFICATES) != authority.bundle or not certificates.belongs(pair):
         return True
     pem = pair.certificate
@@ -102,21 +102,21 @@ def client_secret_due(authority: Authority, uid: str, data: Mapping[str, bytes],
     return not certificates.issued_by(certificates.loaded(pem), authority.signer(now).certificate)
 
 
-def server_pair(authority: Authority, names: tuple[str, ...], now: float) -> KeyPair:
-    """What the controller shows to proxies; each replica makes its own."""
+def server_pair(authority: Authority, names: tuple[str, ...], now: float) -> PemKeyPair:
+    """Issues the certificate that the controller presents to proxies; each replica issues its own."""
     sans = certificates.host_names(names)
     return certificates.issue(authority.signer(now), "Lasthop xDS", sans, server=True, now=now, life=SERVER_LIFE)
 
 
-def replica_pair(authority: Authority, replica: str, now: float) -> KeyPair:
-    """What a replica of the controller shows to the one that leads."""
+def replica_pair(authority: Authority, replica: str, now: float) -> PemKeyPair:
+    """Issues the certificate that a replica presents to the leader."""
     identity = x509.UniformResourceIdentifier(REPLICA + quote(replica, safe=""))
     return certificates.issue(
         authority.signer(now), "Lasthop controller", (identity,), server=False, now=now, life=SERVER_LIFE
     )
 
 
-def server_pair_due(authority: Authority, pair: KeyPair, now: float) -> bool:
+def server_pair_due(authority: Authority, pair: PemKeyPair, now: float) -> bool:
     certificate = certificates.loaded(pair.certificate)
     return certificates.spent(pair.certificate, now) >= RENEW_AT or not certificates.issued_by(
         certificate, authority.signer(now).certificate
@@ -124,21 +124,20 @@ def server_pair_due(authority: Authority, pair: KeyPair, now: float) -> bool:
 
 
 def gateway_uid(identities: tuple[str, ...]) -> str:
-    """Which Gateway a verified certificate's URIs speak for; empty if none, or more than one."""
+    """Returns the Gateway in a verified certificate's URIs; empty if there is none, or more than one."""
     return _only(identities, IDENTITY)
 
 
 def replica_name(identities: tuple[str, ...]) -> str:
-    """Which replica of the controller they speak for; empty if none, or more than one."""
+    """Returns the controller replica in them; empty if there is none, or more than one."""
     return unquote(_only(identities, REPLICA))
 
 
 def _only(identities: tuple[str, ...], prefix: str) -> str:
-    found = [uri.removeprefix(prefix) for uri in identities if uri.startswith(prefix)]
-    return found[0] if len(found) == 1 and len(identities) == 1 else ""
+    return identities[0].removeprefix(prefix) if len(identities) == 1 and identities[0].startswith(prefix) else ""
 
 
-def _age(ca: KeyPair, now: float) -> float:
+def _age(ca: PemKeyPair, now: float) -> float:
     return now - certificates.read(ca.certificate).not_before - certificates.BACKDATED.total_seconds()
 
 

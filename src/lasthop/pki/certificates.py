@@ -1,4 +1,4 @@
-"""X.509 for the xDS connection: key pairs, and who may be what. Pure: time comes in as an argument."""
+"""Issues certificates for the xDS connection. Pure: time comes in as an argument."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from lasthop.pki import parse
 from lasthop.pki.parse import Unreadable
 
 BACKDATED: Final = datetime.timedelta(minutes=5)
-"""For clocks that differ. Not more: ages are counted from the first day of validity."""
+"""Allows for clocks that differ. Not more: ages are counted from the start of validity."""
 
 KIND: Final = "EC secp256r1"
-"""Of every key here."""
+"""The kind of every key here."""
 
 
-class KeyPair(msgspec.Struct, frozen=True):
+class PemKeyPair(msgspec.Struct, frozen=True):
     """A certificate and its private key, in PEM."""
 
     certificate: bytes
     private_key: bytes
 
     def __repr__(self) -> str:
-        return f"<KeyPair of {read(self.certificate).subject}>"
+        return f"<PemKeyPair of {read(self.certificate).subject}>"
 
 
-def make_ca(name: str, now: float, life: float) -> KeyPair:
+def make_ca(name: str, now: float, life: float) -> PemKeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     builder = (
@@ -43,14 +43,16 @@ def make_ca(name: str, now: float, life: float) -> KeyPair:
     return _signed(builder, key, key)
 
 
-def issue(ca: KeyPair, name: str, sans: tuple[x509.GeneralName, ...], *, server: bool, now: float, life: float) -> KeyPair:
-    """For one side of the connection only: a proxy's certificate cannot pose as the controller, nor the other way round."""
+def issue(
+    ca: PemKeyPair, name: str, sans: tuple[x509.GeneralName, ...], *, server: bool, now: float, life: float
+) -> PemKeyPair:
+    """Issues a certificate for one side of the connection: a proxy's cannot be used as the controller's, nor the reverse."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer, issuer_key = loaded(ca.certificate), serialization.load_pem_private_key(ca.private_key, None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic curve key")
     usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-    # Never longer than its issuer: a chain with an expired CA is refused whole.
+    # Never longer than its issuer: a chain with an expired CA is rejected.
     life = min(life, issuer.not_valid_after_utc.timestamp() - now)
     builder = (
         _builder(issuer.subject, _name(name), key.public_key(), now, life)
@@ -68,20 +70,20 @@ def host_names(names: tuple[str, ...]) -> tuple[x509.GeneralName, ...]:
 
 
 def loaded(pem: bytes) -> x509.Certificate:
-    """Raises ValueError for anything that is no certificate. Everything that is read of it afterwards can be read."""
+    """Loads a certificate whose fields can all be read. Raises ValueError for anything else."""
     return x509.load_der_x509_certificate(read(pem).der)
 
 
 def read(pem: bytes) -> parse.Certificate:
-    """The first certificate; raises ValueError if any cannot be read."""
+    """Returns the first certificate. Raises ValueError if any cannot be read."""
     found = parse.certificates(pem)
     if isinstance(found, Unreadable):
         raise ValueError(f"the certificate {found.message}")
     return found[0]
 
 
-def belongs(pair: KeyPair) -> bool:
-    """Whether a certificate and a key that may come from anywhere are a pair of our kind."""
+def belongs(pair: PemKeyPair) -> bool:
+    """Returns whether a certificate and a key of unknown origin are a pair that we issued."""
     found, key = parse.certificates(pair.certificate), parse.private_key(pair.private_key)
     return (
         not isinstance(found, Unreadable) and not isinstance(key, Unreadable) and (key.spki, key.key) == (found[0].spki, KIND)
@@ -102,7 +104,7 @@ def issued_by(certificate: x509.Certificate, ca: bytes) -> bool:
 
 
 def spent(pem: bytes, now: float) -> float:
-    """How much of its life a certificate has behind it: 0 at first, 1 when it has expired."""
+    """Returns the elapsed fraction of a certificate's lifetime: 0 at first, 1 when it has expired."""
     found = read(pem)
     return (now - found.not_before) / max(found.not_after - found.not_before, 1.0)
 
@@ -141,9 +143,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey) -> KeyPair:
+def _signed(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> PemKeyPair:
     certificate = builder.sign(signer, hashes.SHA256())
-    return KeyPair(
+    return PemKeyPair(
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )

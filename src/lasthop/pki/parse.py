@@ -1,4 +1,4 @@
-"""Parses certificates and private keys that somebody else has written. Nothing here raises.
+"""Parses certificates and private keys of unknown origin. Nothing here raises.
 
     DER or PEM ──> Certificate, PrivateKey   everything that is ever asked of it, already read
                └─> Unreadable                a sentence fragment about what is wrong
@@ -31,13 +31,13 @@ from cryptography.x509.oid import NameOID
 _EDGE: Final = re.compile(rb"-----(BEGIN|END) (?:X509 )?CERTIFICATE-----")
 KEY_USAGE: Final = bytes.fromhex("551d0f")
 TLS_FEATURE: Final = bytes.fromhex("2b06010505070118")
-"""The OIDs of extensions, as they stand in DER."""
+"""The OIDs of extensions, in DER."""
 STATUS_REQUEST: Final = bytes.fromhex("020105")
-"""The TLS feature that asks for OCSP stapling (RFC 7633): INTEGER 5."""
+"""The TLS feature that requires OCSP stapling (RFC 7633): INTEGER 5."""
 MAX_RSA_BITS: Final = 8192
-"""Envoy takes twice as many, but a handshake then costs it a quarter of a second, and others share its threads."""
+"""Envoy accepts twice as many, but a handshake then costs a quarter of a second of a thread that others share."""
 SHOWN: Final = 200
-"""Characters of a name that are kept: a subject may be as long as its Secret, and it appears in messages."""
+"""Characters of a name that are kept: a subject may be as long as its Secret, and appears in messages."""
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def certificate(der: bytes) -> Certificate | Unreadable:
 
 
 def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
-    """Every certificate between BEGIN and END lines, in order and each once; what is around them is passed over."""
+    """Returns every certificate between BEGIN and END lines, in order and each once; other text is ignored."""
     if not pem.strip():
         return Unreadable("is empty")
     blocks = list(_blocks(pem))
@@ -123,7 +123,7 @@ def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
 
 
 def issued_by(certificate: Certificate, issuer: Certificate) -> bool:
-    """Whether the issuer's key has signed it, in the issuer's name."""
+    """Returns whether the issuer's key has signed it, in the issuer's name."""
 
     def verified() -> bool:
         x509.load_der_x509_certificate(certificate.der).verify_directly_issued_by(x509.load_der_x509_certificate(issuer.der))
@@ -138,7 +138,7 @@ def private_key(pem: bytes) -> PrivateKey | Unreadable:
 
 
 def normal_key(pem: bytes) -> bytes:
-    """The private key alone, as PKCS 8: Envoy finds none after a byte order mark or in indented lines, cryptography does.
+    """Returns the private key as PKCS 8: Envoy finds none after a byte order mark or in indented lines, cryptography does.
     Empty if it cannot be read. The only function here that returns a key."""
     form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     found = _guarded(lambda: _read("cannot be written", lambda: _loaded_key(pem).private_bytes(*form)))
@@ -158,7 +158,7 @@ class _Wrong(Exception):
 
 
 def _guarded(parse: Callable[[], T]) -> T | Unreadable:
-    """What `parse` returns. A warning is no fault: Envoy takes old CAs with a serial number of zero and the like."""
+    """Returns what `parse` does. Warnings are ignored: Envoy accepts old CAs with a serial number of zero and the like."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -168,12 +168,12 @@ def _guarded(parse: Callable[[], T]) -> T | Unreadable:
 
 
 def _read(what: str, part: Callable[[], T]) -> T:
-    """One part of a certificate or key; `what` is said if there is any trouble with it."""
+    """Reads one part of a certificate or key; `what` is the message if that fails."""
     try:
         return part()
     except Exception as error:
         # Everything: cryptography raises ValueError, TypeError, UnsupportedAlgorithm, InvalidVersion, DuplicateExtension,
-        # OverflowError and others for bytes that it does not like, and they have no other base in common.
+        # OverflowError and others for malformed bytes, and they have no other base in common.
         raise _Wrong(what) from error
 
 
@@ -183,7 +183,7 @@ def _of_block(block: bytes) -> Certificate | Unreadable:
 
 
 def _blocks(pem: bytes) -> Iterator[bytes | None]:
-    """The PEM blocks, in linear time; None for one that is cut off."""
+    """Yields the PEM blocks, in linear time; None for an incomplete one."""
     begin: int | None = None
     for edge in _EDGE.finditer(pem):
         if edge[1] == b"BEGIN":
@@ -231,9 +231,9 @@ def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
 
 
 def _extensions(found: x509.Extensions) -> Extensions:
-    said: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
-    names, basic = said.get(x509.SubjectAlternativeName), said.get(x509.BasicConstraints)
-    usage = said.get(x509.KeyUsage)
+    values: dict[type[x509.ExtensionType], x509.ExtensionType] = {type(each.value): each.value for each in found}
+    names, basic = values.get(x509.SubjectAlternativeName), values.get(x509.BasicConstraints)
+    usage = values.get(x509.KeyUsage)
     sans = tuple(names) if isinstance(names, x509.SubjectAlternativeName) else ()
     return Extensions(
         names=tuple(map(_name, sans)),
@@ -246,8 +246,8 @@ def _extensions(found: x509.Extensions) -> Extensions:
 
 
 def _raw_extensions(tbs: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """(OID, value) of each extension. cryptography reads all of them or none, and one that it does not understand must not
-    hide a keyUsage for which Envoy refuses the certificate."""
+    """Yields (OID, value) of each extension. cryptography reads all of them or none, and one that it does not support must not
+    hide a keyUsage for which Envoy rejects the certificate."""
     ((_, body),) = _elements(tbs)
     explicit = next((content for tag, content in _elements(body) if tag == 0xA3), b"")
     for _, sequence in _elements(explicit):
@@ -257,7 +257,7 @@ def _raw_extensions(tbs: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """(tag, content), one after the other. Only of DER that has been parsed before: lengths are believed."""
+    """Yields (tag, content). Only for DER that has been parsed before: lengths are not checked."""
     at = 0
     while at < len(der):
         tag, length, at = der[at], der[at + 1], at + 2
@@ -330,6 +330,6 @@ def _kind(key: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line and short: it appears in messages, logs and terminals."""
+    """Makes a name safe and short: it appears in messages, logs and terminals."""
     cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)

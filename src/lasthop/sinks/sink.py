@@ -1,4 +1,4 @@
-"""What takes the results of a controller: runs proxies, writes statuses, reports to other replicas."""
+"""Declares what takes the results of a controller: runs proxies, writes statuses, reports to other replicas."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Sink:
     """Ignores everything; a sink overrides what it needs. Called on the event loop; must not block."""
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
-        """Takes all Gateways that are to have proxies."""
+        """Takes all Gateways that need proxies."""
 
     def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
-        """Takes statuses that have changed; None: nothing of ours is to stay in the object's status."""
+        """Takes changed statuses; None removes our part of the object's status."""
 
     def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
-        """Takes findings that have come and gone since everything was read once."""
+        """Takes new and resolved findings, from when everything was read once."""
 
     def proxies_changed(self) -> None:
         """Learns that `Fleet.report()` has changed."""

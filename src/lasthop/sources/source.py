@@ -1,4 +1,4 @@
-"""Where objects come from. A source yields batches; the store takes them whole, so nothing is ever half applied."""
+"""Declares a source of objects. It yields batches, which the store applies whole."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from lasthop.plan.not_applied import NotApplied
 
 class Batch(msgspec.Struct, frozen=True):
     changes: Mapping[Key, Object | None]
-    """Objects that are new or different, and None for those that are gone. A BackendTLSPolicy that could not be read whole
-    is a `RejectedPolicy`."""
+    """New or changed objects, and None for deleted ones. A BackendTLSPolicy that could not be fully decoded is a
+    `RejectedPolicy`."""
     findings: tuple[Finding, ...] = ()
-    """Everything that is wrong with the input now: the whole list, not what is new."""
+    """Everything that is wrong with the input now: the whole list, not only what is new."""
     policies_known: bool = True
-    """False while some input that might hold a BackendTLSPolicy could be neither read nor remembered: then nothing new may
-    be served in plaintext, because not knowing is not "none"."""
+    """False while some input that may contain a BackendTLSPolicy is unreadable and has no last good content: then nothing
+    new may be served in plaintext, because "unknown" does not mean "none"."""
     crd_versions: StringMap = StringMap()
     """CRD of the Gateway API -> its bundle version, "" if that cannot be told. Those of our own that admit files are not
     mentioned."""
     not_applied: tuple[NotApplied, ...] = ()
-    """The files whose present text is refused, and what is in force instead: the whole list."""
+    """The files whose current text is rejected, and what is in force instead: the whole list."""
     complete: bool = True
-    """False while a part of what has been written is still being read."""
+    """False while a part of the input is still being read."""
     policies_doubtful: bool = False
-    """The present text of some input cannot be read, and an older one is in force: a policy that is gone may have moved there,
-    so what it protected does not become plaintext."""
+    """The current text of some input cannot be read, and an older one is in force: a missing policy may have moved there, so
+    what it protected does not become plaintext."""
 
 
 class Source(Protocol):
     def batches(self) -> AsyncIterator[Batch]:
-        """The first batch holds everything that is there at the start; each later one what changed since."""
+        """Yields everything that exists at the start, and then what has changed."""
         ...

@@ -9,11 +9,11 @@ import grpc
 import msgspec
 
 from lasthop.pki.authority import gateway_uid, replica_name
-from lasthop.pki.certificates import KeyPair
+from lasthop.pki.certificates import PemKeyPair
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    own: KeyPair
+    own: PemKeyPair
     trusted: bytes
     """The CAs whose client certificates are accepted: one, or two during a rotation."""
 

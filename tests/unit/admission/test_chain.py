@@ -173,7 +173,7 @@ def test_a_namespaced_object_without_namespace_goes_to_default() -> None:
 
 def test_a_cluster_scoped_object_with_a_namespace_is_refused() -> None:
     text = "{apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: b}}"
-    assert refused(text) == [("metadata.namespace", "a Namespace belongs to no namespace")]
+    assert refused(text) == [("metadata.namespace", "a Namespace is not namespaced")]
 
 
 def test_a_written_creation_time_is_kept_in_utc_and_one_left_out_is_the_beginning() -> None:

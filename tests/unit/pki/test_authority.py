@@ -9,7 +9,7 @@ from cryptography import x509
 
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import CA_LIFE, CLIENT_LIFE, DAY, HOUR, SETTLE, Authority
-from lasthop.pki.certificates import KeyPair, loaded, uris
+from lasthop.pki.certificates import PemKeyPair, loaded, uris
 from tests.odd_certificates import odd_ders, pem
 
 NOW = 1_790_000_000.0
@@ -137,7 +137,7 @@ def test_an_identity_is_one_uri_of_ours(identities: tuple[str, ...], uid: str) -
 
 def test_no_certificate_outlives_its_ca(first: Authority) -> None:
     late = NOW + CA_LIFE - DAY
-    pair = KeyPair(*(ca.client_secret(first, "1f0c", late)[key] for key in ("tls.crt", "tls.key")))
+    pair = PemKeyPair(*(ca.client_secret(first, "1f0c", late)[key] for key in ("tls.crt", "tls.key")))
     assert loaded(pair.certificate).not_valid_after_utc <= loaded(first.issuers[0].certificate).not_valid_after_utc
 
 

@@ -14,7 +14,7 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.pki import authority as ca
-from lasthop.pki.certificates import KeyPair
+from lasthop.pki.certificates import PemKeyPair
 from lasthop.xds.acks import AckReport, GatewayAcks
 from lasthop.xds.credentials import Credentials
 from lasthop.xds.replicas import METHOD, SERVICE, Reporter
@@ -111,7 +111,7 @@ async def test_nonsense_is_refused(leader: Leader) -> None:
 async def test_who_answers_must_be_a_controller(leader: Leader) -> None:
     """An address in the Lease is only where to look: a proxy that listens there is told nothing."""
     impostor = ca.client_secret(leader.authority, "uid-of-web", leader.now)
-    leader.credentials = Credentials(KeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
+    leader.credentials = Credentials(PemKeyPair(impostor["tls.crt"], impostor["tls.key"]), leader.authority.bundle)
     problems: list[str] = []
     client = leader.client()
     async with reporting(Reporter(lambda: leader.address, lambda: client, NAME, lambda: REPORT, problem=problems.append)):

@@ -31,7 +31,7 @@ from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
-from lasthop.sources.kubernetes.snapshot import Listed, look
+from lasthop.sources.kubernetes.snapshot import ListResult, look
 from lasthop.web.engine_view import EngineView
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def _explained(error: ApiError, cluster: str) -> str:
             return f"the API server of {cluster} answers {error}"
 
 
-def require_crds(listed: dict[str, Listed]) -> dict[str, Listed]:
+def require_crds(listed: dict[str, ListResult]) -> dict[str, ListResult]:
     """Raises if the cluster has no kind of Gateway API."""
     if not any(each.kind.group == GATEWAY_API for each in listed.values()):
         raise click.ClickException(INSTALL_CRDS)
@@ -92,7 +92,7 @@ class ClusterView(EngineView):
         own = namespace or client.access.namespace
         return cls(require_crds(await look(client, KINDS.values(), own, beyond=True)), namespace)
 
-    def __init__(self, listed: dict[str, Listed], namespace: str = "") -> None:
+    def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
         self.where, self.namespace = f"namespace {namespace}" if namespace else CLUSTER, namespace
         self._hidden = Hidden(listed.values())

@@ -20,7 +20,7 @@ from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import DecodedObject, read_object
 from lasthop.sources.kubernetes.reflector import Reflector
-from lasthop.sources.kubernetes.snapshot import Listed, look, plain
+from lasthop.sources.kubernetes.snapshot import ListResult, look, plain
 
 
 class ClusterStatusView:
@@ -28,7 +28,7 @@ class ClusterStatusView:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._listed: list[Listed] = []
+        self._listed: list[ListResult] = []
         self._documents: dict[Key, Json] = {}
         self._changed = asyncio.Event()
         self._error = ""
@@ -55,7 +55,7 @@ class ClusterStatusView:
         ordered = sorted(self._documents, key=lambda key: (order[key.kind], key))
         return [with_problem(self._documents[key], self._services) for key in ordered]
 
-    async def _list(self, kind: str) -> list[Listed]:
+    async def _list(self, kind: str) -> list[ListResult]:
         """Of one kind, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
         kinds = [each for each in KINDS.values() if (each.kind in (kind, "GatewayClass") if kind else has_status(each))]
         found = require_crds(await look(self._client, kinds, self._namespace, beyond=False))

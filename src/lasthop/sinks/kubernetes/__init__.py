@@ -1,1 +1,1 @@
-"""Statuses and Events, written to the cluster by the replica that holds the Lease."""
+"""Writes statuses and Events to the cluster, from the replica that holds the Lease."""

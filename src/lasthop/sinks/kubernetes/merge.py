@@ -1,4 +1,4 @@
-"""Our part of a status, put into the status as it stands. Pure, on raw JSON, so that what we do not know stays.
+"""Merges our part of a status into the current status. Pure, on raw JSON, so that unknown fields are kept.
 
 Who owns what:
 - entries of `parents` and `ancestors` with our controllerName; all others stay byte for byte, in place and order
@@ -21,16 +21,16 @@ from lasthop.plan.reasons import CONDITION_TYPES
 
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
-"""The lists that are shared between controllers: what names the entry, and how many the CRDs admit unless `Kind` says more."""
+"""The lists that controllers share: the field that identifies an entry, and how many CRDs admit unless `Kind` says more."""
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
 class Outdated(Exception):
-    """The status speaks of a newer generation than we do. We will see it soon, and until then have nothing to say."""
+    """The status is of a newer generation than ours. The watch will bring it soon; until then nothing is written."""
 
 
 def rendered(status: Status | None, kind: str) -> Json:
-    """Our part as JSON. None: nothing of ours is to stand there.
+    """Returns our part as JSON. None removes our entries.
 
     On a Gateway or a class nothing is removed then: it may be another controller's now, and the guide says not to clear.
     """
@@ -48,38 +48,38 @@ def rendered(status: Status | None, kind: str) -> Json:
 
 
 def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str = "") -> Json:
-    """The status to write. It equals `current` exactly if there is nothing to write. Raises `Outdated`.
+    """Returns the status to write, which equals `current` if there is nothing to write. Raises `Outdated`.
 
-    `now` is the lastTransitionTime of what moves. `namespace` is the object's, which a parentRef without one means;
-    so is `kind`.
+    `now` is the lastTransitionTime of conditions that change. `namespace` and `kind` are the object's; a parentRef without a
+    namespace means the former.
     """
     result = dict(current)
     for field, stated in ours.items():
-        stands = current.get(field)
+        existing = current.get(field)
         match field:
             case "conditions":
-                value = _conditions(stands or [], stated, now)
+                value = _conditions(existing or [], stated, now)
             case "listeners":
-                value = [_listener(_named(stands or [], x["name"]), x, now) for x in _in_order(stands or [], stated)]
+                value = [_listener(_named(existing or [], x["name"]), x, now) for x in _in_order(existing or [], stated)]
             case "parents" | "ancestors":
-                value = _entries(field, stands or [], stated, now, namespace, kind)
+                value = _entries(field, existing or [], stated, now, namespace, kind)
             case _:
                 value = stated
-        if value != (stands or _empty_like(value)):
+        if value != (existing or _empty_like(value)):
             result[field] = value
     return result
 
 
 def generation(ours: Json) -> int:
-    """The newest generation of the object that our part speaks of."""
+    """Returns the newest observedGeneration in our part."""
     entries = (*ours.get("parents", ()), *ours.get("ancestors", ()), *ours.get("listeners", ()), ours)
     return max((c["observedGeneration"] for entry in entries for c in entry.get("conditions", ())), default=0)
 
 
-def _conditions(stands: list[Json], stated: list[Json], now: str) -> list[Json]:
+def _conditions(existing: list[Json], stated: list[Json], now: str) -> list[Json]:
     wanted = {condition["type"]: condition for condition in stated}
     result = []
-    for condition in stands:
+    for condition in existing:
         new = wanted.pop(condition.get("type", ""), None)
         if new is not None:
             result.append(_condition(condition, new, now))
@@ -91,48 +91,48 @@ def _conditions(stands: list[Json], stated: list[Json], now: str) -> list[Json]:
     return result + [_condition({}, new, now) for new in list(wanted.values())[: max(0, room)]]
 
 
-def _condition(stands: Json, stated: Json, now: str) -> Json:
-    if stands.get("observedGeneration", 0) > stated["observedGeneration"]:
+def _condition(existing: Json, stated: Json, now: str) -> Json:
+    if existing.get("observedGeneration", 0) > stated["observedGeneration"]:
         raise Outdated
-    if all(stands.get(field, "") == stated[field] for field in _STATED):
-        return stands
-    since = transition_time(stands.get("status"), stands.get("lastTransitionTime"), stated["status"], now)
-    return {**stands, "type": stated["type"], **{field: stated[field] for field in _STATED}, "lastTransitionTime": since}
+    if all(existing.get(field, "") == stated[field] for field in _STATED):
+        return existing
+    since = transition_time(existing.get("status"), existing.get("lastTransitionTime"), stated["status"], now)
+    return {**existing, "type": stated["type"], **{field: stated[field] for field in _STATED}, "lastTransitionTime": since}
 
 
 def _named(entries: list[Json], name: str) -> Json:
     return next((entry for entry in entries if entry.get("name") == name), {})
 
 
-def _in_order(stands: list[Json], stated: list[Json]) -> list[Json]:
-    """As they stand; those that are new come last."""
-    places = {entry.get("name"): place for place, entry in enumerate(stands)}
+def _in_order(existing: list[Json], stated: list[Json]) -> list[Json]:
+    """Sorts listeners in the current order, new ones last."""
+    places = {entry.get("name"): place for place, entry in enumerate(existing)}
     return sorted(stated, key=lambda entry: places.get(entry["name"], len(places)))
 
 
-def _listener(stands: Json, stated: Json, now: str) -> Json:
-    return {**stands, **stated, "conditions": _conditions(stands.get("conditions") or [], stated["conditions"], now)}
+def _listener(existing: Json, stated: Json, now: str) -> Json:
+    return {**existing, **stated, "conditions": _conditions(existing.get("conditions") or [], stated["conditions"], now)}
 
 
-def _entries(field: str, stands: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
+def _entries(field: str, existing: list[Json], stated: list[Json], now: str, namespace: str, kind: str) -> list[Json]:
     ref, limit = ENTRIES[field]
     limit = (kind in KINDS and KINDS[kind].ancestors) or limit
     wanted = {_identity(entry[ref], namespace): entry for entry in stated}
     result = []
-    for entry in stands:
+    for entry in existing:
         if entry.get("controllerName") != CONTROLLER_NAME:
             result.append(entry)
             continue
         new = wanted.pop(_identity(entry.get(ref) or {}, namespace), None)
         if new is not None:
             result.append({**entry, "conditions": _conditions(entry.get("conditions") or [], new["conditions"], now)})
-    # The list may be full of others' entries. Then ours have no place; the engine knows, and fails closed where it must.
+    # The list may be full of other controllers' entries. The engine knows, and fails closed where it must.
     room = max(0, limit - len(result))
     return result + [{**new, "conditions": _conditions([], new["conditions"], now)} for new in list(wanted.values())[:room]]
 
 
 def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
-    """What a reference means, however much of it is left to defaults."""
+    """Identifies what a reference means, with defaults filled in."""
     group, kind = ref.get("group", GATEWAY_API), ref.get("kind") or "Gateway"
     return (
         group,
@@ -145,5 +145,5 @@ def _identity(ref: Json, namespace: str) -> tuple[Any, ...]:
 
 
 def _empty_like(value: Any) -> Any:
-    """What an absent field stands for: an empty list is no news, nor is a count of zero."""
+    """Returns what an absent field means: an empty list or a count of zero is no change."""
     return [] if isinstance(value, list) else 0 if isinstance(value, int) else None

@@ -1,6 +1,6 @@
 """Writes statuses to the cluster: our part only, only what is new, only while we lead, and not too fast.
 
-want({key: status}) ──> queue of keys ──> N writers ──> merge with what stands ──> PUT /status with resourceVersion
+want({key: status}) ──> queue of keys ──> N writers ──> merge with the current ──> PUT /status with resourceVersion
      the newest wins        │ rate limit                     └─ equal: nothing to do   └─ 409: read, merge, again
                             └─ waits while we do not lead
 """
@@ -28,11 +28,11 @@ from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
 
 CONFLICTS: Final = 5
-"""How often to read and merge again at once, before others have their turn."""
+"""How often to read and merge again at once, before other objects have their turn."""
 LOOK_AGAIN: Final = 0.5
-"""Seconds until something that was premature is looked at again; a new status is looked at at once."""
+"""Seconds until a premature write is tried again; a new status is tried at once."""
 LONGEST_PAUSE: Final = 10.0
-"""Between two attempts while the server is away."""
+"""Seconds between two attempts while the server does not answer."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -41,21 +41,21 @@ class Limits(msgspec.Struct, frozen=True):
     burst: int = 100
     """5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
     dispute: float = 1.0
-    """Seconds between two writes to an object that somebody else keeps rewriting."""
+    """Seconds between two writes to an object that another controller keeps rewriting."""
 
 
 LIMITS: Final = Limits()
 
 
 class WriteGuard:
-    """Decides about each write, and hears of it. Lets everything pass; a guard overrides what it needs."""
+    """Decides about each write and is informed of it. Allows everything; a subclass overrides what it needs."""
 
     def may_write(self) -> bool:
-        """Asked right before each write."""
+        """Returns whether we still lead; called right before each write."""
         return True
 
     def premature(self, key: Key, before: Json, after: Json) -> bool:
-        """Whether the step from one status to the other is to wait a little."""
+        """Returns whether to delay the change from one status to the other."""
         return False
 
     def written(self, key: Key, before: Json, after: Json) -> None: ...
@@ -73,7 +73,7 @@ class StatusWriter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.counts = Counter("lasthop_status_writes", "Statuses looked at, by what came of it.", ["result"], registry=None)
+        self.counts = Counter("lasthop_status_writes", "Statuses processed, by result.", ["result"], registry=None)
         for result in ("writes", "unchanged", "conflicts", "errors", "outdated"):
             self.counts.labels(result)
         self._client, self._observed = client, observed
@@ -81,7 +81,7 @@ class StatusWriter:
         self._now, self._clock, self._sleep = now, clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
-        """Keys to look at, in order; a dict because each stands there once."""
+        """Keys to process, in order; a dict, so that each occurs once."""
         self._busy: set[Key] = set()
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
@@ -94,10 +94,10 @@ class StatusWriter:
         state = "leading" if self.leading else "waiting"
         return f"<StatusWriter {state}, {len(self._queue)} queued, {len(self._busy)} in flight>"
 
-    # --- what is asked of it -----------------------------------------------------------------------------------------
+    # --- interface ---------------------------------------------------------------------------------------------------
 
     def want(self, changes: Mapping[Key, Status | None]) -> None:
-        """The newest word on these objects. Cheap, never waits."""
+        """Takes the newest statuses of these objects. Never waits."""
         for key, status in changes.items():
             self._wanted[key] = status
             self._backoffs.pop(key, None)
@@ -108,7 +108,7 @@ class StatusWriter:
         return self._leading.is_set()
 
     def lead(self, leading: bool) -> None:
-        """Without the lead nothing is sent, not even what is queued. With it, everything that differs is written."""
+        """Starts or stops writing. A follower sends nothing that is queued; a new leader writes everything that differs."""
         if not leading:
             self._leading.clear()
             return
@@ -142,11 +142,11 @@ class StatusWriter:
             self._later[key] = asyncio.get_running_loop().call_later(pause, self._enqueue, key)
 
     def _seen(self, key: Key) -> None:
-        """Somebody has written to the object. If it touched our part, that is put right, but nobody wins a race here."""
+        """Reacts to a write by someone else. If it changed our part, that is restored, but not in a race."""
         if key not in self._wanted:
             return
         wait = self._limits.dispute - (self._clock() - self._written.get(key, -self._limits.dispute))
-        if key in self._busy:  # perhaps it was us, and the watch is quicker than the answer
+        if key in self._busy:  # perhaps our own write, and the watch is quicker than the response
             wait = self._limits.dispute
         if wait > 0:
             self._enqueue_later(key, wait)
@@ -177,7 +177,7 @@ class StatusWriter:
     # --- one object --------------------------------------------------------------------------------------------------
 
     async def _settle(self, key: Key) -> None:
-        """Tries until the object says what we want it to, or leaves it for later."""
+        """Writes until the object has our status, or leaves it for later."""
         try:
             for attempt in range(CONFLICTS):
                 if not await self._write(key, fresh=attempt > 0):
@@ -189,20 +189,20 @@ class StatusWriter:
             self._failed(key, error)
 
     async def _write(self, key: Key, *, fresh: bool) -> bool:
-        """One attempt. True: somebody else came first, try again."""
+        """Tries to write once, and returns whether to retry after a conflict."""
         kind, version = KINDS[key.kind], self._observed.versions.get(key.kind)
         if version is None or key not in self._wanted:
             return False
         if fresh:
             self._observe(key, await self._client.get(path_of(kind.group, version, kind.plural, key.namespace, key.name)))
-        held = self._observed.get(key)
-        if held is None:  # deleted, as the watch has said
+        seen = self._observed.get(key)
+        if seen is None:  # deleted, according to the watch
             self._wanted.pop(key)
             return False
         ours = rendered(self._wanted[key], key.kind)
-        if generation(ours) > held.generation:  # another object of the same name by now
+        if generation(ours) > seen.generation:  # by now another object of the same name
             raise Outdated
-        current: Json = msgspec.json.decode(held.status) if held.status else {}
+        current: Json = msgspec.json.decode(seen.status) if seen.status else {}
         status = merged(current, ours, rfc3339(self._now()), key.namespace, key.kind)
         if status == current:
             self.counts.labels("unchanged").inc()
@@ -219,7 +219,7 @@ class StatusWriter:
         body = {
             "apiVersion": f"{kind.group}/{version}",
             "kind": kind.kind,
-            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": held.version},
+            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": seen.version},
             "status": status,
         }
         try:
@@ -244,11 +244,11 @@ class StatusWriter:
     def _failed(self, key: Key, error: ApiError) -> None:
         if error.not_found:
             self._observed.forget(key)
-            if key not in self._queue:  # else there is a newer word, perhaps on a new object of that name
+            if key not in self._queue:  # else there is a newer status, perhaps of a new object of that name
                 self._wanted.pop(key, None)
             return
         self.counts.labels("errors").inc()
-        if not error.transient:  # that the server is away is said elsewhere, once
+        if not error.transient:  # an unavailable server is reported elsewhere, once
             self._log.warning("status not written", object=str(key), error=str(error))
         if error.transient or error.denied:
             pause = self._backoffs.setdefault(key, Backoff(0.5, LONGEST_PAUSE)).next(at_least=error.retry_after)

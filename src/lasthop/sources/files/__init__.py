@@ -1,7 +1,7 @@
-"""Objects from a folder of YAML files, admitted as an API server would admit them.
+"""Reads objects from a folder of YAML files, and admits them as an API server would.
 
-folder -> text -> admitted objects   -> in force -> Batch
-                  admission, content    in_force    loader, source
+folder -> text -> admitted objects   -> objects in force -> Batch
+                  admission, content    object_set          loader, source
 """
 
 from lasthop.sources.files.folder import FilesError

@@ -1,4 +1,4 @@
-"""One file's text to what it says: all of its objects, or why it is broken. Never some of them."""
+"""Examines one file's text: returns all of its objects, or why it is broken. Never some of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lasthop.admission.chain import Admitted, admit, admitted, kind_of
+from lasthop.admission.chain import AdmittedObject, admit, admitted, kind_of
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, parse
@@ -21,10 +21,10 @@ from lasthop.plan.finding import Finding
 from lasthop.sources.files.salvage import salvage
 
 
-class Entry(NamedTuple):
-    """An object in a file."""
+class ObjectEntry(NamedTuple):
+    """Locates an object in a file."""
 
-    admitted: Admitted
+    admitted: AdmittedObject
     span: Span
     """The document it is in."""
     base: Path
@@ -32,18 +32,19 @@ class Entry(NamedTuple):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A good file."""
+    """Holds the objects of a valid file."""
 
     digest: bytes
     text: bytes
-    entries: tuple[Entry, ...]
+    entries: tuple[ObjectEntry, ...]
 
     @property
     def keys(self) -> set[Key]:
         return {entry.admitted.key for entry in self.entries}
 
-    def line(self, entry: Entry, field_path: str = "") -> int:
-        """Reads the document again: places are asked for seldom, and to keep them all would cost more than the objects."""
+    def line(self, entry: ObjectEntry, field_path: str = "") -> int:
+        """Returns the line of a field. Parses the document again: lines are rarely needed, keeping them would cost more than
+        the objects."""
         lines = _named_lines(self.text, entry.span)
         base = field(entry.base)
         inside = f".{field_path}" if base and field_path and field_path[0] != "[" else field_path
@@ -52,19 +53,19 @@ class Content(msgspec.Struct, frozen=True):
         return lines.get(f"{base}{inside}", entry.span.line)
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """A file that cannot be used, at least not whole."""
+class BrokenFile(msgspec.Struct, frozen=True):
+    """Describes a file that cannot be applied as a whole."""
 
     digest: bytes
     findings: tuple[Finding, ...]
     policies: tuple[RejectedPolicy, ...] = ()
-    """BackendTLSPolicies it seems to hold, by what they target."""
+    """BackendTLSPolicies that it seems to contain, with their targets."""
     opaque: bool = False
-    """It might hold BackendTLSPolicies whose targets cannot be told."""
+    """It may contain BackendTLSPolicies whose targets are unknown."""
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted document as kept on disk, so that an unchanged file need not be admitted again at the next start."""
+class StoredDocument(msgspec.Struct, frozen=True, array_like=True):
+    """Keeps an admitted document on disk, so that an unchanged file need not be admitted again at the next start."""
 
     span: Span
     base: Path
@@ -75,28 +76,28 @@ def digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...]]:
-    """`file` is the name to show; its ending says whether the text is JSON."""
+def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredDocument, ...]]:
+    """Admits every object of a file. `file` is the name to show; its extension says whether the text is JSON."""
     parsed = parse(text, as_json=file.endswith(".json"))
     found = list(islice(_objects(parsed), MAX_OBJECTS + 1))
     if len(found) > MAX_OBJECTS:
         mistake = Mistake(found[-1][0].line, f"the file holds more than {MAX_OBJECTS} objects", limit=True)
         parsed = parsed._replace(mistakes=[mistake], complete=False)
     problems: list[tuple[Span, Path, Any, Problem]] = []
-    stored: list[Stored] = []
-    entries: list[Entry] = []
-    first: dict[Key, Entry] = {}
+    stored: list[StoredDocument] = []
+    entries: list[ObjectEntry] = []
+    first: dict[Key, ObjectEntry] = {}
     for span, base, value in found[:MAX_OBJECTS]:
         if len(problems) > MAX_FINDINGS:
             break
         kept, wrong = admit(value)
         if not wrong:
             try:
-                entry = Entry(admitted(kept), span, base)
+                entry = ObjectEntry(admitted(kept), span, base)
             except msgspec.ValidationError as error:
                 wrong = [Problem(str(error))]
             else:
-                stored.append(Stored(span, base, kept))
+                stored.append(StoredDocument(span, base, kept))
                 entries.append(entry)
                 if first.setdefault(entry.admitted.key, entry) is not entry:
                     wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
@@ -107,21 +108,20 @@ def examine(file: str, text: bytes) -> tuple[Content | Broken, tuple[Stored, ...
     findings = [_of_text(file, mistake) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
         line = _nearest(field_lines(text, span), base + problem.path, span.line)
-        # The remedy is read right after the message.
         where = _cut(field(problem.path))
         findings.append(
             Finding(key_in(value), problem.reason, _cut(problem.message), problem.remedy, where, file=file, line=line)
         )
     if len(parsed.mistakes) + len(problems) > MAX_FINDINGS:
-        said = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
-        findings.append(Finding(None, "TooLarge", said, file=file, line=findings[-1].line))
+        message = f"there are more than {MAX_FINDINGS} problems in this file; the others are not listed"
+        findings.append(Finding(None, "TooLarge", message, file=file, line=findings[-1].line))
     policies, opaque = _salvaged(file, found, findings)
-    return Broken(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
+    return BrokenFile(digest(text), tuple(findings), policies, opaque or not parsed.complete), ()
 
 
-def restore(text: bytes, stored: Iterable[Stored]) -> Content:
-    """A file that was admitted before, by this same version."""
-    return Content(digest(text), text, tuple(Entry(admitted(s.value), s.span, s.base) for s in stored))
+def restore(text: bytes, stored: Iterable[StoredDocument]) -> Content:
+    """Restores a file that this same version has admitted before."""
+    return Content(digest(text), text, tuple(ObjectEntry(admitted(s.value), s.span, s.base) for s in stored))
 
 
 def _of_text(file: str, mistake: Mistake) -> Finding:
@@ -136,7 +136,7 @@ def _cut(text: str) -> str:
 
 
 def key_in(value: Any) -> Key | None:
-    """The key a document seems to have, for messages."""
+    """Returns the key that a document seems to have, for messages."""
     kind, _ = kind_of(value)
     if kind is None or not isinstance(metadata := value.get("metadata"), dict):
         return None
@@ -147,7 +147,7 @@ def key_in(value: Any) -> Key | None:
 
 
 def _objects(parsed: Parsed) -> Iterator[tuple[Span, Path, Any]]:
-    """Documents, and those inside a List. In a typed list (`HTTPRouteList`) the items need not say what they are."""
+    """Yields documents, and the items of Lists. In a typed list (`HTTPRouteList`) items may omit apiVersion and kind."""
     for document, span in zip(parsed.documents, parsed.spans, strict=True):
         kind = document.get("kind") if isinstance(document, dict) else None
         items = document.get("items") if isinstance(kind, str) and kind.endswith("List") else None
@@ -165,7 +165,7 @@ def _named_lines(text: bytes, span: Span) -> dict[str, int]:
 
 
 def _nearest(lines: dict[Path, int], path: Path, otherwise: int) -> int:
-    """The line of a field, or of what would hold it."""
+    """Returns the line of a field, or of its nearest parent."""
     for length in range(len(path), -1, -1):
         if path[:length] in lines:
             return lines[path[:length]]

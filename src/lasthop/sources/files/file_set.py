@@ -1,6 +1,6 @@
-"""What each file of the folder says: its good content, or what is wrong with it beside its last good content.
+"""Tracks the files of the folder: each one's content, or what is wrong with it beside its last good content.
 
-Values only: reading the files is the loader's part, and so is what was remembered from an earlier life.
+Values only: the loader reads the files, and restores what was saved before a restart.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from lasthop.sources.files.content import Broken, Content
+from lasthop.sources.files.content import BrokenFile, Content
 from lasthop.sources.files.folder import Stamp
 from lasthop.sources.files.reading import Reading
 
@@ -17,12 +17,12 @@ from lasthop.sources.files.reading import Reading
 class File(msgspec.Struct, frozen=True):
     good: Content | None
     """Its content, or its last good content while it is broken."""
-    broken: Broken | None = None
+    broken: BrokenFile | None = None
     stamp: Stamp | None = None
     written: int = 0
     """When the good content was, in nanoseconds."""
 
-    def of_text(self, digest: bytes) -> Content | Broken | None:
+    def of_text(self, digest: bytes) -> Content | BrokenFile | None:
         """Returns what is known of this text, if the file has it, or had it when it was good."""
         return next((known for known in (self.good, self.broken) if known and known.digest == digest), None)
 
@@ -30,8 +30,8 @@ class File(msgspec.Struct, frozen=True):
 class FileSet:
     def __init__(self) -> None:
         self._files: dict[str, File] = {}
-        self._broken: dict[str, Broken] = {}
-        """The broken ones among them. A change must not cost more the more good files there are."""
+        self._broken: dict[str, BrokenFile] = {}
+        """The broken ones among them, so that the cost of a change does not grow with the number of good files."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -55,24 +55,24 @@ class FileSet:
                 self._broken[path] = file.broken
 
     @property
-    def broken(self) -> list[tuple[str, Broken]]:
+    def broken(self) -> list[tuple[str, BrokenFile]]:
         return sorted(self._broken.items())
 
     def is_as_at(self, path: str, stamp: Stamp | None) -> bool:
         file = self._files.get(path)
         return file is not None and stamp is not None and file.stamp == stamp
 
-    def may_be_half_written(self, path: str, result: Content | Broken | None) -> bool:
-        """Whether objects would go, or would stay as they were: better look again before believing it."""
+    def may_be_half_written(self, path: str, result: Content | BrokenFile | None) -> bool:
+        """Returns whether the result would remove objects or keep old ones: then the file is read again first."""
         file = self._files.get(path)
         if file is None:
-            return isinstance(result, Broken)
+            return isinstance(result, BrokenFile)
         if not isinstance(result, Content):
             return file.broken is None or result != file.broken
         return file.good is not None and not file.good.keys <= result.keys
 
     def hides_policies(self, closed: Collection[str]) -> bool:
-        """Whether a file, or a folder that cannot be listed, may hold BackendTLSPolicies and has no last good content."""
+        """Returns whether a file, or an unreadable folder, without last good content may contain BackendTLSPolicies."""
         if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):
             return True
         return not all(
@@ -82,12 +82,12 @@ class FileSet:
 
 
 def after(before: File | None, reading: Reading) -> File | None:
-    """Returns what a file is after a reading. `before`: what it was, in this life or in an earlier one."""
+    """Returns the file after a reading. `before` is its previous state, possibly saved before a restart."""
     match reading.result:
         case Content() as good:
             return File(good, None, reading.stamp, reading.written)
-        case Broken() as broken:
-            # Nothing is no content to fall back on: what the file holds now may be its first policy.
+        case BrokenFile() as broken:
+            # An empty file is not a content to fall back on: what the file contains now may be its first policy.
             if before and before.good and before.good.entries:
                 return File(before.good, broken, reading.stamp, before.written)
             return File(None, broken, reading.stamp)

@@ -1,4 +1,4 @@
-"""Objects with the content of the local files that their attachments name."""
+"""Fills objects with the content of the local files that their annotations name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lasthop.admission.attachments import Attachment
-from lasthop.admission.chain import Admitted
+from lasthop.admission.chain import AdmittedObject
 from lasthop.admission.limits import MAX_DATA
 from lasthop.admission.problem import field
 from lasthop.api.core import ConfigMap, Secret
@@ -20,12 +20,12 @@ from lasthop.sources.files.local_file import LocalFile, resolved
 
 
 def fill(
-    entry: Admitted, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
-) -> tuple[Admitted, list[Finding]]:
-    """Puts the content of its files, or by key what to use instead, into an object. A key with no content is left out.
+    entry: AdmittedObject, folder: Path, local: Mapping[str, LocalFile], instead: Mapping[str, bytes]
+) -> tuple[AdmittedObject, list[Finding]]:
+    """Puts the content of its files, or `instead` of them by key, into an object. A key without content is left out.
 
-    What is wrong comes as findings that do not have their place yet."""
-    found: dict[str, bytes] = {}
+    Problems are returned as findings without file and line."""
+    contents: dict[str, bytes] = {}
     findings: list[Finding] = []
     for attachment in entry.attachments:
         path = resolved(folder, attachment)
@@ -38,25 +38,25 @@ def fill(
                 remedy = f"Put it there, or allow it with: --allow-files {os.path.dirname(path)}"
             findings.append(_finding(entry, attachment, f"{path} {file.error}. {kept}", remedy))
         if content is not None:
-            found[attachment.key] = content
-    obj, more = _filled(entry, found)
+            contents[attachment.key] = content
+    obj, more = _filled(entry, contents)
     digest = hashlib.blake2b(entry.digest, digest_size=16)
-    for name, content in found.items():
+    for name, content in contents.items():
         digest.update(name.encode() + b"\0" + hashlib.blake2b(content).digest())
     return replace(entry, object=obj, digest=digest.digest()), findings + more
 
 
-def _filled(entry: Admitted, found: dict[str, bytes]) -> tuple[Object, list[Finding]]:
+def _filled(entry: AdmittedObject, contents: dict[str, bytes]) -> tuple[Object, list[Finding]]:
     obj, attachments = entry.object, {attachment.key: attachment for attachment in entry.attachments}
     findings: list[Finding] = []
     if isinstance(obj, Secret):
-        data = {**dict(obj.data), **found}
+        data = {**dict(obj.data), **contents}
         if _size(data) > MAX_DATA:
             return obj, [_too_large(entry, a) for a in attachments.values()]
         return replace(obj, data=BytesMap(sorted(data.items()))), []
     assert isinstance(obj, ConfigMap)
     texts = dict(obj.data)
-    for name, content in found.items():
+    for name, content in contents.items():
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:
@@ -67,7 +67,7 @@ def _filled(entry: Admitted, found: dict[str, bytes]) -> tuple[Object, list[Find
     return replace(obj, data=StringMap.of(texts)), findings
 
 
-def _too_large(entry: Admitted, attachment: Attachment) -> Finding:
+def _too_large(entry: AdmittedObject, attachment: Attachment) -> Finding:
     message = f"with its files the object is larger than {MAX_DATA} bytes. They are left out"
     return _finding(entry, attachment, message, "Split it into several objects.")
 
@@ -76,7 +76,7 @@ def _size(data: Mapping[str, bytes]) -> int:
     return sum(len(value) for value in data.values())
 
 
-def _finding(entry: Admitted, attachment: Attachment, message: str, remedy: str) -> Finding:
+def _finding(entry: AdmittedObject, attachment: Attachment, message: str, remedy: str) -> Finding:
     return Finding(entry.key, "LocalFile", message, remedy, annotation_field(attachment))
 
 

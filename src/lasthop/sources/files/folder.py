@@ -1,7 +1,7 @@
-"""What is in the folder: which files count, and a careful way to read one.
+"""Lists the files of the folder, and reads them safely.
 
 Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
-files are reached through the links beside them. Links to folders are followed, each folder is read once.
+files are reached through the links beside them. Links to folders are followed; each folder is read once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXTENSIONS: Final = (".yaml", ".yml", ".json")
 
 
 class Stamp(NamedTuple):
-    """Changes whenever the file does, however it is written or replaced."""
+    """Identifies a version of a file, however it is written or replaced."""
 
     mtime: int
     ctime: int
@@ -34,13 +34,13 @@ class Stamp(NamedTuple):
 
 class Scan(NamedTuple):
     files: dict[str, Stamp | None]
-    """By path below the folder, in order; None for one that is there but cannot even be looked at."""
+    """By path below the folder, in order; None for one that exists but cannot be inspected."""
     closed: dict[str, str]
-    """Sub-folders that cannot be listed, and why. What they held is not known to be gone."""
+    """Subfolders that cannot be listed, and why. Their files are not known to be deleted."""
     repeated: dict[str, str]
     """Links to folders that are read under another name (or loop), and that name."""
     linked: tuple[str, ...]
-    """Files and folders that are links: what they point to may lie outside the folder and has to be watched there."""
+    """Files and folders that are links: their targets may be outside the folder and are watched there."""
 
 
 class FilesError(Exception):
@@ -48,23 +48,23 @@ class FilesError(Exception):
 
 
 class Unreadable(Exception):
-    """A file that is there and cannot be read. The message says why."""
+    """A file exists and cannot be read. The message says why."""
 
 
 class TooLarge(Unreadable):
     pass
 
 
-class Outside(Unreadable):
-    """It is not in a place that may be read."""
+class OutsideRoots(Unreadable):
+    """It is outside the folders that may be read."""
 
 
-def counts(name: str) -> bool:
+def is_manifest(name: str) -> bool:
     return name.endswith(EXTENSIONS) and not name.startswith(".")
 
 
 def scan(root: Path) -> Scan:
-    """Raises `FilesError` if the folder itself is missing or cannot be listed."""
+    """Lists the folder. Raises `FilesError` if it is missing or cannot be listed."""
     files: dict[str, Stamp | None] = {}
     closed: dict[str, str] = {}
     repeated: dict[str, str] = {}
@@ -100,13 +100,13 @@ def scan(root: Path) -> Scan:
             elif entry.is_dir():
                 folder(path)
                 return
-            if counts(entry.name):
+            if is_manifest(entry.name):
                 files[path] = Stamp.of(entry.stat())
         except FileNotFoundError:
-            if counts(entry.name) and entry.is_symlink():
-                files[path] = None  # a dangling link; a plain file that is gone by now is just gone
+            if is_manifest(entry.name) and entry.is_symlink():
+                files[path] = None  # a dangling link; a plain file was deleted meanwhile
         except OSError:
-            if counts(entry.name):
+            if is_manifest(entry.name):
                 files[path] = None
 
     folder("")
@@ -124,36 +124,36 @@ def stamp_of(path: Path | str) -> Stamp | None:
 
 
 class Roots:
-    """Where local files may be: the folder itself, and what the operator has allowed besides."""
+    """Lists where local files may be: the folder itself, and what the operator allows besides."""
 
     def __init__(self, folder: Path, allowed: Iterable[Path] = ()) -> None:
         self._folders = (folder, *allowed)
 
     def hold(self, path: str) -> bool:
-        """`path` has no links in it any more. Those in the roots are followed each time: they may be swapped."""
+        """Returns whether `path`, with links resolved, is allowed. Links in the roots are followed each time."""
         return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in map(os.path.realpath, self._folders))
 
 
 def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple[bytes, Stamp]:
-    """Raises `FileNotFoundError` if it is gone, `Unreadable` for every other trouble. Never waits on a pipe.
+    """Reads a file. Raises `FileNotFoundError` if it does not exist, `Unreadable` for other errors. Never waits on a pipe.
 
-    With `roots` it must lie in one of them, wherever links lead; otherwise nobody learns whether it is there at all.
+    With `roots` it must be in one of them after links are resolved; otherwise even its existence is not revealed.
     """
     if roots is not None and not roots.hold(os.path.realpath(path)):
-        raise Outside("it lies outside")
+        raise OutsideRoots("it is outside")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            # Asked again of the open file: a link may have been swapped since.
+            # Checked again on the open file: a link may have changed since.
             if roots is not None and not roots.hold(os.readlink(f"/proc/self/fd/{descriptor}")):
-                raise Outside("it lies outside")
+                raise OutsideRoots("it is outside")
             if not stat.S_ISREG(status.st_mode):
                 raise Unreadable("it is not a regular file")
             text = file.read(limit + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            raise Unreadable("it is a link to nothing") from None
+            raise Unreadable("it is a dangling link") from None
         raise
     except OSError as error:
         raise Unreadable(reason(error)) from error

@@ -1,11 +1,11 @@
-"""The folder as objects: which files are good, which are broken, and what that changes.
+"""Loads the folder as objects: which files are good, which are broken, and what that changes.
 
-    look() -> Readings      what the files say now; nothing is changed by looking
-    apply() -> Batch        a reading becomes the truth
-    save()                  last good contents go to the state directory
+    look() -> Readings      reads the files; changes nothing
+    apply() -> Batch        applies readings
+    save()                  writes last good contents to the state directory
 
-A broken file is never half applied: while it is broken its last good content stays in force, also after a restart. A file that
-is deleted takes its objects and its last good content with it.
+A broken file is never partly applied: while it is broken its last good content stays in force, also after a restart. A file
+that is deleted takes its objects and its last good content with it.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from pathlib import Path
 
 import msgspec
 
-from lasthop.admission.chain import Admitted
+from lasthop.admission.chain import AdmittedObject
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
-from lasthop.sources.files.content import Broken, Content, Entry, digest, examine, restore
+from lasthop.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
 from lasthop.sources.files.file_set import File, FileSet, after
 from lasthop.sources.files.folder import FilesError, scan, stamp_of
 from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable
-from lasthop.sources.files.state import NoState, Saved
+from lasthop.sources.files.state import NoState, SavedFile
 from lasthop.sources.source import Batch
 
 
 class Loader:
     def __init__(self, directory: Path, state: NoState | None = None, allowed: Iterable[Path] = ()) -> None:
-        """Local files may be below the folder, or `allowed`."""
+        """Local files may be below the folder or below `allowed`."""
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
         self._state = state or NoState()
         self._lock = threading.Lock()
-        """Readings are applied in a worker thread while others ask where an object is."""
+        """Readings are applied in a worker thread while others locate objects."""
         self._files = FileSet()
         self._objects = ObjectSet()
         self._local = LocalFiles(self.root, allowed, self._state)
@@ -54,12 +54,12 @@ class Loader:
         self._linked: tuple[str, ...] = ()
         self._lost = ""
         self._pending: frozenset[str] = frozenset()
-        """Large files whose present text is still being read."""
+        """Large files whose current text is still being read."""
         self._published: Batch | None = None
-        self._unsaved: dict[str, Saved | None] = {}
+        self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
 
-    # -- looking
+    # -- reading
 
     def look(
         self,
@@ -69,12 +69,10 @@ class Loader:
         before: Readings | None = None,
         leave_large: bool = False,
     ) -> Readings:
-        """At these files (paths below the folder) and local files, or at everything that is not as it was.
+        """Reads these files (paths below the folder) and local files, or everything that has changed.
 
-        A file that has not changed since the look `before` is not examined again. With `leave_large` the large ones are only
-        named.
-
-        Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
+        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files are only
+        named. Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
         """
         large: set[str] = set()
 
@@ -84,10 +82,10 @@ class Loader:
             return {path: self._read(path, before) for path in paths if path not in large}
 
         if files is not None:
-            found_here = Readings(read(files), {path: self._local.read(path) for path in local}, large=frozenset(large))
+            here = Readings(read(files), {path: self._local.read(path) for path in local}, large=frozenset(large))
             if self.root.is_dir():
-                return found_here
-            # While the whole folder is being removed its files go one by one; none of them was meant by itself.
+                return here
+            # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
         try:
             found = scan(self.root)
         except FilesError as error:
@@ -107,7 +105,7 @@ class Loader:
         return stamp is not None and stamp.size > LARGE_FILE
 
     def unsettled(self, readings: Readings) -> bool:
-        """Whether something in it looks like a write that is not finished: better look again before believing it."""
+        """Returns whether some file seems to be only partly written, so that it should be read again before it is applied."""
         return any(self._files.may_be_half_written(path, reading.result) for path, reading in readings.files.items()) or any(
             self._local.worse(path, now) for path, now in readings.local.items()
         )
@@ -133,11 +131,11 @@ class Loader:
             return Reading(emptied(self._shown(path)), stamp)
         return reading
 
-    def _saved(self, path: str) -> Saved | None:
+    def _saved(self, path: str) -> SavedFile | None:
         return self._state.last_good(str(self.root / path))
 
     def _before(self, path: str) -> File | None:
-        """Returns what the file was, in this life or in an earlier one."""
+        """Returns the file's previous state, possibly saved before a restart."""
         if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
             return file
         if saved.stored is not None:
@@ -146,16 +144,16 @@ class Loader:
         return File(again, written=saved.written) if isinstance(again, Content) else None
 
     def _remembered(self) -> set[str]:
-        """Files that were there: in this life, or at the start in the one before."""
+        """Returns the files that existed: since the start, or at the first look before the restart."""
         if self._published is not None:
             return set(self._files)
         prefix = f"{self.root}{os.sep}"
         return {path.removeprefix(prefix) for path in self._state.paths() if path.startswith(prefix)}
 
-    # -- believing
+    # -- applying
 
     def apply(self, readings: Readings) -> Batch | None:
-        """What changes by these readings; None if nothing does."""
+        """Returns what changes by these readings; None if nothing does."""
         with self._lock:
             return self._apply(readings)
 
@@ -190,20 +188,20 @@ class Loader:
 
     def _apply_file(self, path: str, reading: Reading) -> set[Key]:
         old = self._files.good(path)
-        file = after(self._before(path) if isinstance(reading.result, Broken) else None, reading)
+        file = after(self._before(path) if isinstance(reading.result, BrokenFile) else None, reading)
         self._files.put(path, file)
         if file is None:
             self._unsaved[path] = None
         elif file.good and not file.broken and reading.stored is not None:
-            self._unsaved[path] = Saved(file.good.digest, file.good.text, file.written, reading.stored)
+            self._unsaved[path] = SavedFile(file.good.digest, file.good.text, file.written, reading.stored)
         new = file.good if file else None
         if old is new:
             return set()
         self._local.use(path, new)
         return self._objects.replace(path, old, new)
 
-    def _filled(self, key: Key, chosen: tuple[str, Entry] | None) -> Admitted | None:
-        """Returns the object that was chosen with the content of its local files, and keeps what is wrong with these."""
+    def _filled(self, key: Key, chosen: tuple[str, ObjectEntry] | None) -> AdmittedObject | None:
+        """Returns the chosen object with the content of its local files, and records what is wrong with these."""
         self._local_findings.pop(key, None)
         self._older_pairs.pop(key, None)
         if chosen is None:
@@ -233,8 +231,8 @@ class Loader:
         if self._lost:
             yield Finding(None, "FolderLost", f"{self._lost} Everything stays as it was.", file=str(self._directory), line=1)
         if self._save_error:
-            said = f"last good contents cannot be saved: {self._save_error}."
-            yield Finding(None, "StateNotSaved", said, "Check the state directory.", severity=Severity.WARNING)
+            message = f"last good contents cannot be saved: {self._save_error}."
+            yield Finding(None, "StateNotSaved", message, "Check the state directory.", severity=Severity.WARNING)
         for path, broken in self._files.broken:
             yield from report.of_broken(refused[path], broken)
         for key in sorted(self._objects.contested):
@@ -245,10 +243,10 @@ class Loader:
         for _, findings in sorted(self._local_findings.items()):
             yield from findings
 
-    # -- remembering
+    # -- saving
 
     def save(self) -> None:
-        """Trouble with the state directory is a finding of the next batch."""
+        """Writes to the state directory. An error becomes a finding of the next batch."""
         contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
         local, pairs = self._local.unsaved, self._local.pairs.unsaved
         try:
@@ -261,10 +259,10 @@ class Loader:
         for saved in (self._unsaved, local, pairs):
             saved.clear()
 
-    # -- answering
+    # -- queries
 
     def locate(self, key: Key, field_path: str = "") -> tuple[str, int] | None:
-        """Where an object, or a field of it, is written."""
+        """Returns file and line of an object or a field of it."""
         with self._lock:
             if key in self._objects.owners:
                 file = self._objects.owners[key]
@@ -272,14 +270,14 @@ class Loader:
             findings = (finding for _, broken in self._files.broken for finding in broken.findings)
             return next(((finding.file, finding.line) for finding in findings if finding.object == key), None)
 
-    def _place(self, file: str, entry: Entry, field_path: str = "") -> tuple[str, int]:
+    def _place(self, file: str, entry: ObjectEntry, field_path: str = "") -> tuple[str, int]:
         content = self._files.good(file)
         assert content is not None
         return self._shown(file), content.line(entry, field_path)
 
     @property
     def lost(self) -> bool:
-        """The folder as a whole cannot be read at present."""
+        """Whether the folder as a whole cannot be read at present."""
         return bool(self._lost)
 
     def knows(self, path: str) -> bool:
@@ -298,7 +296,7 @@ class Loader:
         return self._linked
 
     def followed(self) -> Iterable[str]:
-        """What may be changed from outside the folder: absolute paths of local files and of links."""
+        """Yields what may change outside the folder: absolute paths of local files and of links."""
         yield from self._local.permitted
         for path in self._linked:
             yield str(self.root / path)

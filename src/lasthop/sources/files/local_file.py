@@ -1,4 +1,4 @@
-"""A local file that an attachment names: read with care, and where to watch for its changes."""
+"""Reads a local file that an annotation names, and says where to watch for its changes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple
 
 from lasthop.admission.attachments import Attachment
 from lasthop.admission.limits import MAX_DATA
-from lasthop.sources.files.folder import Outside, Roots, Stamp, Unreadable, read
+from lasthop.sources.files.folder import OutsideRoots, Roots, Stamp, Unreadable, read
 
 
 class LocalFile(NamedTuple):
     content: bytes | None
-    """What it says, or last said while it could be read; None if it never could."""
+    """Its content, or its last content while it could be read; None if it never could."""
     error: str = ""
     stamp: Stamp | None = None
     outside: bool = False
-    """It is not in a place that may be read: then nothing that it said before counts either."""
+    """It is outside the folders that may be read: then its earlier content does not count either."""
 
 
 def resolved(folder: Path, attachment: Attachment) -> str:
-    """The file an attachment names. Links stay in the path: what they point to may change."""
+    """Returns the path of an attachment. Links stay in it, because their targets may change."""
     return os.path.normpath(folder / attachment.path)
 
 
 def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
     try:
         content, stamp = read(Path(path), MAX_DATA, roots)
-    except Outside:
+    except OutsideRoots:
         return LocalFile(None, "is not below the folder of Gateway API objects", outside=True)
     except FileNotFoundError:
         return LocalFile(last_good, "does not exist")
@@ -43,15 +43,15 @@ def read_local(path: str, roots: Roots, last_good: bytes | None) -> LocalFile:
 
 
 def folders_to_watch(path: str) -> set[str]:
-    """Where an event may mean that `path` says something else: its own folder, and those of every link on the way."""
-    found: set[str] = set()
+    """Returns the folders where an event may change `path`: its own, and those of every link on the way."""
+    folders: set[str] = set()
     for _ in range(40):  # as many links as Linux follows
         parent = os.path.dirname(path)
-        found.update((parent, os.path.realpath(parent)))
+        folders.update((parent, os.path.realpath(parent)))
         # The parent itself may be a link (..data in a mounted ConfigMap), swapped in the folder that holds it.
         if os.path.islink(parent):
-            found.add(os.path.dirname(parent))
+            folders.add(os.path.dirname(parent))
         if not os.path.islink(path):
             break
         path = os.path.normpath(os.path.join(parent, os.readlink(path)))
-    return {folder for folder in found if os.path.isdir(folder)}
+    return {folder for folder in folders if os.path.isdir(folder)}

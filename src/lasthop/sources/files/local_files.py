@@ -1,4 +1,4 @@
-"""Keeps the local files that objects of good files take content from: what each says, and which objects use it."""
+"""Keeps the local files that objects of good files take content from, and which objects use each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from lasthop.admission.chain import Admitted
+from lasthop.admission.chain import AdmittedObject
 from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import moment
-from lasthop.sources.files.content import Content, Entry
+from lasthop.sources.files.content import Content, ObjectEntry
 from lasthop.sources.files.fill import annotation_field, fill
 from lasthop.sources.files.folder import Roots, stamp_of
 from lasthop.sources.files.local_file import LocalFile, read_local, resolved
@@ -22,7 +22,7 @@ from lasthop.sources.files.state import NoState, Pair, PairPaths
 class OlderPair(NamedTuple):
     pair: Pair
     why: str
-    """Why the files as they are now make no pair."""
+    """Why the current files do not match."""
     field: str
 
     def finding(self, key: Key) -> Finding:
@@ -31,12 +31,12 @@ class OlderPair(NamedTuple):
         return Finding(key, "OlderPairInForce", message, remedy, self.field, Severity.WARNING)
 
 
-class Filled(NamedTuple):
-    """An object as it is with its local files."""
+class FilledObject(NamedTuple):
+    """Holds an object with the content of its local files."""
 
-    admitted: Admitted
+    admitted: AdmittedObject
     findings: tuple[Finding, ...] = ()
-    """What is wrong with the files, without a place yet."""
+    """What is wrong with the files, without file and line."""
     older: OlderPair | None = None
 
 
@@ -59,11 +59,11 @@ class LocalFiles:
 
     @property
     def permitted(self) -> Iterable[str]:
-        """Those that may be read, and so may be watched wherever they are."""
+        """The files that may be read, and so may be watched wherever they are."""
         return (path for path, file in self._files.items() if not file.outside)
 
     def read(self, path: str) -> LocalFile:
-        """What it says now, without believing it yet."""
+        """Reads a file without applying it."""
         known = self._files.get(path)
         if known is not None and not known.error and stamp_of(path) == known.stamp:
             return known
@@ -78,14 +78,14 @@ class LocalFiles:
         return bool(now.error) and path in self._files and not self._files[path].error
 
     def apply(self, path: str, now: LocalFile) -> set[Key]:
-        """Gives the objects that take content from it."""
+        """Applies a reading, and returns the objects that use the file."""
         if path not in self._files:
             return set()
         self._keep(path, now)
         return {key for keys in self._used.values() for key, paths in keys.items() if path in paths}
 
     def use(self, file: str, content: Content | None) -> None:
-        """A good file's content changed: reads what it newly names. `tidy` forgets what nothing names any more."""
+        """Takes a good file's new content and reads the local files it newly names. `tidy` forgets those no longer named."""
         folder = self._folder(file)
         before = self._used.pop(file, None)
         used = {
@@ -103,7 +103,7 @@ class LocalFiles:
             self._dropped = True
 
     def tidy(self) -> None:
-        """Only when all files have been applied: an object that moves from one file to another keeps what it had."""
+        """Forgets unused files once all files have been applied: an object that moves between files keeps its content."""
         if not self._dropped:
             return
         self._dropped = False
@@ -112,16 +112,16 @@ class LocalFiles:
             self.unsaved[path] = None
         self.pairs.keep_only(self._files.keys())
 
-    def filled(self, file: str, entry: Entry) -> Filled:
+    def filled(self, file: str, entry: ObjectEntry) -> FilledObject:
         """Returns the object of an entry with the content of its local files, and what is wrong with these."""
         older = self._older(file, entry)
         instead = {CERTIFICATE: older.pair.certificate, KEY: older.pair.key} if older else {}
         admitted, findings = fill(entry.admitted, self._folder(file), self._files, instead)
-        return Filled(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
+        return FilledObject(admitted, (*([older.finding(admitted.key)] if older else ()), *findings), older)
 
-    def _older(self, file: str, entry: Entry) -> OlderPair | None:
-        """The pair that stays in force, because the files that the object names are no pair now."""
-        named = {each.key: each for each in entry.admitted.attachments}
+    def _older(self, file: str, entry: ObjectEntry) -> OlderPair | None:
+        """Returns the pair that stays in force if the files of the object do not match now."""
+        named = {attachment.key: attachment for attachment in entry.admitted.attachments}
         if not {CERTIFICATE, KEY} <= named.keys():
             return None
         paths = PairPaths(*(resolved(self._folder(file), named[name]) for name in (CERTIFICATE, KEY)))

@@ -1,7 +1,7 @@
-"""Which objects are in force, out of all good files: which file provides each, and what changed since last time.
+"""Decides which objects of all good files are in force: which file provides each, and what has changed.
 
-The same object in two files: the file that provides it already goes on doing so; at the start the first by path does. A
-namespace that objects use and no file holds is made up, as a cluster would have it.
+The same object in two files: the file that provides it already keeps providing it; at the start the first by path does. A
+namespace that objects use and no file contains is created, as a cluster would have it.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from lasthop.admission.chain import Admitted
+from lasthop.admission.chain import AdmittedObject
 from lasthop.admission.metadata import BEGINNING, NAMESPACE_LABEL, uid_of
 from lasthop.api.core import Namespace
 from lasthop.api.meta import Key, Object, ObjectMeta, StringMap
-from lasthop.sources.files.content import Content, Entry
+from lasthop.sources.files.content import Content, ObjectEntry
 
 
 class ObjectSet:
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
         self.owners: dict[Key, str] = {}
-        """Which file provides an object."""
-        self.providers: dict[Key, dict[str, Entry]] = {}
+        """The file that provides each object."""
+        self.providers: dict[Key, dict[str, ObjectEntry]] = {}
         self.contested: set[Key] = set()
         """Objects that several files provide."""
         self._versions: dict[Key, tuple[int, bytes]] = {}
         self._used: Counter[str] = Counter()
 
     def replace(self, file: str, old: Content | None, new: Content | None) -> set[Key]:
-        """Takes a file's new content. Returns the keys to choose anew."""
+        """Takes a file's new content, and returns the keys to choose again."""
         touched = set()
         for entry in old.entries if old else ():
             touched.add(entry.admitted.key)
@@ -40,11 +40,11 @@ class ObjectSet:
             self.providers.setdefault(entry.admitted.key, {})[file] = entry
         return touched
 
-    def choose(self, touched: Iterable[Key]) -> dict[Key, tuple[str, Entry] | None]:
-        """Decides anew which file provides these objects; None for those that no file does any more."""
+    def choose(self, touched: Iterable[Key]) -> dict[Key, tuple[str, ObjectEntry] | None]:
+        """Decides which file provides these objects; None for those that no file provides any more."""
         return {key: self._chosen(key) for key in touched}
 
-    def _chosen(self, key: Key) -> tuple[str, Entry] | None:
+    def _chosen(self, key: Key) -> tuple[str, ObjectEntry] | None:
         files = self.providers.get(key)
         if not files:
             self.providers.pop(key, None)
@@ -61,8 +61,8 @@ class ObjectSet:
             self.contested.discard(key)
         return owner, files[owner]
 
-    def put(self, chosen: Mapping[Key, Admitted | None]) -> dict[Key, Object | None]:
-        """Puts what was chosen in force, with the content of local files. Returns what changed."""
+    def put(self, chosen: Mapping[Key, AdmittedObject | None]) -> dict[Key, Object | None]:
+        """Puts the chosen objects in force, and returns what has changed."""
         changes: dict[Key, Object | None] = {}
         namespaces = set()
         for key, admitted in chosen.items():
@@ -77,12 +77,12 @@ class ObjectSet:
         for name in namespaces - {""}:
             key = Key("Namespace", "", name)
             written = self.providers.get(key, {}).get(self.owners.get(key, ""))
-            made_up = _made_up(name) if self._used[name] else None
-            self._put(key, self._versioned(written.admitted) if written else made_up, changes)
+            implied = _implied(name) if self._used[name] else None
+            self._put(key, self._versioned(written.admitted) if written else implied, changes)
         return changes
 
-    def _versioned(self, found: Admitted) -> Object:
-        """With metadata.generation, which counts changes of everything but metadata while the process lives."""
+    def _versioned(self, found: AdmittedObject) -> Object:
+        """Sets metadata.generation, which counts changes of everything but metadata while the process runs."""
         generation, digest = self._versions.get(found.key, (0, b""))
         if digest != found.digest:
             generation += 1
@@ -101,7 +101,7 @@ class ObjectSet:
             self.objects[key] = found
 
 
-def _made_up(name: str) -> Namespace:
+def _implied(name: str) -> Namespace:
     return Namespace(
         metadata=ObjectMeta(
             name=name,

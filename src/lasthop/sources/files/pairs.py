@@ -1,7 +1,7 @@
-"""Certificate and key from two local files: they are renewed one after the other, and in between do not belong together.
+"""Pairs certificate and key from two local files, which are renewed one after the other and do not match in between.
 
-Until they do again the last pair that did stays in force, as the last good content of a broken file does; it is kept in the
-state directory like that, so a restart in between changes nothing.
+Until they match again the last matching pair stays in force, as the last good content of a broken file does; it is kept in
+the state directory too, so a restart in between changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ class Pairs:
         self.unsaved: dict[PairPaths, Pair | None] = {}
 
     def older(self, paths: PairPaths, certificate: LocalFile, key: LocalFile) -> tuple[Pair, str] | None:
-        """The last good pair, if the files as they are now make none, and why they do not. None: they do, or there is nothing
-        better than what they say."""
+        """Returns the last good pair if the current files do not match, and why; None if they do, or if there is none."""
         if paths not in self._good and paths not in self.unsaved and (last := self._state.pair(paths)):
             self._good[paths] = last
         good = self._good.get(paths)
@@ -45,7 +44,7 @@ class Pairs:
 
 
 def mismatch(certificate: bytes | None, key: bytes | None) -> str:
-    """Why the two make no pair; empty if the key is that of the first certificate."""
+    """Returns why the two do not match; empty if the key is that of the first certificate."""
     if certificate is None or key is None:
         return f"{KEY if certificate else CERTIFICATE} cannot be read"
     chain, private = parse.certificates(certificate), parse.private_key(key)

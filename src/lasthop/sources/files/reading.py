@@ -1,4 +1,4 @@
-"""What a look at the files gave. A reading changes nothing: the loader decides when it is applied."""
+"""Holds what was read from the files. A reading changes nothing: the loader decides when it is applied."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lasthop.plan.finding import Finding
-from lasthop.sources.files.content import Broken, Content, Stored, digest
+from lasthop.sources.files.content import BrokenFile, Content, StoredDocument, digest
 from lasthop.sources.files.folder import Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_file import LocalFile
 
 
 class Reading(NamedTuple):
-    """What a look at one file gave."""
+    """Holds what was read from one file."""
 
-    result: Content | Broken | None
-    """None: the file is gone."""
+    result: Content | BrokenFile | None
+    """None: the file does not exist."""
     stamp: Stamp | None = None
     written: int = 0
     """When good content was, in nanoseconds: not necessarily the file itself, which may have been written again."""
-    stored: tuple[Stored, ...] | None = None
+    stored: tuple[StoredDocument, ...] | None = None
     """The admitted documents of a good file, if they are not on disk already."""
 
 
 class Readings(NamedTuple):
-    """What a look at the folder gave: the files that may have changed."""
+    """Holds what was read from the folder: the files that may have changed."""
 
     files: dict[str, Reading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
-    """Sub-folders that cannot be listed, and why. None if this was not a look at everything, as with the next two."""
+    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next two."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
     large: frozenset[str] = frozenset()
-    """Files that are still to be read: it takes so long that others should not wait for it."""
+    """Files that are still to be read: it takes so long that others should not wait for them."""
     lost: str = ""
     """Why the folder as a whole cannot be read."""
 
     def same_as(self, other: Readings) -> bool:
-        """Whether nothing was written between the two looks."""
+        """Returns whether nothing was written between the two readings."""
         return {p: r.stamp for p, r in self.files.items()} == {p: r.stamp for p, r in other.files.items()} and {
             p: f.stamp for p, f in self.local.items()
         } == {p: f.stamp for p, f in other.local.items()}
 
 
 def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
-    """Reads a file, or says why there is no text to examine."""
+    """Reads a file, or returns why there is no text to examine."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -56,22 +56,22 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
         return Reading(unreadable(shown, str(error)))
 
 
-def unreadable(shown: str, why: str) -> Broken:
+def unreadable(shown: str, why: str) -> BrokenFile:
     remedy = "Make it readable for the user that runs Lasthop, or remove it."
-    return Broken(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
+    return BrokenFile(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
 
 
-def too_large(shown: str, why: str) -> Broken:
+def too_large(shown: str, why: str) -> BrokenFile:
     finding = Finding(None, "TooLarge", f"is not read: {why}.", "Split it into several files.", file=shown, line=1)
-    return Broken(b"", (finding,), opaque=True)
+    return BrokenFile(b"", (finding,), opaque=True)
 
 
-def emptied(shown: str) -> Broken:
-    """A file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
+def emptied(shown: str) -> BrokenFile:
+    """Reports a file that had objects and is now blank: as likely a full disk or a crashed editor as intent."""
     remedy = "Delete the file to remove its objects."
     finding = Finding(None, "EmptyFile", "the file is empty.", remedy, file=shown, line=1)
-    return Broken(digest(b""), (finding,))
+    return BrokenFile(digest(b""), (finding,))
 
 
-def is_blank(result: Content | Broken | None) -> bool:
+def is_blank(result: Content | BrokenFile | None) -> bool:
     return isinstance(result, Content) and not result.text.strip()

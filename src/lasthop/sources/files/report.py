@@ -1,4 +1,4 @@
-"""What is wrong with the folder, as findings, and which BackendTLSPolicies have to fail closed for it."""
+"""Reports what is wrong with the folder, and which BackendTLSPolicies have to fail closed because of it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotApplied, moment
-from lasthop.sources.files.content import Broken
+from lasthop.sources.files.content import BrokenFile
 from lasthop.sources.files.file_set import File
 from lasthop.sources.files.object_set import ObjectSet
 
 
-def of_broken(refused: NotApplied, broken: Broken) -> Iterator[Finding]:
+def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
     yield from broken.findings
     if refused.since:
-        said = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
-        yield Finding(None, OLDER_TEXT_IN_FORCE, said, severity=Severity.WARNING, file=refused.file, line=refused.line)
+        message = f"none of this file is applied; its last good content, of {refused.since}, stays in force."
+        yield Finding(None, OLDER_TEXT_IN_FORCE, message, severity=Severity.WARNING, file=refused.file, line=refused.line)
         return
-    said, remedy = "none of this file is applied, and it has no last good content.", ""
+    message, remedy = "none of this file is applied, and it has no last good content.", ""
     if broken.opaque:
         remedy = "As it may hold a BackendTLSPolicy, no new backend is served in plaintext until it is corrected."
-    yield Finding(None, FILE_NOT_APPLIED, said, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
+    yield Finding(None, FILE_NOT_APPLIED, message, remedy, severity=Severity.WARNING, file=refused.file, line=refused.line)
 
 
-def not_applied(shown: str, broken: Broken, file: File | None) -> NotApplied:
+def not_applied(shown: str, broken: BrokenFile, file: File | None) -> NotApplied:
     first = broken.findings[0]
     if file is None or file.good is None:
         return NotApplied(shown, first.line, first.message)
@@ -35,40 +35,40 @@ def not_applied(shown: str, broken: Broken, file: File | None) -> NotApplied:
 
 
 def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """An object that several files provide: at every place but the one in force, which it names."""
+    """Reports an object that several files provide, at every place but the one in force."""
     for file, line in others:
-        said = f"the same object is in {used[0]}:{used[1]}, and that one is used."
-        yield Finding(key, "DuplicateObject", said, "Remove one of the two.", file=file, line=line)
+        message = f"the same object is in {used[0]}:{used[1]}, and that one is used."
+        yield Finding(key, "DuplicateObject", message, "Remove one of the two.", file=file, line=line)
 
 
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
     for path, why in sorted(closed.items()):
-        said = f"the folder cannot be read: {why}. What it held stays in force."
+        message = f"the folder cannot be read: {why}. What it held stays in force."
         yield Finding(
-            None, "Unreadable", said, "Make it readable for the user that runs Lasthop.", file=f"{root}/{path}", line=1
+            None, "Unreadable", message, "Make it readable for the user that runs Lasthop.", file=f"{root}/{path}", line=1
         )
     for path, where in sorted(repeated.items()):
-        said = f"the link leads to a folder that is read already ({where}); it is not read again."
-        yield Finding(None, "RepeatedFolder", said, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
+        message = f"the link leads to a folder that is read as {where} already."
+        yield Finding(None, "RepeatedFolder", message, severity=Severity.WARNING, file=f"{root}/{path}", line=1)
 
 
-def rejected(broken: Iterable[Broken], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
-    """Returns the policies in broken files, and those that lost to another file, with the targets that the text in force does
+def rejected(broken: Iterable[BrokenFile], objects: ObjectSet) -> dict[Key, RejectedPolicy]:
+    """Returns the policies in broken files, and duplicates in other files, with the targets that the text in force does
     not have."""
-    found: dict[Key, RejectedPolicy] = {}
-    for policy in [*(p for file in broken for p in file.policies), *_losers(objects)]:
+    result: dict[Key, RejectedPolicy] = {}
+    for policy in [*(p for file in broken for p in file.policies), *_duplicates(objects)]:
         key = Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name)
         good = objects.objects.get(key)
         assert good is None or isinstance(good, BackendTLSPolicy)
-        first = found.get(key, replace(policy, targets=(), last_good=good))
+        first = result.get(key, replace(policy, targets=(), last_good=good))
         known = {*first.targets, *(good.spec.target_refs if good else ())}
         targets = (*first.targets, *(target for target in policy.targets if target not in known))
         if targets:
-            found[key] = replace(first, targets=targets)
-    return found
+            result[key] = replace(first, targets=targets)
+    return result
 
 
-def _losers(objects: ObjectSet) -> Iterator[RejectedPolicy]:
+def _duplicates(objects: ObjectSet) -> Iterator[RejectedPolicy]:
     for key in sorted(objects.contested):
         if key.kind == "BackendTLSPolicy":
             owner = objects.owners[key]

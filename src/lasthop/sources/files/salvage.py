@@ -1,7 +1,7 @@
-"""What a broken file still says about BackendTLSPolicies: which targets must fail closed rather than be served in plaintext.
+"""Finds BackendTLSPolicies in a broken file, whose targets must fail closed rather than be served in plaintext.
 
-A policy that cannot be read whole is never taken as absent (docs/security.md#the-promises). The reading here is generous:
-whatever might be meant as a policy counts as one, and a target without a readable sectionName means every port.
+A policy that cannot be fully decoded never counts as absent (docs/security.md#the-promises). So whatever may be meant as a
+policy counts as one, and a target without a readable sectionName means every port.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _POLICY = "BackendTLSPolicy"
 _SERVICE_SPELLINGS = frozenset(("service", "services", "svc", ""))
 
 
-class Salvaged(NamedTuple):
+class SalvageResult(NamedTuple):
     policy: RejectedPolicy | None = None
     opaque: bool = False
-    """It is, or may be, a BackendTLSPolicy, and not everything it targets could be read."""
+    """It is, or may be, a BackendTLSPolicy, and not all of its targets could be read."""
 
 
-def salvage(document: Any, place: str, message: str) -> Salvaged:
-    """`place` names the document where it has no name of its own."""
+def salvage(document: Any, place: str, message: str) -> SalvageResult:
+    """Salvages one document; `place` names it if it has no name of its own."""
     if not isinstance(document, dict):
-        return Salvaged(opaque=True)
+        return SalvageResult(opaque=True)
     spec = document.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     kind = document.get("kind")
     if isinstance(kind, str) and not _meant_as_policy(kind):
-        # A List is taken apart before it comes here; one that could not be may hold anything.
-        return Salvaged(opaque=kind.endswith("List"))
+        # The items of a List come one by one; a List that could not be split may contain anything.
+        return SalvageResult(opaque=kind.endswith("List"))
     refs = list(_references(spec))
     targets = tuple(target for ref in refs[:MAX_TARGETS] if (target := _target(ref)) is not None)
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     namespace = metadata.get("namespace") or "default"
     if not targets or not isinstance(namespace, str) or not is_dns_label(namespace):
-        return Salvaged(opaque=True)
+        return SalvageResult(opaque=True)
     written = metadata.get("name")
     name = written if isinstance(written, str) and is_dns_subdomain(written) else place
     meta = ObjectMeta(
@@ -54,14 +54,14 @@ def salvage(document: Any, place: str, message: str) -> Salvaged:
         generation=1,
         creation_timestamp=rfc3339(metadata.get("creationTimestamp")) or BEGINNING,
     )
-    return Salvaged(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque=len(targets) < len(refs))
+    return SalvageResult(RejectedPolicy(metadata=meta, targets=targets, message=message), opaque=len(targets) < len(refs))
 
 
 def _meant_as_policy(kind: str) -> bool:
     if kind in KINDS:
         return kind == _POLICY
     if len(kind) > 2 * len(_POLICY):
-        return False  # it could not be so similar, and to compare would take long
+        return False  # it cannot be similar, and comparing would take long
     return SequenceMatcher(None, kind.casefold(), _POLICY.casefold()).ratio() > 0.7
 
 

@@ -1,4 +1,4 @@
-"""The files source: a folder of YAML, watched, as batches of objects."""
+"""Watches a folder of YAML files and yields batches of objects."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Final, NamedTuple
 
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
-from lasthop.sources.files.folder import counts, stamp_of
+from lasthop.sources.files.folder import is_manifest, stamp_of
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
-from lasthop.sources.files.state import State
+from lasthop.sources.files.state import StateDirectory
 from lasthop.sources.files.watcher import Events, Watcher
 from lasthop.sources.source import Batch
 
 GRACE: Final = 0.04
-"""Seconds to wait before believing that a file is gone, empty, broken or shorter: editors truncate first and write then."""
+"""Seconds before a file counts as deleted, empty, broken or shorter: editors truncate first and then write."""
 GRACES: Final = 5
-"""How often to wait while somebody goes on writing."""
+"""How often to wait while a file is still being written."""
 RESCAN: Final = 10.0
-"""Seconds after which to look at everything anyway: notifications get lost (full queues, network file systems)."""
+"""Seconds after which everything is read anyway: notifications get lost (full queues, network file systems)."""
 RESCAN_LOST: Final = 0.5
-"""The same while the folder is gone: nothing can notify of its return."""
+"""The same while the folder is missing: nothing can notify of its return."""
 
 
 class Look(NamedTuple):
-    """Where to look. `files` None: everywhere."""
+    """Says what to read. `files` None: everything."""
 
     files: frozenset[str] | None
     local: frozenset[str] = frozenset()
@@ -41,47 +41,49 @@ EVERYWHERE: Final = Look(None)
 
 class FilesSource:
     def __init__(self, directory: Path, state: Path | None = None, allow_files: Iterable[Path] = ()) -> None:
-        """`state` is where last good contents are kept; without it they last as long as the process. `allow_files` are files
-        and folders outside the folder that `lasthop.dev/file.KEY` may name.
+        """`state` keeps last good contents; without it they last as long as the process. `allow_files` are files and folders
+        outside the folder that `lasthop.dev/file.KEY` may name.
 
         Raises `FilesError` if the state directory cannot be used.
         """
-        self._loader = Loader(directory, State(state) if state is not None else None, tuple(allow_files))
+        self._loader = Loader(directory, StateDirectory(state) if state is not None else None, tuple(allow_files))
         self._followed: frozenset[str] = frozenset()
         self._large: dict[str, asyncio.Task[Readings]] = {}
-        """Large files that are being read, one after the other, while the edits of others take effect."""
+        """Large files that are being read, one after the other, while edits of other files take effect."""
         self._one_large = asyncio.Lock()
 
     def load(self) -> Batch:
-        """Everything that is there now, for commands that look once. Writes nothing.
+        """Returns everything once, for commands. Writes nothing.
 
         Raises `FilesError` if the folder cannot be read.
         """
         batch = self._loader.apply(self._loader.look())
-        assert batch is not None  # the first never is
+        assert batch is not None  # the first batch never is
         return batch
 
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
-        """File and line of an object, or of a field of it (or of what would hold the field)."""
+        """Returns file and line of an object, or of a field of it (or of its nearest parent)."""
         return self._loader.locate(key, field)
 
     async def batches(self) -> AsyncIterator[Batch]:
-        """Raises `FilesError` at the start if the folder cannot be read; once it could be, it never ends by itself."""
+        """Yields batches without end. Raises `FilesError` at the start if the folder cannot be read."""
         loader = self._loader
         yield await asyncio.to_thread(self.load)
         await asyncio.to_thread(loader.save)
         watcher = Watcher(loader.root)
         try:
             await watcher.follow_root()
-            look = EVERYWHERE  # once more now that it is watched: what happened since the first look went unnoticed
+            look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
             while True:
                 readings = await self._settled(look)
                 for path in readings.large - self._large.keys():
                     self._large[path] = asyncio.ensure_future(self._read_large(path))
                 read = [readings, *self._large_ones_read()]
-                for number, found in enumerate(read, 1):
+                for number, reading in enumerate(read, 1):
                     pending = self._large.keys() | {path for later in read[number:] for path in later.files}
-                    if (batch := await asyncio.to_thread(loader.apply, found._replace(large=frozenset(pending)))) is not None:
+                    if (
+                        batch := await asyncio.to_thread(loader.apply, reading._replace(large=frozenset(pending)))
+                    ) is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
                 if await watcher.follow_root() or await self._watch_outside(watcher, look):
@@ -95,7 +97,7 @@ class FilesSource:
             loader.save()
 
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
-        """What the files say, once nobody seems to be writing them."""
+        """Reads the files, again while they seem to be only partly written."""
         read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
         readings = await asyncio.to_thread(read)
         for _ in range(GRACES):
@@ -118,7 +120,7 @@ class FilesSource:
             if reading and now != reading.stamp and (reading.stamp or reading.result is None):
                 self._large[path] = asyncio.ensure_future(self._read_large(path))
                 if not reading.stamp or not now or now.size <= LARGE_FILE:
-                    continue  # what is there now may be in force already
+                    continue  # the current content may be in force already
             yield readings
 
     async def _next_look(self, watcher: Watcher) -> Look:
@@ -131,7 +133,7 @@ class FilesSource:
         return EVERYWHERE
 
     async def _watch_outside(self, watcher: Watcher, look: Look) -> bool:
-        """Keeps an eye on what lies outside the folder. True if there is more, or other, to watch than before."""
+        """Watches what is outside the folder, and returns whether that has changed."""
         outside = frozenset(self._loader.followed())
         if outside == self._followed and look.files is not None and not look.local:
             return False  # no link can have changed, and there may be thousands to follow
@@ -140,7 +142,7 @@ class FilesSource:
 
 
 def where_to_look(events: Events, loader: Loader) -> Look:
-    """Which files the events concern. Names that mean nothing to us (editors' backups, .git) concern none."""
+    """Returns the files that the events concern. Other names (editors' backups, .git) are ignored."""
     files, local = set(), set()
     known = set(loader.local_files)
     if events.outside:
@@ -154,7 +156,7 @@ def where_to_look(events: Events, loader: Loader) -> Look:
         if any(part.startswith(".") for part in name.split(os.sep)):
             if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
                 return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
-        elif loader.knows(name) or (counts(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
+        elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
             files.add(name)
         elif os.path.isdir(path) or loader.knows_below(name):
             return EVERYWHERE

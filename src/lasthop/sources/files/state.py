@@ -1,8 +1,8 @@
-"""The last good content of every file, on disk, so that a file broken at the next start still serves what it last said.
+"""Keeps the last good content of every file on disk, so that it stays in force if the file is broken at the next start.
 
-One SQLite database, mode 0600 in a folder of mode 0700: it holds copies of the files, Secrets and local key files included.
-Deleted content is overwritten. Beside each text are its admitted documents, and by which version of the rules: an unchanged
-file then need not be parsed and admitted again.
+One SQLite database, mode 0600 in a folder of mode 0700: it contains copies of the files, including Secrets and local key
+files. Deleted content is overwritten. Beside each text are its admitted documents and the version of the rules that admitted
+them, so that an unchanged file need not be parsed and admitted again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lasthop.sources.files.content import Stored
+from lasthop.sources.files.content import StoredDocument
 from lasthop.sources.files.folder import FilesError
 
 _TABLES: Final = """
@@ -35,16 +34,16 @@ create table if not exists pair (
 pragma user_version = 2;
 """
 _LAYOUT: Final = 2
-"""Of these tables: a database with another one is begun anew."""
-_DOCUMENTS: Final = msgspec.json.Decoder(tuple[Stored, ...])
+"""The version of these tables: a database with another one is discarded."""
+_DOCUMENTS: Final = msgspec.json.Decoder(tuple[StoredDocument, ...])
 
 
-class Saved(NamedTuple):
+class SavedFile(NamedTuple):
     digest: bytes
     text: bytes
     written: int
-    """When, in nanoseconds: the file's modification time."""
-    stored: tuple[Stored, ...] | None
+    """The file's modification time, in nanoseconds."""
+    stored: tuple[StoredDocument, ...] | None
     """None if another version of the rules admitted it."""
 
 
@@ -57,21 +56,21 @@ class Pair(NamedTuple):
     certificate: bytes
     key: bytes
     written: int
-    """When the later of the two files was, in nanoseconds."""
+    """The modification time of the later file, in nanoseconds."""
 
 
 class NoState:
-    """Remembers nothing from an earlier life."""
+    """Remembers nothing across restarts."""
 
     def paths(self) -> Iterable[str]:
-        """The files that have a last good content."""
+        """Returns the files that have a last good content."""
         return ()
 
-    def last_good(self, path: str) -> Saved | None:
+    def last_good(self, path: str) -> SavedFile | None:
         return None
 
     def local_file(self, path: str) -> bytes | None:
-        """The last good content of a local file."""
+        """Returns the last good content of a local file."""
         return None
 
     def pair(self, paths: PairPaths) -> Pair | None:
@@ -79,14 +78,14 @@ class NoState:
 
     def save(
         self,
-        contents: Mapping[str, Saved | None],
+        contents: Mapping[str, SavedFile | None],
         local: Mapping[str, bytes | None],
         pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
     ) -> None:
-        """Saves in one transaction. None forgets. Raises `sqlite3.Error`."""
+        """Saves in one transaction; None deletes. Raises `sqlite3.Error`."""
 
 
-class State(NoState):
+class StateDirectory(NoState):
     def __init__(self, directory: Path) -> None:
         path = directory / "files.sqlite"
         self._lock = threading.Lock()
@@ -97,7 +96,7 @@ class State(NoState):
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # Not a database, or a damaged one. What it held is lost; that it was there is not worth refusing to start.
+                # Not a database, or a damaged one. Its content is lost, which is no reason not to start.
                 path.unlink()
                 self._database = _open(path)
         except (OSError, sqlite3.Error) as error:
@@ -109,10 +108,10 @@ class State(NoState):
     def paths(self) -> Iterable[str]:
         return [path for (path,) in self._rows("select path from last_good")]
 
-    def last_good(self, path: str) -> Saved | None:
+    def last_good(self, path: str) -> SavedFile | None:
         query = "select digest, text, written, rules, stored from last_good where path = ?"
         for digest, text, written, rules, stored in self._rows(query, path):
-            return Saved(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
+            return SavedFile(digest, text, written, _DOCUMENTS.decode(stored) if rules == rules_version() else None)
         return None
 
     def local_file(self, path: str) -> bytes | None:
@@ -126,7 +125,7 @@ class State(NoState):
 
     def save(
         self,
-        contents: Mapping[str, Saved | None],
+        contents: Mapping[str, SavedFile | None],
         local: Mapping[str, bytes | None],
         pairs: Mapping[PairPaths, Pair | None] = MappingProxyType({}),
     ) -> None:
@@ -175,7 +174,7 @@ def _open(path: Path) -> sqlite3.Connection:
 @cache
 def rules_version() -> str:
     """Changes with the code and the schemas that admit, released or not."""
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     api = files("lasthop.api")
     folders = (
         files("lasthop.admission"),
@@ -185,11 +184,7 @@ def rules_version() -> str:
         api / "crds" / "gateway-api" / "experimental",
     )
     for folder in folders:
-        for file in sorted(folder.iterdir(), key=_name):
+        for file in sorted(folder.iterdir(), key=lambda file: file.name):
             if file.name.endswith((".py", ".yaml")):
-                found.update(file.name.encode() + b"\0" + file.read_bytes())
-    return found.hexdigest()
-
-
-def _name(file: Traversable) -> str:
-    return file.name
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Objects from a cluster: only read, never written.
+"""Reads objects from a cluster; never writes.
 
 client -> discovery, reflector -> objects -> source
 """

@@ -1,4 +1,4 @@
-"""Of which release of the Gateway API the installed CRDs are: their annotation says it."""
+"""Reads from which release of the Gateway API the installed CRDs are, by their annotation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 async def crd_versions(client: Client, kinds: Iterable[Kind], before: StringMap) -> StringMap:
-    """CRD -> bundle version, of those `kinds` that are the Gateway API's. "": it has none, or we may not know it.
+    """Returns the bundle version of each CRD of the Gateway API; "" if it has none, or we may not read it.
 
-    No answer is no news: then it is what it was before.
+    If the server does not answer, it is the version of `before`.
     """
     names = [f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API]
     versions = await asyncio.gather(*(_version(client, name, before.get(name)) for name in names))
@@ -29,7 +29,7 @@ async def crd_versions(client: Client, kinds: Iterable[Kind], before: StringMap)
 
 async def _version(client: Client, name: str, before: str) -> str:
     try:
-        found = await client.get(f"{CRDS}/{name}", accept=METADATA)
+        crd = await client.get(f"{CRDS}/{name}", accept=METADATA)
     except ApiError as error:
         return before if error.transient else ""
-    return str((found["metadata"].get("annotations") or {}).get(BUNDLE_VERSION, ""))
+    return str((crd["metadata"].get("annotations") or {}).get(BUNDLE_VERSION, ""))

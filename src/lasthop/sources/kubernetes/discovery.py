@@ -1,4 +1,4 @@
-"""Which kinds the API server serves, and in which version we read them."""
+"""Discovers which kinds the API server serves, and chooses the version in which we read each."""
 
 from __future__ import annotations
 
@@ -37,25 +37,21 @@ class _Resources(msgspec.Struct):
 
 
 def choose(kinds: Iterable[Kind], served: Served) -> dict[str, str]:
-    """The version in which to read each kind that there is: the first of ours that is served."""
-    found = {}
-    for kind in kinds:
-        version = next((v for v in kind.versions if (kind.group, v, kind.plural) in served), None)
-        if version:
-            found[kind.kind] = version
-    return found
+    """Returns the version in which to read each served kind: the first of ours that is served."""
+    versions = {k.kind: next((v for v in k.versions if (k.group, v, k.plural) in served), None) for k in kinds}
+    return {kind: version for kind, version in versions.items() if version}
 
 
 async def discover(client: Client, kinds: Iterable[Kind]) -> Served:
-    """Raises `ApiError` unless the answer is complete: an unknown kind is not a missing one."""
+    """Returns everything served. Raises `ApiError` unless the answer is complete: an unknown kind is not a missing one."""
     wanted = {(kind.group, version) for kind in kinds for version in kind.versions}
     try:
         groups = msgspec.json.decode(await client.request("GET", "/apis"), type=_Groups).groups
-        there = {(group.name, v.version) for group in groups for v in group.versions} | {("", "v1")}
-        asked = sorted(wanted & there)
+        served = {(group.name, v.version) for group in groups for v in group.versions} | {("", "v1")}
+        asked = sorted(wanted & served)
         answers = await asyncio.gather(*(_resources(client, group, version) for group, version in asked))
     except msgspec.DecodeError as error:
-        raise ApiError(0, "Discovery", f"the answer makes no sense: {error}") from error
+        raise ApiError(0, "Discovery", f"the response cannot be decoded: {error}") from error
     return frozenset(
         (group, version, resource) for (group, version), names in zip(asked, answers, strict=True) for resource in names
     )

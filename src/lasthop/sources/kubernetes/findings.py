@@ -1,4 +1,4 @@
-"""What keeps us from reading the cluster, in words that name the verb, the resource and the remedy."""
+"""Reports what keeps us from reading the cluster: the verb, the resource and the remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from lasthop.api.kinds import EXPERIMENTAL_API, Kind
 from lasthop.kubernetes.errors import ApiError
 from lasthop.plan.finding import Finding, Severity
 
-Trouble = tuple[Kind, ApiError, bool]
-"""The kind, what was said, and whether it has been read before."""
+ReadError = tuple[Kind, ApiError, bool]
+"""The kind, the error, and whether it has been read before."""
 
 
 def optional(kind: Kind) -> bool:
-    """Kinds that a cluster need not let us read: a reference to one that we cannot see is invalid and fails closed."""
+    """Returns whether we can do without a kind: a reference to one that we may not read is invalid and fails closed."""
     return kind.kind == "ClusterTrustBundle" or kind.group == EXPERIMENTAL_API
 
 
 def trouble_findings(
-    troubles: Iterable[Trouble], discovery: ApiError | None, started: bool, access: str
+    troubles: Iterable[ReadError], discovery: ApiError | None, started: bool, access: str
 ) -> tuple[Finding, ...]:
     found: list[Finding] = []
     away = discovery if discovery is not None and discovery.transient else None
@@ -41,7 +41,7 @@ def _of_kind(kind: Kind, error: ApiError, before: bool, access: str) -> Finding:
     if before:
         then = "the last known state is kept"
     elif optional(kind) and error.status == 403:
-        then = "references to them are refused"
+        then = "references to them are invalid"
     else:
         then = "nothing is programmed until they have been read"
     return _refused("list and watch", resource, error, then, access, warning=optional(kind) and error.status == 403)

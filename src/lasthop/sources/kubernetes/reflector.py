@@ -1,4 +1,4 @@
-"""One kind (in one namespace, or in all), read once and followed for ever.
+"""Lists one kind (in one namespace, or in all) and keeps watching it.
 
                  ┌───────────── 410, or any list older than what we know ──────────────┐
                  v                                                                     │
@@ -6,8 +6,8 @@
                                                                   ^    end, reset, silence: again        │
                                                                   └──────────────────────────────────────┘
 
-Nothing that was known is ever forgotten because the server is away: objects go only when the server says that they are gone,
-by an event or by a list that it has completed.
+Nothing is forgotten because the server does not answer: objects are deleted only when the server says so, by an event or by a
+complete list.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ STALE_LISTS: Final = 5
 
 class Timing(msgspec.Struct, frozen=True):
     idle: float = 70.0
-    """Silence after which a watch is dead: bookmarks come each 60 s, and the server remembers 75 s of events."""
+    """Seconds without data after which a watch is dead: bookmarks come every 60 s, and the server keeps 75 s of events."""
     lifetime: float = 300.0
-    """How long to ask the server to keep a watch, at least; at most twice that, so that not all end at once."""
+    """Requested lifetime of a watch, at least; at most twice that, so that not all end at once."""
     settled: float = 5.0
-    """A watch that lived this long was a good one: the next failure is the first again."""
+    """A watch that lasted this long was healthy: the next failure counts as the first again."""
     first_pause: float = 0.2
     longest_pause: float = 5.0
-    """Between two attempts while the server is away; client-go waits up to 30 s, but a gateway should not lag that much."""
+    """Between two attempts while the server does not answer; client-go's 30 s are too long for a gateway."""
     page: int = PAGE
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = time.monotonic
@@ -52,13 +52,13 @@ class Timing(msgspec.Struct, frozen=True):
 
 class Sink(Protocol):
     def read(self, kind: Kind, reads: list[DecodedObject], deleted: list[Key]) -> None:
-        """New or changed objects, and those that are gone."""
+        """Takes new or changed objects, and deleted ones."""
 
     def whole(self, reflector: Reflector) -> None:
-        """Everything there is has been read, and handed over."""
+        """Learns that everything has been read and passed on."""
 
     def trouble(self, reflector: Reflector, error: ApiError | None) -> None:
-        """What keeps us from reading, None once it goes on."""
+        """Takes the error that keeps us from reading; None once it is resolved."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -87,7 +87,7 @@ class _Status(msgspec.Struct):
 
 
 class _Reading:
-    """A list in the making. It counts only when it is complete."""
+    """Collects a list, which counts only when it is complete."""
 
     def __init__(self) -> None:
         self.keys: dict[Key, str] = {}
@@ -105,17 +105,17 @@ class Reflector:
         read: Callable[[str, msgspec.Raw], DecodedObject] = read_object,
         ended: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`ended` is told why each request ended."""
+        """`ended` receives why each request ended."""
         self.kind, self.path = kind, path
         self.known: dict[Key, str] = {}
         """Version by object."""
         self.version = ""
-        """Where to go on from; empty while everything must be read."""
+        """The version to continue from; empty while everything must be listed."""
         self._client, self._sink, self._timing, self._read = client, sink, timing or Timing(), read
         self._ended = ended
         self._backoff = Backoff(self._timing.first_pause, self._timing.longest_pause)
         self._relists = Backoff(self._timing.first_pause, self._timing.longest_pause)
-        """Apart, because a server that was away for long has always forgotten, and is there now."""
+        """Separate, because after a long outage our version has always expired, although the server answers now."""
         self._newest = ""
         self._stale_lists = 0
         self._failures = 0
@@ -125,7 +125,7 @@ class Reflector:
         return f"<Reflector {self.path} at {self.version or 'nothing'}, {len(self.known)} objects>"
 
     async def run(self) -> None:
-        """Never ends by itself: one request after the other, with a pause that fits how the last one ended."""
+        """Runs one request after the other without end, with a pause that depends on how the last one ended."""
         while True:
             started = self._timing.clock()
             try:
@@ -134,29 +134,29 @@ class Reflector:
             except ApiError as failure:
                 error = failure
             except msgspec.DecodeError as failure:
-                error = ApiError(0, RESET, f"the answer makes no sense: {failure}")
+                error = ApiError(0, RESET, f"the response cannot be decoded: {failure}")
             pause = self._pause(error, lived=self._timing.clock() - started)
             await self._timing.sleep(pause)
 
     def _pause(self, error: ApiError | None, lived: float) -> float:
-        """Decides how to go on after a request, and when."""
+        """Decides how to continue after a request, and when."""
         if lived >= self._timing.settled:
             self._progress()
-        # 1. The server ended the watch, as it does every few minutes: go on where we are.
+        # 1. The server ended the watch, as it does every few minutes: continue where we are.
         if error is None:
             self._ended("end")
             return self._backoff.next() if lived < self._timing.settled else 0.0
         self._ended((error.reason if not error.status else str(error.status)).lower())
-        # 2. It has forgotten where we are: read everything, which also tells what went meanwhile.
+        # 2. Our version has expired: list everything, which also shows what was deleted meanwhile.
         if error.expired:
             self.version = ""
             return self._relists.next()
-        # 3. It does not know streaming lists, or cannot give one now (429, "storage is (re)initializing", for many seconds
-        #    after a CRD was changed): ask in the old way, at once.
+        # 3. It does not support streaming lists, or cannot serve one now (429, "storage is (re)initializing", for many
+        #    seconds after a CRD was changed): list in pages, at once.
         if not self.version and self._streaming and (error.status in (400, 405, 422, 429) or error.reason == SILENT):
             self._streaming = False
             return 0.0
-        # 4. It is away, or does not let us: what we know stays. One failure alone is no news, a refusal is.
+        # 4. It does not answer, or denies access: what we know stays. A single failure is not reported, a denial is.
         self._failures += 1
         if self._failures > 1 or not error.transient:
             self._sink.trouble(self, error)
@@ -177,11 +177,11 @@ class Reflector:
                 version = content.metadata.resource_version
                 for item in content.items or ():
                     self._add(reading, item)
-                await asyncio.sleep(0)  # others may have their turn between two pages of a large list
+                await asyncio.sleep(0)  # lets other tasks run between two pages of a large list
         self._replace(reading, version)
 
     async def _watch(self) -> None:
-        """One watch, until the server ends it. Without a version it begins with everything there is."""
+        """Watches until the server ends it. Without a version the watch begins with all objects."""
         reading = None if self.version else _Reading()
         async with aclosing(self._client.watch(self.path, self._watch_params(), self._timing.idle)) as lines:
             async for line in lines:
@@ -198,14 +198,14 @@ class Reflector:
                             self._replace(reading, meta.resource_version)
                             reading = None
                     case "ERROR":
-                        said = msgspec.json.decode(event.object, type=_Status)
-                        raise ApiError(said.code, said.reason, said.message)
+                        status = msgspec.json.decode(event.object, type=_Status)
+                        raise ApiError(status.code, status.reason, status.message)
                     case "ADDED" if reading is not None:
                         self._add(reading, event.object)
                     case "ADDED" | "MODIFIED" | "DELETED" if reading is None:
-                        self._happened(event.type, event.object)
+                        self._apply_event(event.type, event.object)
         if reading is not None:
-            raise ApiError(0, SILENT, "the watch ended before it had said everything")
+            raise ApiError(0, SILENT, "the watch ended before the initial list was complete")
 
     def _watch_params(self) -> dict[str, str]:
         lifetime = int(self._timing.lifetime * random.uniform(1, 2))
@@ -218,7 +218,7 @@ class Reflector:
         selector = FIELD_SELECTORS.get(self.kind.kind)
         return {"fieldSelector": selector} if selector else {}
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def _opened(self) -> None:
         self._failures = 0
@@ -231,9 +231,9 @@ class Reflector:
             reading.reads.append(self._read(self.kind.kind, content))
 
     def _replace(self, reading: _Reading, version: str) -> None:
-        """A complete list takes the place of what was known, and so tells what is gone."""
+        """Replaces what was known by a complete list, which also shows what was deleted."""
         if older(version, self._newest) and self._stale_lists < STALE_LISTS:
-            # From a server behind a load balancer that lags behind the one we had: it may not know of the newest policy yet.
+            # From a server behind a load balancer that lags behind the previous one: it may not have the newest policy yet.
             self._stale_lists += 1
             raise ApiError(0, STALE, f"the list at {version} is older than what was seen already ({self._newest})")
         self._stale_lists = 0
@@ -245,7 +245,7 @@ class Reflector:
         self._opened()
         self._sink.whole(self)
 
-    def _happened(self, type: str, content: msgspec.Raw) -> None:
+    def _apply_event(self, type: str, content: msgspec.Raw) -> None:
         key, version = identify(self.kind.kind, content)
         self._advance(version)
         if older(version, self.known.get(key, "")):

@@ -1,6 +1,6 @@
-"""A cluster looked at once, with the rights of whoever asks: lists, no watches, nothing written.
+"""Lists a cluster once, with the user's own permissions, without watches or writes.
 
-Somebody who may read one namespace only is shown that one; what stays hidden is remembered, because "not seen" is not "none".
+A user who may read only one namespace sees that one; what is hidden is recorded, because "not visible" does not mean "none".
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from lasthop.sources.kubernetes.discovery import choose, discover
 
 IN_FLIGHT: Final = 6
 ATTEMPTS: Final = 2
-"""A long list that the server forgets in the middle (410) is begun anew once."""
+"""A long list that expires on the way (410) is started again once."""
 
 
-class Listed(NamedTuple):
-    """One kind, as far as it could be read."""
+class ListResult(NamedTuple):
+    """Holds the objects of one kind, as far as they could be listed."""
 
     kind: Kind
     path: str
     version: str = ""
-    """The resourceVersion from which a watch goes on."""
+    """The resourceVersion from which a watch continues."""
     items: tuple[msgspec.Raw, ...] = ()
     namespace: str = ""
-    """Where they are; empty: everywhere."""
+    """Their namespace; empty: all."""
     refusal: ApiError | None = None
     """Why there is nothing, or nothing beyond `namespace`."""
 
@@ -47,16 +47,16 @@ class _List(msgspec.Struct):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
-async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, Listed]:
-    """The kinds that the server has, by name. `beyond`: every namespace, or only this one where that is all we may read.
+async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond: bool) -> dict[str, ListResult]:
+    """Lists the kinds that the server has, by name. `beyond`: in all namespaces, or only in this one if we may read no more.
 
-    A refusal (403) is part of the answer; whatever else goes wrong is raised as `ApiError`.
+    A 403 is part of the result; other errors are raised as `ApiError`.
     """
     wanted = tuple(kinds)
     versions = choose(wanted, await discover(client, wanted))
     gate = asyncio.Semaphore(IN_FLIGHT)
 
-    async def one(kind: Kind) -> Listed | None:
+    async def one(kind: Kind) -> ListResult | None:
         async with gate:
             return await _readable(client, kind, versions[kind.kind], namespace, beyond)
 
@@ -64,7 +64,7 @@ async def look(client: Client, kinds: Iterable[Kind], namespace: str, *, beyond:
     return {listed.kind.kind: listed for listed in found if listed is not None}
 
 
-async def _readable(client: Client, kind: Kind, version: str, namespace: str, beyond: bool) -> Listed | None:
+async def _readable(client: Client, kind: Kind, version: str, namespace: str, beyond: bool) -> ListResult | None:
     scopes = ("",) if not kind.namespaced or not namespace else ("", namespace) if beyond else (namespace,)
     refusal: ApiError | None = None
     for scope in scopes:
@@ -77,10 +77,10 @@ async def _readable(client: Client, kind: Kind, version: str, namespace: str, be
             if error.status != 403:
                 raise
             refusal = refusal or error
-    return Listed(kind, "", refusal=refusal)
+    return ListResult(kind, "", refusal=refusal)
 
 
-async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> Listed:
+async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> ListResult:
     items: list[msgspec.Raw] = []
     version = ""
     try:
@@ -94,17 +94,17 @@ async def _list(client: Client, kind: Kind, path: str, attempt: int = 1) -> List
             return await _list(client, kind, path, attempt + 1)
         raise
     except msgspec.DecodeError as error:
-        raise ApiError(0, "List", f"{path}: the answer makes no sense: {error}") from error
-    return Listed(kind, path, version, tuple(items))
+        raise ApiError(0, "List", f"{path}: the response cannot be decoded: {error}") from error
+    return ListResult(kind, path, version, tuple(items))
 
 
 def _selector(kind: Kind) -> dict[str, str]:
-    found = FIELD_SELECTORS.get(kind.kind)
-    return {"fieldSelector": found} if found else {}
+    selector = FIELD_SELECTORS.get(kind.kind)
+    return {"fieldSelector": selector} if selector else {}
 
 
 def plain(kind: Kind, item: msgspec.Raw) -> Json:
-    """An object as kubectl shows it. The items of a list need not say what they are."""
+    """Returns an object as kubectl shows it. The items of a list may omit apiVersion and kind."""
     document: Json = msgspec.json.decode(item)
     document["metadata"].pop("managedFields", None)
     return {"apiVersion": kind.api_versions[0], "kind": kind.kind, **document}

@@ -1,4 +1,4 @@
-"""The Kubernetes source: every kind that the API server serves, as batches of objects.
+"""Watches every kind that the API server serves, and yields batches of objects.
 
 discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
     each 10 s: kinds come and go                └───> ObservedStatuses     statuses, for the writer
@@ -28,17 +28,17 @@ from lasthop.sources.kubernetes.reflector import Reflector, Timing
 from lasthop.sources.source import Batch
 
 DISCOVERY_INTERVAL: Final = 10.0
-"""Seconds between looks for kinds that have come or gone."""
+"""Seconds between discoveries of kinds that were installed or removed."""
 RETRY: Final = 1.0
 """The same while discovery fails."""
 SETTLE: Final = 0.005
-"""Seconds to wait for more before a batch goes out: a change seldom comes alone."""
+"""Seconds to wait for further changes before a batch is yielded: a change seldom comes alone."""
 ABSENCES: Final = 2
-"""How often in a row discovery must miss a kind that was there: a starting server may not know all its CRDs yet."""
+"""How often in a row discovery must miss a known kind: a starting server may not know all its CRDs yet."""
 
 
-class _Watched:
-    """A kind that there is, and how far we are with it."""
+class _WatchedKind:
+    """Tracks a served kind, and how much of it has been read."""
 
     def __init__(self, kind: Kind, version: str, reflectors: list[Reflector]) -> None:
         self.kind, self.version, self.reflectors = kind, version, reflectors
@@ -49,7 +49,7 @@ class _Watched:
 
     @property
     def settled(self) -> bool:
-        """Read whole once; or one of the kinds that we can do without, and we are not allowed to read it."""
+        """Whether it has been read completely once, or is optional and we may not read it."""
         forbidden = {r for r, error in self.errors.items() if error.status == 403} if optional(self.kind) else set()
         return self.unread <= forbidden
 
@@ -65,14 +65,14 @@ class KubernetesSource:
         discovery_interval: float = DISCOVERY_INTERVAL,
         settle: float = SETTLE,
     ) -> None:
-        """`namespaces`: only these, for namespaced kinds; none means all."""
+        """`namespaces` are the watched ones, for namespaced kinds; empty: all."""
         self.observed = ObservedStatuses()
         self.restarts = Counter("lasthop_watch_restarts", "Watches that were opened again.", ["kind", "reason"], registry=None)
         self._client, self._timing = client, timing or Timing()
         self._namespaces, self._kinds = tuple(namespaces) or ("",), tuple(kinds)
         self._interval, self._settle = discovery_interval, settle
         self._log: Any = structlog.get_logger()
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedKind] = {}
         self._absent: set[str] = set()
         self._discovered = False
         self._discovery_error: ApiError | None = None
@@ -81,11 +81,11 @@ class KubernetesSource:
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
         self._news, self._look = asyncio.Event(), asyncio.Event()
-        self._told: tuple[Finding, ...] = ()
+        self._logged: tuple[Finding, ...] = ()
         self.started = False
-        """The first batch is out."""
+        """The first batch was yielded."""
 
-    # --- what others want to know ------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     def findings(self) -> tuple[Finding, ...]:
         troubles = [
@@ -98,7 +98,7 @@ class KubernetesSource:
 
     @property
     def complete(self) -> bool:
-        """Every kind that there is has been read once. Only then does "no such policy" mean anything."""
+        """Whether every served kind has been read once. Only then does "no such policy" mean anything."""
         return self._discovered and all(watched.settled for watched in self._watched.values())
 
     @property
@@ -109,7 +109,7 @@ class KubernetesSource:
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        told: tuple[tuple[Finding, ...], bool, StringMap] = ((), True, StringMap())
+        published: tuple[tuple[Finding, ...], bool, StringMap] = ((), True, StringMap())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_discovery(tasks))
             while True:
@@ -118,22 +118,22 @@ class KubernetesSource:
                 self._news.clear()
                 findings, known, crds = self.findings(), self.policies_known, self._crd_versions
                 if not self.started:
-                    self._tell(findings)
+                    self._log_findings(findings)
                     if not self.complete:
                         continue
-                elif not self._changes and (findings, known, crds) == told:
+                elif not self._changes and (findings, known, crds) == published:
                     continue
                 changes, self._changes = self._changes, {}
-                self.started, told = True, (findings, known, crds)
+                self.started, published = True, (findings, known, crds)
                 yield Batch(changes, findings, known, crds)
 
-    def _tell(self, findings: tuple[Finding, ...]) -> None:
-        """Before the first batch nobody else can say why there is none."""
+    def _log_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Logs findings before the first batch, when nothing else reports why there is none."""
         for finding in findings:
-            if finding not in self._told:
+            if finding not in self._logged:
                 log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
                 log(str(finding), reason=finding.reason)
-        self._told = findings
+        self._logged = findings
 
     # --- kinds come and go -------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class KubernetesSource:
                 self._adopt(versions, tasks)
             except ApiError as error:
                 failures += 1
-                if failures > 1 or not (self.started and error.transient):  # one failure alone is no news
+                if failures > 1 or not (self.started and error.transient):  # a single failure is not reported
                     self._discovery_error = error
             self._news.set()
             pause = min(RETRY, self._interval) if failures else self._interval
@@ -174,7 +174,7 @@ class KubernetesSource:
                 watched.absences = 0
             elif kind.kind not in self._absent:
                 self._absent.add(kind.kind)
-                self._log.info("kind is not installed; looking for it from time to time", kind=kind.kind, group=kind.group)
+                self._log.info("kind is not installed; checking for it from time to time", kind=kind.kind, group=kind.group)
 
     def _start(self, kind: Kind, version: str, tasks: asyncio.TaskGroup) -> None:
         before = self._watched.get(kind.kind)
@@ -186,7 +186,7 @@ class KubernetesSource:
             if before is not None:  # another version of the same objects: what is known decides what is gone
                 reflector.known = dict.fromkeys(before.reflectors[number].known, "")
             reflectors.append(reflector)
-        watched = _Watched(kind, version, reflectors)
+        watched = _WatchedKind(kind, version, reflectors)
         if before is not None:
             self._stop(before)
             watched.unread = {new for new, old in zip(reflectors, before.reflectors, strict=True) if old in before.unread}
@@ -199,7 +199,7 @@ class KubernetesSource:
     def _count(self, kind: Kind, reason: str) -> None:
         self.restarts.labels(kind.kind, reason).inc()
 
-    def _end(self, watched: _Watched) -> None:
+    def _end(self, watched: _WatchedKind) -> None:
         """The kind is gone for certain, and its objects with it."""
         self._stop(watched)
         del self._watched[watched.kind.kind]
@@ -208,7 +208,7 @@ class KubernetesSource:
         self._absent.add(watched.kind.kind)
         self._log.warning("kind is no longer installed", kind=watched.kind.kind, group=watched.kind.group)
 
-    def _stop(self, watched: _Watched) -> None:
+    def _stop(self, watched: _WatchedKind) -> None:
         for task in watched.tasks:
             task.cancel()
 

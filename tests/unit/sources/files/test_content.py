@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lasthop.sources.files.content import Broken, Content, examine, restore
+from lasthop.sources.files.content import BrokenFile, Content, examine, restore
 from tests.file_texts import config_map, policy, route, service
 
 _SLICE = """\
@@ -61,7 +61,7 @@ def damaged(draw: st.DrawFn) -> Any:
 @given(damaged())
 def test_a_damaged_document_is_content_or_findings(document: Any) -> None:
     result, _ = examine("a.json", json.dumps(document).encode())
-    if isinstance(result, Broken):
+    if isinstance(result, BrokenFile):
         assert result.findings
         assert all(finding.line == 1 and finding.message for finding in result.findings)
 
@@ -84,5 +84,5 @@ def test_a_restored_file_is_what_it_was() -> None:
 def test_an_item_of_a_list_is_found_at_its_line() -> None:
     items = "".join(f"- {json.dumps(document)}\n" for document in DOCUMENTS[:1])
     broken, _ = examine("a.yaml", f"kind: List\napiVersion: v1\nitems:\n{items}- kind: Servise\n  apiVersion: v1\n".encode())
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, BrokenFile)
     assert [(f.line, f.field, f.remedy) for f in broken.findings] == [(5, "kind", "Did you mean Service?")]

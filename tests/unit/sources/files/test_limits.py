@@ -13,14 +13,14 @@ import pytest
 from lasthop.admission import limits, yaml
 from lasthop.api.meta import Key
 from lasthop.sources.files import FilesSource, content, folder, loader
-from lasthop.sources.files.content import Broken, Content, examine
+from lasthop.sources.files.content import BrokenFile, Content, examine
 from lasthop.sources.files.loader import Loader
 from tests.file_texts import SERVICE, policy, reload, route, service, write
 
 
-def broken(text: str | bytes, name: str = "a.yaml") -> Broken:
+def broken(text: str | bytes, name: str = "a.yaml") -> BrokenFile:
     found, _ = examine(name, text if isinstance(text, bytes) else text.encode())
-    assert isinstance(found, Broken)
+    assert isinstance(found, BrokenFile)
     assert len(found.findings) <= limits.MAX_FINDINGS + 1
     assert sum(len(str(finding)) for finding in found.findings) < 300_000
     return found

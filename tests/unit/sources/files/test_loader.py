@@ -14,7 +14,7 @@ from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.not_applied import NotApplied
 from lasthop.sources.files import FilesError
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import State
+from lasthop.sources.files.state import StateDirectory
 from lasthop.sources.source import Batch
 from tests.file_texts import POLICY, SERVICE, policy, reasons, reload, service, write
 
@@ -137,9 +137,9 @@ def test_whatever_breaks_a_file_its_objects_stay_also_after_a_restart(tmp_path: 
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service("web", 80))
-    reload(Loader(files, State(state)))
+    reload(Loader(files, StateDirectory(state)))
     (files / "a.yaml").write_text(text, encoding="latin-1")
-    batch = reload(Loader(files, State(state)))
+    batch = reload(Loader(files, StateDirectory(state)))
     assert port(batch) == 80
     assert batch.policies_known
     assert reasons(batch)[-1] == "OlderTextInForce"
@@ -150,12 +150,12 @@ def test_a_refused_text_is_told_with_its_place_and_since_when_the_older_one_is_i
     files.mkdir()
     write(files, a=service("web", 80), b=service("b", 0))
     os.utime(files / "a.yaml", (86400, 86400))
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     never = NotApplied(f"{files}/b.yaml", 6, "0 is less than 1")
     assert reload(loader).not_applied == (never,)
     write(files, a=service("web", 0))
     older = NotApplied(f"{files}/a.yaml", 6, "0 is less than 1", "1970-01-02T00:00:00Z", (SERVICE,))
-    for told in (reload(loader), reload(Loader(files, State(state)))):
+    for told in (reload(loader), reload(Loader(files, StateDirectory(state)))):
         assert told.not_applied == (older, never)
         assert [older.reason, never.reason] == [r for r in reasons(told) if r != "Invalid"]
         assert "its last good content, of 1970-01-02T00:00:00Z, stays in force" in told.findings[1].message
@@ -167,14 +167,14 @@ def test_a_broken_file_that_is_deleted_takes_its_last_good_content_along(tmp_pat
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service())
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     reload(loader)
     write(files, a=BROKEN)
     reload(loader)
     (files / "a.yaml").unlink()
     assert reload(loader).changes[SERVICE] is None
     write(files, a=BROKEN)
-    batch = reload(Loader(files, State(state)))
+    batch = reload(Loader(files, StateDirectory(state)))
     assert SERVICE not in batch.changes
     assert not batch.policies_known
 
@@ -183,11 +183,11 @@ def test_a_file_deleted_while_nobody_looked_is_forgotten_at_the_next_start(tmp_p
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=service(), b=service("b"))
-    reload(Loader(files, State(state)))
+    reload(Loader(files, StateDirectory(state)))
     (files / "a.yaml").unlink()
-    assert SERVICE not in reload(Loader(files, State(state))).changes
+    assert SERVICE not in reload(Loader(files, StateDirectory(state))).changes
     write(files, a=BROKEN)
-    assert SERVICE not in reload(Loader(files, State(state))).changes
+    assert SERVICE not in reload(Loader(files, StateDirectory(state))).changes
 
 
 def test_a_file_that_was_emptied_keeps_its_objects_and_one_commented_out_does_not(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_a_file_that_held_nothing_has_no_last_good_content_when_its_first_policy
     files, state = tmp_path / "files", tmp_path / "state"
     files.mkdir()
     write(files, a=before)
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     assert reload(loader).policies_known
     write(files, a=BROKEN)
-    for batch in (reload(loader), reload(Loader(files, State(state)))):
+    for batch in (reload(loader), reload(Loader(files, StateDirectory(state)))):
         assert not batch.policies_known
         assert reasons(batch)[-1] == "FileNotApplied"
 
@@ -408,7 +408,7 @@ def test_a_symlink_loop_of_files_is_a_finding_and_the_rest_is_read(tmp_path: Pat
     assert said == [
         "cannot be read: its links form a loop.",
         "cannot be read: its links form a loop.",
-        "cannot be read: it is a link to nothing.",
+        "cannot be read: it is a dangling link.",
     ]
     assert not batch.policies_known
 
@@ -482,13 +482,13 @@ def test_an_unreadable_sub_folder_keeps_what_it_held_also_after_a_restart(
     files, state = tmp_path / "files", tmp_path / "state"
     (files / "sub").mkdir(parents=True)
     (files / "sub" / "a.yaml").write_text(service())
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     reload(loader)
     deny(monkeypatch, "scandir", "/sub")
     batch = reload(loader)
     assert (batch.changes, batch.policies_known) == ({}, True)
     assert "Unreadable" in reasons(batch)
-    assert port(reload(Loader(files, State(state)))) == 80
+    assert port(reload(Loader(files, StateDirectory(state)))) == 80
     assert not reload(Loader(files)).policies_known
 
 

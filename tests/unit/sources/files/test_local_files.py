@@ -11,7 +11,7 @@ from lasthop.api.core import ConfigMap, Secret
 from lasthop.api.meta import Key
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_file import folders_to_watch
-from lasthop.sources.files.state import PairPaths, State
+from lasthop.sources.files.state import PairPaths, StateDirectory
 from lasthop.sources.source import Batch
 from tests.certificates import Certificate, dns
 from tests.file_texts import CONFIG_MAP, config_map, reasons, refused, reload, write
@@ -77,14 +77,14 @@ def test_a_file_that_goes_or_is_emptied_keeps_its_last_content_also_after_a_rest
     files.mkdir()
     (tmp_path / "ca.pem").write_text("PEM")
     write(files, a=config_map("../ca.pem"))
-    loader = Loader(files, State(state), [tmp_path])
+    loader = Loader(files, StateDirectory(state), [tmp_path])
     reload(loader)
     (tmp_path / "ca.pem").write_text("")
     batch = reload(loader)
     assert (batch.changes, reasons(batch)) == ({}, ["LocalFile"])
     (tmp_path / "ca.pem").unlink()
     assert "Its last content stays in use." in reload(loader).findings[0].message
-    assert data(reload(Loader(files, State(state), [tmp_path]))) == {"ca.crt": "PEM"}
+    assert data(reload(Loader(files, StateDirectory(state), [tmp_path]))) == {"ca.crt": "PEM"}
 
 
 def test_a_file_that_nobody_names_any_more_is_forgotten(tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_a_file_that_nobody_names_any_more_is_forgotten(tmp_path: Path) -> None:
     files.mkdir()
     (tmp_path / "ca.pem").write_text("PEM")
     write(files, a=config_map("../ca.pem"))
-    loader = Loader(files, State(state), [tmp_path])
+    loader = Loader(files, StateDirectory(state), [tmp_path])
     reload(loader)
-    assert State(state).local_file(f"{tmp_path}/ca.pem") == b"PEM"
+    assert StateDirectory(state).local_file(f"{tmp_path}/ca.pem") == b"PEM"
     (files / "a.yaml").unlink()
     reload(loader)
-    assert State(state).local_file(f"{tmp_path}/ca.pem") is None
+    assert StateDirectory(state).local_file(f"{tmp_path}/ca.pem") is None
     assert list(loader.local_files) == []
 
 
@@ -189,8 +189,8 @@ def test_a_file_that_was_allowed_once_is_forgotten_when_it_is_not_any_more(tmp_p
     files.mkdir()
     (tmp_path / "ca.pem").write_text("PEM")
     write(files, a=config_map("../ca.pem"))
-    assert data(reload(Loader(files, State(state), [tmp_path / "ca.pem"]))) == {"ca.crt": "PEM"}
-    assert data(reload(Loader(files, State(state)))) == {}
+    assert data(reload(Loader(files, StateDirectory(state), [tmp_path / "ca.pem"]))) == {"ca.crt": "PEM"}
+    assert data(reload(Loader(files, StateDirectory(state)))) == {}
 
 
 def test_a_link_that_comes_to_lead_outside_takes_its_content_along(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_half_renewed_pair_leaves_the_old_one_in_force_until_the_other_half_co
     for name in ("tls.crt", "tls.key"):
         os.utime(files / name, (86400, 86400))
     write(files, a=secret("tls.crt", "tls.key"))
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     assert pair(reload(loader)) == whole(OLD)
     put(files, **{first: NEW})
     batch = reload(loader)
@@ -270,14 +270,14 @@ def test_a_half_renewed_pair_leaves_the_old_one_in_force_until_the_other_half_co
     assert finding.message == "tls.key does not belong to tls.crt; the pair of 1970-01-02T00:00:00Z stays in force."
     (told,) = batch.not_applied
     assert (told.since, told.objects) == ("1970-01-02T00:00:00Z", (SECRET,))
-    again = reload(Loader(files, State(state)))
+    again = reload(Loader(files, StateDirectory(state)))
     assert (pair(again), reasons(again)) == (whole(OLD), ["OlderPairInForce"])
     put(files, NEW, NEW)
     batch = reload(loader)
     assert (pair(batch), batch.findings, batch.not_applied) == (whole(NEW), (), ())
     put(files, OLD)  # a second time, and the other way round: now the new pair is the one to keep
     assert reload(loader).changes == {}
-    assert pair(reload(Loader(files, State(state)))) == whole(NEW)
+    assert pair(reload(Loader(files, StateDirectory(state)))) == whole(NEW)
 
 
 def test_a_pair_whose_files_are_cut_short_or_gone_stays(tmp_path: Path) -> None:
@@ -309,17 +309,17 @@ def test_a_pair_is_kept_when_its_secret_moves_to_another_file_and_forgotten_with
     files.mkdir()
     put(files, OLD, OLD)
     write(files, a=secret("tls.crt", "tls.key"))
-    loader = Loader(files, State(state))
+    loader = Loader(files, StateDirectory(state))
     reload(loader)
     put(files, NEW)
     reload(loader)
     (files / "a.yaml").rename(files / "b.yaml")
     assert reload(loader).changes == {}
-    assert pair(reload(Loader(files, State(state)))) == whole(OLD)
+    assert pair(reload(Loader(files, StateDirectory(state)))) == whole(OLD)
     (files / "b.yaml").unlink()
     reload(loader)
     paths = PairPaths(f"{files}/tls.crt", f"{files}/tls.key")
-    assert State(state).pair(paths) is None
+    assert StateDirectory(state).pair(paths) is None
     write(files, b=secret("tls.crt", "tls.key"))
     assert pair(reload(loader)) == (NEW.pem.encode(), OLD.key_pem.encode())
 

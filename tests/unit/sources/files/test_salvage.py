@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from lasthop.api.policies import PolicyTargetReference
-from lasthop.sources.files.salvage import Salvaged, salvage
+from lasthop.sources.files.salvage import SalvageResult, salvage
 
 WEB = PolicyTargetReference("", "Service", "web")
 
 
-def read(spec: Any, kind: Any = "BackendTLSPolicy", metadata: Any = None) -> Salvaged:
+def read(spec: Any, kind: Any = "BackendTLSPolicy", metadata: Any = None) -> SalvageResult:
     return salvage({"kind": kind, "metadata": metadata or {"name": "p", "namespace": "shop"}, "spec": spec}, "doc-1", "why")
 
 
-def targets(salvaged: Salvaged) -> tuple[PolicyTargetReference, ...]:
+def targets(salvaged: SalvageResult) -> tuple[PolicyTargetReference, ...]:
     assert salvaged.policy is not None
     return salvaged.policy.targets
 
@@ -53,11 +53,11 @@ def test_an_unreadable_target_among_readable_ones_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize("spec", [None, {}, {"targetRefs": []}, {"targetRefs": "web"}, []])
 def test_a_policy_without_readable_targets_is_opaque(spec: Any) -> None:
-    assert read(spec) == Salvaged(None, opaque=True)
+    assert read(spec) == SalvageResult(None, opaque=True)
 
 
 def test_an_unreadable_namespace_is_opaque() -> None:
-    assert read({"targetRefs": [{"name": "web"}]}, metadata={"name": "p", "namespace": 5}) == Salvaged(None, opaque=True)
+    assert read({"targetRefs": [{"name": "web"}]}, metadata={"name": "p", "namespace": 5}) == SalvageResult(None, opaque=True)
 
 
 def test_a_misspelt_kind_is_still_a_policy() -> None:
@@ -66,7 +66,7 @@ def test_a_misspelt_kind_is_still_a_policy() -> None:
 
 def test_a_document_of_another_kind_is_none() -> None:
     for kind in ("Service", "HTTPRoute", "Deployment", "XBackendTrafficPolicy"):
-        assert read({"targetRefs": [{"name": "web"}]}, kind=kind) == Salvaged()
+        assert read({"targetRefs": [{"name": "web"}]}, kind=kind) == SalvageResult()
 
 
 def test_what_does_not_say_its_kind_may_be_anything() -> None:

@@ -11,7 +11,7 @@ import pytest
 from lasthop.sources.files import FilesError, content
 from lasthop.sources.files import state as state_module
 from lasthop.sources.files.loader import Loader
-from lasthop.sources.files.state import Saved, State
+from lasthop.sources.files.state import SavedFile, StateDirectory
 from tests.file_texts import SERVICE, reasons, reload, service, write
 
 
@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_it_is_readable_by_its_owner_only(tmp_path: Path, files: Path) -> None:
-    reload(Loader(files, State(tmp_path / "state")))
+    reload(Loader(files, StateDirectory(tmp_path / "state")))
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "state").iterdir()} == {0o600}
 
@@ -32,23 +32,23 @@ def test_it_is_readable_by_its_owner_only(tmp_path: Path, files: Path) -> None:
 def test_an_unchanged_file_is_not_admitted_again_after_a_restart(
     tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = reload(Loader(files, State(tmp_path / "state")))
+    first = reload(Loader(files, StateDirectory(tmp_path / "state")))
     monkeypatch.setattr(content, "admit", None)
-    assert reload(Loader(files, State(tmp_path / "state"))).changes == first.changes
+    assert reload(Loader(files, StateDirectory(tmp_path / "state"))).changes == first.changes
 
 
 def test_other_rules_admit_everything_again(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = reload(Loader(files, State(tmp_path / "state")))
+    first = reload(Loader(files, StateDirectory(tmp_path / "state")))
     monkeypatch.setattr(state_module, "rules_version", lambda: "newer")
-    saved = State(tmp_path / "state").last_good(str(files / "a.yaml"))
+    saved = StateDirectory(tmp_path / "state").last_good(str(files / "a.yaml"))
     assert saved is not None and saved.stored is None
     write(files, a="a: [")
-    assert reload(Loader(files, State(tmp_path / "state"))).changes[SERVICE] == first.changes[SERVICE]
+    assert reload(Loader(files, StateDirectory(tmp_path / "state"))).changes[SERVICE] == first.changes[SERVICE]
 
 
 def test_deleted_content_is_overwritten(tmp_path: Path) -> None:
-    state = State(tmp_path)
-    state.save({"/a": Saved(b"1", b"hunter2" * 10, 0, ())}, {"/key": b"hunter2" * 10})
+    state = StateDirectory(tmp_path)
+    state.save({"/a": SavedFile(b"1", b"hunter2" * 10, 0, ())}, {"/key": b"hunter2" * 10})
     state.save({"/a": None}, {"/key": None})
     state.close()
     assert b"hunter2" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -57,19 +57,19 @@ def test_deleted_content_is_overwritten(tmp_path: Path) -> None:
 def test_a_damaged_database_is_replaced(tmp_path: Path, files: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "files.sqlite").write_bytes(b"garbage " * 1000)
-    assert SERVICE in reload(Loader(files, State(tmp_path / "state"))).changes
+    assert SERVICE in reload(Loader(files, StateDirectory(tmp_path / "state"))).changes
 
 
 def test_a_state_directory_that_cannot_be_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="Cannot keep state in"):
-        State(tmp_path / "file")
+        StateDirectory(tmp_path / "file")
 
 
 def test_trouble_with_saving_is_a_finding_and_saving_is_tried_again(
     tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     loader = Loader(files, state)
     with monkeypatch.context() as patch:
 
