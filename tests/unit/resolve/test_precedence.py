@@ -12,6 +12,8 @@ from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, Reject
 from lasthop.api.status import PolicyStatus
 from lasthop.engine import Engine
 from lasthop.kubernetes.objects import read_object
+from lasthop.outputs.explain.explain import explain
+from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.sources.files.source import FilesSource
 from tests.snapshot import Snapshot, settled, tls_context
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service, mk_slice
@@ -71,6 +73,18 @@ def test_equal_ages_are_decided_by_name() -> None:
 def test_only_the_last_good_text_of_the_same_policy_goes_before_an_unreadable_one(section: str, created: str) -> None:
     good = mk_policy("a/p", "s", "api.example", ["one"], created=NEW)
     assert served(rejected("p", created, section, good))[0] == "api.example"
+
+
+def test_an_unreadable_text_closes_what_it_adds_and_the_policy_is_shown_as_its_last_good_text() -> None:
+    policy = Key("BackendTLSPolicy", "a", "p")
+    good = mk_policy("a/p", "other", "api.example", ["one"], created=NEW)
+    for last_good, says, shown in ((good, "a/other", "other"), (None, "could not be read whole", "s")):
+        sni, engine, _ = served(rejected("p", NEW, good=last_good))
+        assert sni is None
+        assert says in str(explain(engine.graph, policy))
+        [document] = StatusCache(engine.store).documents("BackendTLSPolicy")
+        assert document["spec"]["targetRefs"][0]["name"] == shown
+        assert ("rejected" in document) == (last_good is None)
 
 
 def test_an_unreadable_policy_that_names_the_port_wins_over_one_for_the_whole_service() -> None:
