@@ -19,13 +19,13 @@ from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.allowed_listeners import allows_namespace
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
-from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.routes import PROTOCOLS, judged, read_route, targets
 from lasthop.store.graph import Graph, query
