@@ -81,7 +81,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
         return refused(Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy))
     if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
-        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is no hostname", remedy="correct it"))
+        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
     if not pairs:

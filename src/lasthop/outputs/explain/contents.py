@@ -139,6 +139,6 @@ def explain_grant(g: Graph, key: Key) -> Fact:
         said = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {what} in {key.namespace}"
         GRANTS.of(g, *reference)
         asked = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
-        because = [plain(f"{each} asked for that", object=each) for each in asked] or [plain("nobody asks for that")]
+        because = [plain(f"{each} asked for that", object=each) for each in asked] or [plain("nothing asks for that")]
         facts.append(plain(said, *because))
     return Fact(str(key), because=tuple(facts), object=key)
