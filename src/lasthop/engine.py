@@ -24,9 +24,8 @@ from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
-from lasthop.outputs.status.xbackends import XBACKEND_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop
 from lasthop.policy_memory import PolicyMemory

@@ -27,7 +27,7 @@ class ProblemLog:
             log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
             log(str(finding), **_where(finding))
         for finding in gone:
-            self._log.info(f"mended: {finding}", **_where(finding))
+            self._log.info(f"resolved: {finding}", **_where(finding))
         self._findings = now
         return new, gone
 

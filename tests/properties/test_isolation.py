@@ -23,7 +23,7 @@ from lasthop.api.meta import BytesMap, Key, Object, StringMap
 from lasthop.api.routes import HTTPRoute
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import ROUTES
-from lasthop.outputs.explain.tree import tree
+from lasthop.outputs.explain.explain import tree
 from lasthop.plan.reasons import INTERNAL_ERROR
 from tests.snapshot import Snapshot, settle, settled
 from tests.tenants import TENANT, VICTIMS, of_others, world

@@ -19,13 +19,13 @@ from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import Parent
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.allowed_listeners import allows_namespace
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import intersection, most_specific, specificity
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
-from lasthop.resolve.namespaces import allows_namespace
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.routes import PROTOCOLS, judged, read_route, targets
 from lasthop.store.graph import Graph, query
@@ -81,7 +81,7 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
         return refused(Problem(reasons.NOT_ALLOWED_BY_LISTENERS, message, remedy=remedy))
     if odd := [h for h in obj.spec.hostnames if not is_hostname(h, wildcard=True)]:
         # Envoy would refuse the table of every hostname, and without it the route would be for all of them.
-        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is no hostname", remedy="correct it"))
+        return refused(unsupported_value(f"hostnames: {shown(odd[0])} is not a hostname", remedy="correct it"))
     hostnames = tuple(h.lower() for h in obj.spec.hostnames) or ("",)
     pairs = [(listener, h) for listener in allowed for h in hostnames if intersection(listener.hostname, h) is not None]
     if not pairs:

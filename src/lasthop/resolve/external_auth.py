@@ -41,7 +41,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
     """What cannot be done; a rule that asks for it refuses, for it must not go on unasked."""
     if wanted.protocol not in PROTOCOLS:
-        message = "which server is to be asked, and how, is not said; write protocol HTTP or GRPC and a backendRef"
+        message = "neither a server nor a protocol is given; write protocol HTTP or GRPC and a backendRef"
         yield unsupported_value(message, field)
         return
     path = wanted.http.path
@@ -55,11 +55,11 @@ def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iter
     ):
         for name in names:
             if name.lower() in never or not HEADER_NAME.fullmatch(name):
-                message = f"header {shown(name)} is none that could be handed on; remove it"
+                message = f"header {shown(name)} cannot be forwarded; remove it"
                 yield unsupported_value(message, f"{field}.{config}")
     if wanted.forward_body.max_size > limits.forward_body_bytes:
         message = f"maxSize {wanted.forward_body.max_size:,}; {over(limits, 'forward_body_bytes')}"
         yield unsupported_value(message, f"{field}.forwardBody")
     if wanted.forward_body.max_size < 0:
-        message = f"maxSize {wanted.forward_body.max_size} is less than nothing; write 0 or more"
+        message = f"maxSize {wanted.forward_body.max_size} is negative; write 0 or more"
         yield unsupported_value(message, f"{field}.forwardBody")

@@ -87,7 +87,7 @@ def problems(
         place = f"{field}[{number}]"
         if found.extension_ref:
             ref = found.extension_ref
-            message = f"kind {ref.kind} of group {ref.group!r} is no filter that Lasthop knows"
+            message = f"kind {ref.kind} of group {ref.group!r} is not a filter that Lasthop knows"
             yield Problem(reasons.INVALID_KIND, message, f"{place}.extensionRef", "remove it")
         elif found.type not in _SERVED or (on_backend and found.type not in _SERVED_ON_BACKENDS):
             where = "on a backendRef" if on_backend else "here"
@@ -161,7 +161,7 @@ def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> I
         yield unsupported_value(f"scheme {syntax.word(redirect.scheme)} is not supported; use http or https", place)
     if redirect.status_code not in syntax.REDIRECT_CODES:
         known = ", ".join(map(str, sorted(syntax.REDIRECT_CODES)))
-        yield unsupported_value(f"statusCode {redirect.status_code} is no redirect; use one of {known}", place)
+        yield unsupported_value(f"statusCode {redirect.status_code} is not a redirect; use one of {known}", place)
     if not 0 <= redirect.port <= syntax.MAX_PORT:
         yield unsupported_value(f"port {redirect.port} is not between 1 and {syntax.MAX_PORT:,}", place)
     yield from _target_problems(redirect.hostname, redirect.path, place)
@@ -170,7 +170,7 @@ def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> I
 def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: str) -> Iterator[Problem]:
     """Of what a request is redirected or rewritten to."""
     if hostname and not syntax.is_hostname(hostname):
-        yield unsupported_value(f"{syntax.shown(hostname)} is no hostname; correct it", f"{place}.hostname")
+        yield unsupported_value(f"{syntax.shown(hostname)} is not a hostname; correct it", f"{place}.hostname")
     if path is None:
         return
     if path.type not in ("ReplaceFullPath", "ReplacePrefixMatch"):
@@ -180,7 +180,9 @@ def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: st
     if len(text) > syntax.PATH_LENGTH:
         yield unsupported_value(f"a path of {len(text):,} characters; the limit is {syntax.PATH_LENGTH:,}", f"{place}.path")
     elif not syntax.PATH.fullmatch(text):
-        yield unsupported_value(f"{syntax.shown(text)} is no path (RFC 3986); escape or remove what is not", f"{place}.path")
+        yield unsupported_value(
+            f"{syntax.shown(text)} is not a path (RFC 3986); escape or remove other characters", f"{place}.path"
+        )
 
 
 def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
@@ -188,7 +190,7 @@ def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
     for origin in cors.allow_origins:
         if len(origin) > syntax.ORIGIN_LENGTH or not syntax.ORIGIN.fullmatch(origin):
             yield unsupported_value(
-                f"{syntax.shown(origin)} is no origin; write it like https://app.example", f"{place}.allowOrigins"
+                f"{syntax.shown(origin)} is not an origin; write it like https://app.example", f"{place}.allowOrigins"
             )
     for field, names in (
         ("allowMethods", cors.allow_methods),
@@ -196,7 +198,7 @@ def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
         ("exposeHeaders", cors.expose_headers),
     ):
         yield from (
-            unsupported_value(f"{syntax.shown(name)} is no name of a method or header; remove it", f"{place}.{field}")
+            unsupported_value(f"{syntax.shown(name)} is not the name of a method or header; remove it", f"{place}.{field}")
             for name in names
             if not syntax.HEADER_NAME.fullmatch(name)
         )

@@ -114,5 +114,5 @@ def insecure_mode(g: Graph, key: Key) -> Condition | None:
     insecure = [where for where, tls in places if tls.validation and tls.validation.mode == INSECURE]
     if not insecure:
         return None
-    message = f"clients without a valid certificate are let in ({', '.join(insecure)}); use AllowValidOnly to refuse them"
+    message = f"clients without a valid certificate are accepted ({', '.join(insecure)}); use AllowValidOnly to refuse them"
     return true(reasons.INSECURE_FRONTEND_VALIDATION_MODE, message, reasons.CONFIGURATION_CHANGED)

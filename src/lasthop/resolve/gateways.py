@@ -88,7 +88,7 @@ def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], Problem | N
         try:
             found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
         except ValueError:
-            return (), _unsupported(number, f"{address.value} is no IP address")
+            return (), _unsupported(number, f"{address.value} is not an IP address")
     # In a pod the addresses belong to the Service in front of it; the proxy binds whatever the pod has.
     return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), None
 

@@ -27,7 +27,7 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
         return None
     own = listeners_by_owner(g, parent).get(key)
     if own is None:
-        message = f"allowedListeners of {parent} does not let ListenerSets of namespace {key.namespace} in"
+        message = f"allowedListeners of {parent} does not allow ListenerSets of namespace {key.namespace}"
         return ListenerSet(key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,))))
     if isinstance(own_listeners.attempt(g, key), Crash):
         return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, internal_error()))

@@ -316,9 +316,9 @@ def _odd(listener: api.Listener) -> Problem | None:
     if not 1 <= listener.port <= MAX_PORT:
         return unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
     if _misnamed(listener):
-        return unsupported_value(f"{shown(listener.hostname)} is no hostname", remedy="correct it")
+        return unsupported_value(f"{shown(listener.hostname)} is not a hostname", remedy="correct it")
     if not is_hostname(listener.name):
-        return unsupported_value(f"{shown(listener.name)} is no name of a listener", remedy="correct it")
+        return unsupported_value(f"{shown(listener.name)} is not the name of a listener", remedy="correct it")
     return None
 
 
@@ -362,6 +362,6 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
         return Problem(reasons.REF_NOT_PERMITTED, message)
     pair = key_pair(g, secret)
     if isinstance(pair, KeyPair) and pair.must_staple:
-        message = f"{secret}: tls.crt demands OCSP stapling (must-staple), which is not supported"
+        message = f"{secret}: tls.crt requires OCSP stapling (must-staple), which is not supported"
         return invalid_certificate_ref(message, secret, remedy="use one without it")
     return pair if isinstance(pair, Problem) else None

@@ -53,7 +53,7 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
     for number, pin in enumerate(spec.pins):
         digest = digest_of(pin)
         if digest is None:
-            return _bad(key, f": pins[{number}] is no SHA-256; `lasthop pin` prints one")
+            return _bad(key, f": pins[{number}] is not a SHA-256 hash; `lasthop pin` prints one")
         (certificates if pin.type == CERTIFICATE else keys).add(digest)
     leaves: list[bytes] = []
     anchors: list[Anchor] = []

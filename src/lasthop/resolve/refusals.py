@@ -91,7 +91,7 @@ def _match_problems(
         yield from _path_problems(match, f"{field}.path", regexes)
         query = match.query_params
         if match.method and not syntax.HEADER_NAME.fullmatch(match.method):
-            yield unsupported_value(f"{syntax.shown(match.method)} is no method", f"{field}.method")
+            yield unsupported_value(f"{syntax.shown(match.method)} is not a method", f"{field}.method")
     for kind, values in (("headers", match.headers), ("queryParams", query)):
         for number, value in enumerate(values):
             yield from _value_problems(value, f"{field}.{kind}[{number}]", limits, regexes)
@@ -108,7 +108,7 @@ def _path_problems(match: api.HTTPRouteMatch, field: str, regexes: Regexes) -> I
         yield unsupported_value(f"a path of {len(path.value):,} characters; the limit is {syntax.PATH_LENGTH:,}", field)
     elif not path.value.startswith("/") or not syntax.PATH.fullmatch(path.value):
         yield unsupported_value(
-            f"{syntax.shown(path.value)} is no path (RFC 3986); begin it with / and escape what is not", field
+            f"{syntax.shown(path.value)} is not a path (RFC 3986); begin it with / and escape other characters", field
         )
 
 
@@ -127,12 +127,12 @@ def _method_problems(match: api.GRPCRouteMatch, field: str, regexes: Regexes) ->
             ("method", called.method, syntax.GRPC_NAME),
         ):
             if name and (len(name) > syntax.GRPC_LENGTH or not form.fullmatch(name)):
-                yield unsupported_value(f"{syntax.shown(name)} is no name of a gRPC {part}", f"{field}.{part}")
+                yield unsupported_value(f"{syntax.shown(name)} is not the name of a gRPC {part}", f"{field}.{part}")
 
 
 def _value_problems(value: api.HTTPValueMatch, field: str, limits: Limits, regexes: Regexes) -> Iterator[Problem]:
     if not syntax.HEADER_NAME.fullmatch(value.name):
-        yield unsupported_value(f"{syntax.shown(value.name)} is no name that a header or query parameter can have", field)
+        yield unsupported_value(f"{syntax.shown(value.name)} cannot be the name of a header or query parameter", field)
     if value.type == REGEX:
         if problem := regexes.problem(value.value):
             yield unsupported_value(problem, field)
@@ -171,10 +171,12 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
         if retry.attempts < 0:
             yield unsupported_value(f"{retry.attempts} attempts cannot be made; write 0 or more", f"{field}.retry.attempts")
         if bad := [code for code in retry.codes if not 400 <= code <= 599]:
-            yield unsupported_value(f"{bad[0]} is no status of a failed request (400 to 599)", f"{field}.retry.codes")
+            yield unsupported_value(f"{bad[0]} is not the status of a failed request (400 to 599)", f"{field}.retry.codes")
     for name, text in times.items():
         if text and not syntax.is_duration(text):
-            yield unsupported_value(f"{syntax.shown(text)} is no duration (GEP-2257); write it like 1m30s", f"{field}.{name}")
+            yield unsupported_value(
+                f"{syntax.shown(text)} is not a duration (GEP-2257); write it like 1m30s", f"{field}.{name}"
+            )
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
@@ -203,17 +205,17 @@ def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Pr
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"
         yield unsupported_value(message, f"{field}.absoluteTimeout")
     elif session.absolute_timeout and not syntax.is_duration(session.absolute_timeout):
-        message = f"{syntax.shown(session.absolute_timeout)} is no duration (GEP-2257); write it like 1h30m"
+        message = f"{syntax.shown(session.absolute_timeout)} is not a duration (GEP-2257); write it like 1h30m"
         yield unsupported_value(message, f"{field}.absoluteTimeout")
     name = _session_name(session)
     if name and not syntax.HEADER_NAME.fullmatch(name):
-        message = f"{syntax.shown(name)} is no name of a cookie or header; use letters, digits and hyphens"
+        message = f"{syntax.shown(name)} is not the name of a cookie or header; use letters, digits and hyphens"
         yield unsupported_value(message, f"{field}.{_name_field(session)}")
     path = session.cookie.path
     if session.type == "Cookie" and (
         len(path) > syntax.PATH_LENGTH or not path.startswith("/") or not syntax.PATH.fullmatch(path)
     ):
-        message = f"{syntax.shown(path)} is no path of a cookie; begin it with / and escape what is no path (RFC 3986)"
+        message = f"{syntax.shown(path)} is not a cookie path; begin it with / and escape what is not a path (RFC 3986)"
         yield unsupported_value(message, f"{field}.cookie.path")
 
 

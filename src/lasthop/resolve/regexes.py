@@ -43,7 +43,7 @@ class Regexes:
                 return f"a regular expression of {len(pattern):,} characters; the limit is {TEXT_LENGTH:,}; use less"
             found = program_size(pattern)
             if isinstance(found, str):
-                return f"{shown(pattern)} is no RE2 regular expression ({found}); correct it"
+                return f"{shown(pattern)} is not an RE2 regular expression ({found}); correct it"
             size = found
         if size > self._limits.regex_program_size:
             much = f"has program size {size:,}" if size <= REGEX_CEILING else "is too large"

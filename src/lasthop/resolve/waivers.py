@@ -37,7 +37,7 @@ def waiver(g: Graph, key: Key) -> Waiver | Problem:
         wrong = f"waives {spec.waives!r}" if spec.waives not in MODES else f"expires {spec.expires!r}"
         return invalid_ca_certificate_ref(f"{key}: {wrong} is not understood", key, remedy="correct it")
     if expires is not None and not g.before(expires):
-        remedy = "mend the backend's certificate and remove the reference, or have its owner prolong it"
+        remedy = "fix the backend's certificate and remove the reference, or have its owner extend it"
         return Problem(reasons.WAIVER_EXPIRED, f"{key} expired on {minute(expires)}", remedy=remedy, about=(key,))
     created = moment(obj.metadata.creation_timestamp) or 0.0
     return Waiver(key, MODES[spec.waives], _one_line(spec.reason), _one_line(spec.owner), expires, created)

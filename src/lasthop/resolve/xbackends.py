@@ -82,7 +82,7 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
     if name.endswith(CLUSTER_DOMAIN):
         return invalid(f"externalHostname {name} is inside the cluster", remedy="use the Service as the backendRef")
     if not settings(g).external_names and name.rpartition(".")[2] == "localhost":
-        return invalid(f"externalHostname {name} is the proxy itself, which is no backend")
+        return invalid(f"externalHostname {name} is the proxy itself, which cannot be a backend")
     return None
 
 
@@ -106,7 +106,7 @@ def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
     obj = read(g, key, XBackend)
     protocol = obj.spec.protocol if obj else ""
     if asked is Protocol.UDP:
-        return unsupported_protocol(f"{key} cannot be spoken to by UDP", "use a Service", key)
+        return unsupported_protocol(f"{key} cannot be used over UDP", "use a Service", key)
     if asked.http and protocol == "TCP":
         return unsupported_protocol(f"{key} has protocol TCP, and the route speaks HTTP", "use a TCPRoute", key)
     if asked is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":

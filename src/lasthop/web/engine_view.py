@@ -13,7 +13,7 @@ from lasthop.engine import Engine
 from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
 from lasthop.outputs.audit.hops import HopReport, joined
-from lasthop.outputs.explain.tree import tree
+from lasthop.outputs.explain.explain import tree
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
 from lasthop.web.slices import in_slices, step_by_step

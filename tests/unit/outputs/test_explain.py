@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
-from lasthop.outputs.explain.explain import explain
+from lasthop.outputs.explain.explain import explain, tree
 from lasthop.outputs.explain.fact import Fact, State
-from lasthop.outputs.explain.tree import tree
 from lasthop.web.slices import step_by_step
 from tests.snapshot import settled
 from tests.world import (

@@ -205,7 +205,7 @@ def test_a_certificate_that_demands_stapling_is_shown_to_backends_and_not_to_cli
     (listener,) = own_listeners(engine.graph, key)
     assert not listener.served
     assert listener.conditions[1].message == (
-        "tls.certificateRefs[0]: Secret shop/web: tls.crt demands OCSP stapling (must-staple), which is not supported; "
+        "tls.certificateRefs[0]: Secret shop/web: tls.crt requires OCSP stapling (must-staple), which is not supported; "
         "use one without it"
     )
     assert client_certificate(engine.graph, key) == Key("Secret", "shop", "web")

@@ -26,10 +26,10 @@ def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
 @pytest.mark.parametrize(
     ("hostname", "sans", "words"),
     [
-        ("a" * 254, [], "is no DNS name"),
-        ("a\x00.example", [], "is no DNS name"),
-        ("*.example", [], "is no DNS name"),
-        ("", [], "is no DNS name"),
+        ("a" * 254, [], "is not a DNS name"),
+        ("a\x00.example", [], "is not a DNS name"),
+        ("*.example", [], "is not a DNS name"),
+        ("", [], "is not a DNS name"),
         ("10.0.0.1", [], "is an IP address"),
         ("api.example", [{"type": "Hostname", "hostname": "a..example"}], "subjectAltNames[0].hostname"),
         ("api.example", [{"type": "URI", "uri": "spiffe://a/\x00"}], "subjectAltNames[0].uri"),

@@ -136,7 +136,7 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     if cluster(g, *hop) is None:
         return HopReport(*where, Manner.FAILING, "Envoy has refused its configuration; the log says why", policy)
     if hop.protocol is Protocol.PASSTHROUGH:
-        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, in which no BackendTLSPolicy has a say")
+        return HopReport(*where, Manner.PASSTHROUGH, "the client's own TLS, to which no BackendTLSPolicy applies")
     if hop.protocol is Protocol.UDP:
         return HopReport(*where, Manner.UDP, "no TLS is possible")
     return _of_tls(g, hop, where, tls)

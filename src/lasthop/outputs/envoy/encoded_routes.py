@@ -160,17 +160,13 @@ def listening_at(listener: Listener | None) -> Listening:
     return Listening("https" if listener.protocol == "HTTPS" else "http", listener.port)
 
 
-def part_name(gateway: Key, table: str, hostname: str, route: Key) -> str:
-    return f"{gateway.path}/{table}#{hostname or '*'}#{route}"
-
-
 @query
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
     """The first level of it that Envoy has not refused."""
     ranked = rank(g, route, hostname)
     if ranked is None:
         return None
-    part = part_name(gateway, table, hostname, route)
+    part = f"{gateway.path}/{table}#{hostname or '*'}#{route}"
     listening = listening_at(table_listener(g, gateway, table))
     said = ""
     for level in Level:
@@ -185,15 +181,14 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
     """What of a route stands for itself as a 500, and whether that is all of it: what Envoy refused, and what could not be
     built."""
-    served = [found for host in hosts if (found := served_route(g, route, gateway, *host))]
-    problems = tuple(dict.fromkeys(problem for each in served for problem in _problems(each)))
-    return problems, bool(problems) and all(each.complaint or each.encoded.whole for each in served)
+    served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
+    problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
+    return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)
 
 
-def _problems(served: ServedRoute) -> Iterator[Problem]:
+def _problems(served: ServedRoute, host: str) -> Iterator[Problem]:
     if served.encoded.failure:
         yield served.encoded.failure
     if served.complaint:
-        host = served.part.split("#")[1]
         message = f"Envoy refused the route under the hostname {host}, so it answers 500 there: {served.complaint}"
         yield Problem(reasons.REFUSED_BY_PROXY, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lasthop.api.core import Service, ServicePort
+from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning, worst
@@ -20,6 +21,7 @@ from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.frontend import frontend
 from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.grants import ANY, GRANTS, references
 from lasthop.resolve.listeners import own_listeners
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import claims, port_winner
@@ -127,3 +129,16 @@ def _matters(g: Graph, key: Key) -> list[Fact]:
     if not found:
         return [warning("nothing uses it")] if key.kind in CONTENT_KINDS else [plain("nothing depends on what it says")]
     return [Fact(f"matters to {each}", State.PLAIN, (), each) for each in found]
+
+
+def explain_grant(g: Graph, key: Key) -> Fact:
+    obj = read(g, key, ReferenceGrant)
+    facts = []
+    for reference, name in references(key, obj) if obj else ():
+        what = f"every {reference.to_kind}" if name == ANY else f"{reference.to_kind} {name}"
+        said = f"lets {reference.from_kind}s of namespace {reference.from_namespace} refer to {what} in {key.namespace}"
+        GRANTS.of(g, *reference)
+        asked = sorted({args[0] for query, *args in above(g, (GRANTS, *reference)) if query in STATUS_OF.values()})
+        because = [plain(f"{each} asked for that", object=each) for each in asked] or [plain("nothing asks for that")]
+        facts.append(plain(said, *because))
+    return Fact(str(key), because=tuple(facts), object=key)

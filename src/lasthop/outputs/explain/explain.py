@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Generator
 from typing import Final
 
+import msgspec
+
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
-from lasthop.outputs.explain.contents import explain_content, explain_service
-from lasthop.outputs.explain.fact import Fact, honest, warning
+from lasthop.outputs.explain.contents import explain_content, explain_grant, explain_service
+from lasthop.outputs.explain.fact import Fact, bad, honest, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
-from lasthop.outputs.explain.grants import explain_grant
 from lasthop.outputs.explain.policies import explain_policy
+from lasthop.outputs.explain.reads import reads_tree
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
+from lasthop.plan.messages import CRASHED
 from lasthop.store.graph import Graph, query
+from lasthop.store.node import Crash
 from lasthop.store.store import OBJECTS
 
 EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
@@ -40,3 +46,35 @@ def explain(g: Graph, key: Key) -> Fact | None:
     if isinstance(obj, Unserved):
         return warning(f"{key}: {UNSERVED.format(key.kind)}", object=key)
     return honest(EXPLAINERS.get(key.kind, explain_content)(g, key))
+
+
+Locate = Callable[[Key], tuple[str, int] | None]
+Steps = Generator[None, None, Json]
+
+
+def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generator[None, None, Json | None]:
+    """Returns None if there is no such object. `reads`: the recorded reads instead of the explanation in words."""
+    if OBJECTS.peek(g, key) is None:
+        return None
+    fact = (yield from reads_tree(g, key)) if reads else explain.attempt(g, key)
+    yield
+    if isinstance(fact, Crash):
+        fact = bad(f"{key}: {CRASHED}", object=key)
+    return (yield from _document(fact, functools.cache(locate))) if fact else None
+
+
+def _document(fact: Fact, locate: Locate) -> Steps:
+    """Returns a fact as JSON, with the place of the object it is about."""
+    because = []
+    for each in fact.because:
+        because.append((yield from _document(each, locate)))
+    yield
+    place = locate(fact.object) if fact.object else None
+    found = {
+        **msgspec.structs.asdict(fact),
+        "state": str(fact.state),
+        "because": because,
+        "object": fact.object._asdict() if fact.object else None,
+        "place": f"{place[0]}:{place[1]}" if place else "",
+    }
+    return {name: value for name, value in found.items() if value}

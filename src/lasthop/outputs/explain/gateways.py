@@ -97,7 +97,7 @@ def _clients(listener: Listener) -> Iterator[Fact]:
         if listener.clients.required:
             yield good(f"clients must show a certificate that a CA of {cas} has signed")
         else:
-            yield warning(f"clients are asked for a certificate of {cas}, and let in without one (AllowInsecureFallback)")
+            yield warning(f"clients are asked for a certificate of {cas}, and accepted without one (AllowInsecureFallback)")
 
 
 def _route(g: Graph, key: Key, route: Key) -> Fact:

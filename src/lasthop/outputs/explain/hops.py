@@ -60,9 +60,9 @@ def tls_fact(g: Graph, hop: Hop) -> Fact:
 
 def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
     if hop.protocol is Protocol.PASSTHROUGH:
-        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy has a say in it")
+        return plain("passthrough: the client's own TLS, which is not ours; no BackendTLSPolicy applies to it")
     if hop.protocol is Protocol.UDP:
-        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy has a say in it")
+        return plain("UDP, which cannot carry TLS: no BackendTLSPolicy applies to it")
     if hop.backend.kind == XBACKEND:
         return plain("plaintext: its own tls.mode is None")
     service = read(g, hop.backend, Service)

@@ -11,9 +11,8 @@ from lasthop.api.times import rfc3339
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
-from lasthop.outputs.status.policies import policy_status
+from lasthop.outputs.status.policies import policy_status, xbackend_status
 from lasthop.outputs.status.routes import route_status
-from lasthop.outputs.status.xbackends import xbackend_status
 from lasthop.store.graph import BEFORE, Graph, Query
 from lasthop.store.node import NodeId
 from lasthop.store.store import OBJECTS

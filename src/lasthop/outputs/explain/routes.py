@@ -84,8 +84,8 @@ def _stream(g: Graph, key: Key, owner: Key, rule: api.StreamRouteRule, protocol:
     facts = _shares(g, key, owner, rule, protocol)
     if not any(ref.weight for ref in rule.backend_refs):
         facts.append(bad("no backend, so nothing comes of it"))
-    what = {Protocol.UDP: "datagrams are handed on", Protocol.PASSTHROUGH: "connections are handed on as they are"}
-    return Fact(what.get(protocol, "connections are handed on"), worst(facts), tuple(facts))
+    what = {Protocol.UDP: "datagrams are forwarded", Protocol.PASSTHROUGH: "connections are forwarded as they are"}
+    return Fact(what.get(protocol, "connections are forwarded"), worst(facts), tuple(facts))
 
 
 def _shares(

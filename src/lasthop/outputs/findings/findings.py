@@ -36,7 +36,7 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     if isinstance(found, Problem) or found.expires is None or g.before(found.expires - SOON.total_seconds()):
         return ()
     message = f"ends on {minute(found.expires)}, and connections that need it fail from then on."
-    remedy = "Mend the backend's certificate by then, or prolong the waiver."
+    remedy = "Fix the backend's certificate by then, or extend the waiver."
     return (Finding(key, "WaiverExpiresSoon", message, remedy, field="spec.expires", severity=Severity.WARNING),)
 
 
@@ -49,7 +49,7 @@ def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protoc
         return ()
     if not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
         return ()
-    message = f"port {port} has appProtocol {service_port.app_protocol} but is spoken to in plaintext"
+    message = f"port {port} has appProtocol {service_port.app_protocol} but uses plaintext"
     remedy = "Create a BackendTLSPolicy for it."
     return (Finding(service_key, "PlaintextBackend", message, remedy, severity=Severity.WARNING),)
 

@@ -107,6 +107,6 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
             yield accepted.within(at, gateway).at("spec").on(key)
         yield from _weakened(key, gateway, stated, "spec.tls.validation")
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
-        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it is spoken to in plaintext."
+        message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
         remedy = "Give it tls: ServerOnly, or ClientAndServer."
         yield Finding(key, "PlaintextBackend", message, remedy, field="spec.tls", severity=Severity.WARNING)

@@ -26,8 +26,8 @@ REMEDIES: Final = {
     reasons.PROTOCOL_CONFLICT: "Give each protocol its own port.",
     reasons.PORT_UNAVAILABLE: "Give the listener another port.",
     reasons.ADDRESS_NOT_USABLE: "Give each Gateway an address or a port of its own.",
-    reasons.INVALID_BACKEND_TLS: "Mend the policy or XBackend that is named.",
-    "InvalidYAML": "Mend the text at this line or shortly before it.",
+    reasons.INVALID_BACKEND_TLS: "Fix the policy or XBackend that is named.",
+    "InvalidYAML": "Fix the text at this line or shortly before it.",
     "NotReached": "Send a route of a Gateway to the targets, or remove the policy.",
 }
 

@@ -1,9 +1,11 @@
-"""Status of policies: one entry for each Gateway that reaches a target."""
+"""Status of policies and XBackends: one entry for each Gateway that reaches them."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
@@ -14,6 +16,7 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
 from lasthop.plan.problem import invalid
+from lasthop.resolve import xbackend_conditions
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, concerned, reached_by
 from lasthop.resolve.policies.conditions import conditions
@@ -61,3 +64,18 @@ def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 UNSERVED_STATUS = tuple(Output(f"status-{kind}", kind, unserved_status) for kind in UNSERVED_POLICIES)
 POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)
+
+
+@query
+def xbackend_status(g: Graph, key: Key) -> PolicyStatus | None:
+    obj = read(g, key, XBackend)
+    if obj is None:
+        return None
+    entries = [
+        entry(gateway, stated(xbackend_conditions.conditions(g, key, gateway), obj))
+        for gateway in xbackend_conditions.gateways(g, key)
+    ]
+    return PolicyStatus(tuple(entries)) if entries else None
+
+
+XBACKEND_STATUS = Output("status-xbackends", XBACKEND, xbackend_status)

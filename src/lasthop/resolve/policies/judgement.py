@@ -99,14 +99,14 @@ def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str
         elif san.type != "URI":
             yield f"{name}.type", f"{shown(san.type)} is unknown; use Hostname or URI"
         elif not URI.fullmatch(san.uri):
-            yield f"{name}.uri", f"{shown(san.uri)} is no URI; escape what is not printable ASCII"
+            yield f"{name}.uri", f"{shown(san.uri)} is not a URI; escape what is not printable ASCII"
 
 
 def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> Iterator[tuple[str, str]]:
     if is_ip(name.strip("[]")):
         yield field, f"{name} is an IP address; a backend is verified by a DNS name or a URI"
     elif not is_hostname(name, wildcard=wildcard):
-        yield field, f"{shown(name)} is no DNS name; correct it"
+        yield field, f"{shown(name)} is not a DNS name; correct it"
 
 
 def _names(validation: BackendTLSPolicyValidation) -> tuple[San, ...]:

@@ -44,7 +44,7 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     lowest = wanted.options.min_version or max(wanted.options.lowest, rules.min_version)
     if lowest < rules.min_version or wanted.options.max_version < rules.min_version:
         name = "min" if lowest < rules.min_version else "max"
-        message = f"at least TLS {rules.min_version} is demanded here ({rules.by})"
+        message = f"at least TLS {rules.min_version} is required here ({rules.by})"
         remedy = f"correct option {PREFIX}{name}-tls-version or remove it"
         return Problem(reasons.TLS_VERSION_NOT_PERMITTED, message, remedy=remedy)
     return msgspec.structs.replace(wanted, options=msgspec.structs.replace(wanted.options, min_version=lowest))
@@ -56,7 +56,7 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
 
     if not rules.waivers:
         who = f"waivers are not allowed ({rules.by})" if rules.profiles else "no GatewayProfile allows waivers"
-        return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or mend the certificate")
+        return refused(f"has no effect here, so connections fail: {who}", "ask the operator, or fix the certificate")
     if rules.max_waiver_days is None:
         return None
     limit = f"waivers are allowed for at most {rules.max_waiver_days} days here ({rules.by})"

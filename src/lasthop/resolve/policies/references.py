@@ -211,18 +211,18 @@ def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
 def _combination(refs: _References) -> Iterator[str]:
     cas = [entry for entry in refs.cas if not entry.inside]
     if cas and refs.well_known:
-        yield "the system store cannot stand beside other CAs; use one of the two"
+        yield "the system store cannot be combined with other CAs; use one of the two"
     if len(refs.pin_sets) > 1:
         yield "there are several PinSets; put all pins into one"
     if len(refs.waivers) > 1:
         yield "there are several VerificationWaivers; use one"
     if refs.pin_sets and (cas or refs.well_known):
         name = refs.pin_sets[0].ref.name
-        yield f"PinSet {name} cannot stand beside CAs, because a list of CAs means any of them; put the CAs into the PinSet"
+        yield f"PinSet {name} cannot be combined with CAs, because a list of CAs means any of them; put them into the PinSet"
     if refs.waiver is None:
         return
     if refs.mode is Mode.WAIVED_ALL and len(refs.entries) > len(refs.waivers):
-        yield "a waiver of All stands alone, as nothing else would be checked; remove it or the other references"
+        yield "a waiver of All must be the only reference, as nothing else would be checked; remove it or the other references"
     elif refs.mode is not Mode.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
         virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
         yield f"nothing beside the waiver says what is still to be checked; add a CA, a PinSet or {virtual}"
