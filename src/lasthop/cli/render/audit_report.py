@@ -141,21 +141,21 @@ def said(hop: HopReport, now: float) -> str:
 # --- for a terminal --------------------------------------------------------------------------------------------------
 
 
-def text(audited: AuditReport) -> str:
-    blocks = ["\n".join(_group(audited, title, list(hops))) for title, hops in _groups(audited)]
-    if audited.certificates:
-        blocks.append("\n".join(_expiring(audited)))
-    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in audited.notes]
-    bad = audited.counts.keys() & {Manner.FAILING, Manner.WAIVED}
-    return "\n\n".join([*blocks, click.style(str(audited), bold=True, fg="red" if bad else None)])
+def text(report: AuditReport) -> str:
+    blocks = ["\n".join(_group(report, title, list(hops))) for title, hops in _groups(report)]
+    if report.certificates:
+        blocks.append("\n".join(_expiring(report)))
+    blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
+    bad = report.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
-def _groups(audited: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
-    return itertools.groupby(audited.hops, key=GROUPS[audited.sort])
+def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
+    return itertools.groupby(report.hops, key=GROUPS[report.sort])
 
 
-def _group(audited: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
-    by_manner = audited.sort == "manner"
+def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
+    by_manner = report.sort == "manner"
     meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
     colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
@@ -167,8 +167,8 @@ def _group(audited: AuditReport, title: str, hops: list[HopReport]) -> Iterator[
         yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
 
 
-def _expiring(audited: AuditReport) -> Iterator[str]:
-    found = audited.certificates
+def _expiring(report: AuditReport) -> Iterator[str]:
+    found = report.certificates
     title = click.style(f"certificates ({len(found)})", bold=True, fg="yellow")
     yield f"{title}: out of date, or within {count(report.expiring, 'day')}"
     for each in found:
@@ -187,7 +187,7 @@ def _place(report: HopReport | CertificateReport) -> str:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def as_json(audited: AuditReport) -> str:
+def as_json(report: AuditReport) -> str:
     document = {
         "where": report.where,
         "counts": report.counts,
@@ -224,10 +224,10 @@ def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any
 # --- for reports -----------------------------------------------------------------------------------------------------
 
 
-def markdown(audited: AuditReport) -> str:
-    lines = ["# How backends are verified", "", f"{_cell(str(audited))}."]
-    lines += (f"Not everything could be read: {_cell(line)}." for line in audited.incomplete)
-    if audited.hops:
+def markdown(report: AuditReport) -> str:
+    lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
+    lines += (f"Not everything could be read: {_cell(line)}." for line in report.incomplete)
+    if report.hops:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
             _row(

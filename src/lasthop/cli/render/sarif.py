@@ -52,9 +52,9 @@ RULES: Final = {
 """A verified hop is not a result."""
 
 
-def sarif(audited: AuditReport) -> str:
-    results = [_of_hop(hop, audited.now) for hop in audited.hops if hop.manner is not Manner.VERIFIED]
-    results += [_of_certificate(found, audited.now) for found in audited.certificates]
+def sarif(report: AuditReport) -> str:
+    results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_certificate(found, report.now) for found in report.certificates]
     run = {
         "tool": {
             "driver": {
