@@ -94,7 +94,7 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
 
 
 def test_files_mode_names_every_kind_and_says_which_are_not_served() -> None:
-    text = (DOCS / "files-mode.md").read_text().partition("## What may stand in it")[2].partition("\n## ")[0]
+    text = (DOCS / "files-mode.md").read_text().partition("## What it may contain")[2].partition("\n## ")[0]
     served, _, unserved = text.partition("are admitted and not served")[0].rpartition("\n\n")
     for kind in KINDS.values():
         assert re.search(rf"\b{kind.kind}\b", unserved if kind.struct is Unserved else served), kind.kind
