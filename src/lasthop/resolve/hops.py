@@ -18,18 +18,9 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.core import Service, ServicePort
 from lasthop.api.meta import Key
+from lasthop.plan import problem as problems
 from lasthop.plan import reasons
-from lasthop.plan.problem import (
-    Problem,
-    backend_not_found,
-    backend_port_not_found,
-    internal_error,
-    invalid,
-    invalid_backend_tls,
-    policy_unreadable,
-    unsupported_protocol,
-    unsupported_value,
-)
+from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve import xbackends
@@ -53,7 +44,7 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
     tls = _requested_tls(g, hop)
     problem = xbackends.problem(g, backend, port, protocol) if xbackend else _service_problem(g, hop)
     if isinstance(tls, Refused):
-        return Refused(problem or invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
+        return Refused(problem or problems.invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
     problem = problem or (
         xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _wss_problem(g, hop, tls)
     )
@@ -70,20 +61,20 @@ def _service_problem(g: Graph, hop: Hop) -> Problem | None:
         return None
     if service and service.spec.type == "ExternalName":
         message = f"{hop.backend} is of type ExternalName, which could point anywhere"
-        return unsupported_value(message, "", "use EndpointSlices", hop.backend)
+        return problems.unsupported_value(message, "", "use EndpointSlices", hop.backend)
     # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
     if endpoints_kind(g, hop.backend, hop.port, hop.protocol.transport) is EndpointsKind.DNS:
         message = f"the EndpointSlices of {hop.backend} have addressType FQDN, which could point anywhere"
-        return unsupported_value(message, "", "use addresses", hop.backend)
+        return problems.unsupported_value(message, "", "use addresses", hop.backend)
     return None
 
 
 def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> ServicePort | Problem:
     service = read(g, key, Service)
     if service is None:
-        return backend_not_found(key)
+        return problems.backend_not_found(key)
     ports = (port.port for port in service.spec.ports if port.protocol == transport)
-    return service.port(number, transport) or backend_port_not_found(key, transport, number, ports)
+    return service.port(number, transport) or problems.backend_port_not_found(key, transport, number, ports)
 
 
 def _wss_problem(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
@@ -91,14 +82,14 @@ def _wss_problem(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
     if isinstance(port, Problem) or port.app_protocol != WSS or not hop.protocol.http or not isinstance(tls, Plaintext):
         return None
     message = f"{hop.backend} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy"
-    return unsupported_protocol(message, "create one", hop.backend)
+    return problems.unsupported_protocol(message, "create one", hop.backend)
 
 
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
     """Returns what is asked for on a hop. Where the TLS is the client's own, or none is possible, no policy applies."""
     if hop.protocol.policed:
         found = _port_tls.attempt(g, hop.gateway, hop.backend, hop.port)
-        return Refused(internal_error()) if isinstance(found, Crash) else found
+        return Refused(problems.internal_error()) if isinstance(found, Crash) else found
     return _plaintext(g, hop) if hop.protocol is Protocol.UDP else Plaintext()
 
 
@@ -115,13 +106,13 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
         return _without_policy(g, Hop(gateway, backend, number, Protocol.TCP), port)
     policy = claim.policy
     if claim.rejected:
-        return Refused(policy_unreadable(policy, claim.rejected), policy)
+        return Refused(problems.policy_unreadable(policy, claim.rejected), policy)
     wanted = _permitted(g, gateway, policy)
     if isinstance(wanted, Refused):
         return wanted
     if gateway in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
-        return Refused(invalid(message, policy, gateway), policy)
+        return Refused(problems.invalid(message, policy, gateway), policy)
     own = client_certificate(g, gateway)
     if isinstance(own, Problem):
         return Refused(own.within(f"the client certificate of {gateway}", gateway), policy)
@@ -134,7 +125,7 @@ def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
         return Refused(wanted.within(f"{source} is not permitted at {gateway}", source, gateway), source)
     if wanted is None:
         judged = judgement(g, source)
-        problem = (judged.problem if judged else None) or invalid("it is gone")
+        problem = (judged.problem if judged else None) or problems.invalid("it is gone")
         return Refused(problem.within(f"{source} is invalid", source), source)
     return wanted
 
@@ -143,7 +134,7 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
     """An XBackend says itself what TLS it wants. The Gateway's own certificate is not shown to it: `ServerOnly` means that."""
     obj = read(g, key, XBackend)
     if obj is None:
-        return Refused(backend_not_found(key), key)
+        return Refused(problems.backend_not_found(key), key)
     if obj.spec.tls.mode == xbackends.PLAINTEXT and obj.spec.tls.validation is None:
         return _plaintext(g, Hop(gateway, key, port, Protocol.TCP))
     wanted, certificate = _permitted(g, gateway, key), xbackends.client_certificate(g, key)
@@ -172,9 +163,9 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
     if POLICIES_UNKNOWN.of(g) and not SERVED_PLAINTEXT.of(g, hop.backend, hop.port):
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read"
         unnamed = Key("BackendTLSPolicy", hop.backend.namespace, "")
-        return Refused(invalid(message, remedy="correct it", missing=(unnamed,)))
+        return Refused(problems.invalid(message, remedy="correct it", missing=(unnamed,)))
     last = HAD_POLICY.of(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
     if last and not says_plaintext(port.app_protocol):
         message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read"
-        return Refused(invalid(message, last, remedy="correct that"))
+        return Refused(problems.invalid(message, last, remedy="correct that"))
     return _plaintext(g, hop)

@@ -10,19 +10,12 @@ from lasthop.api import gateway as api
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.profiles import PREFIX
+from lasthop.plan import problem as problems
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Listener
-from lasthop.plan.problem import (
-    Problem,
-    internal_error,
-    invalid_certificate_ref,
-    invalid_kind,
-    joined,
-    unsupported_protocol,
-    unsupported_value,
-)
+from lasthop.plan.problem import Problem
 from lasthop.resolve.allowed_listeners import allowed_sets
 from lasthop.resolve.certificates import KeyPair, key_pair, refused_pair
 from lasthop.resolve.frontend import asks_clients, frontend
@@ -175,7 +168,7 @@ def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
     left = tuple(secret for secret in listener.certificates if secret not in refused)
     accepted, resolved = listener.conditions
     if resolved.status:
-        resolved = failed(reasons.RESOLVED_REFS, joined([*refused.values()]).within("tls.certificateRefs"))
+        resolved = failed(reasons.RESOLVED_REFS, problems.joined([*refused.values()]).within("tls.certificateRefs"))
     return replace(listener, certificates=left, conditions=(accepted, resolved), served=listener.served and bool(left))
 
 
@@ -261,7 +254,7 @@ def _closed(key: Key, listener: api.Listener) -> Listener:
 
 
 def _crashed() -> Condition:
-    return failed(reasons.ACCEPTED, internal_error())
+    return failed(reasons.ACCEPTED, problems.internal_error())
 
 
 def _hostname_of(listener: api.Listener) -> str:
@@ -294,31 +287,31 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     if odd := _odd(listener):
         return odd
     if listener.protocol not in ROUTE_KINDS:
-        return unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
+        return problems.unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
     if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
         message = f"port {READY_PORT} is where the proxy's Pods tell whether they are ready"
         return Problem(reasons.PORT_UNAVAILABLE, message, remedy="use another port")
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS"
-        return unsupported_value(message, remedy="use Terminate")
+        return problems.unsupported_value(message, remedy="use Terminate")
     if listener.filters.requests:
         kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
         message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed"
-        return unsupported_value(message, remedy="remove them")
+        return problems.unsupported_value(message, remedy="remove them")
     own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
     if own:
-        return unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
+        return problems.unsupported_value(f"tls.options: {', '.join(own)} is not an option of listeners", remedy="remove it")
     return None
 
 
 def _odd(listener: api.Listener) -> Problem | None:
     """Returns what Envoy would refuse the whole port for, in case no schema has checked it."""
     if not 1 <= listener.port <= MAX_PORT:
-        return unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
+        return problems.unsupported_value(f"port {listener.port} is not between 1 and {MAX_PORT:,}", remedy="use another")
     if _misnamed(listener):
-        return unsupported_value(f"{shown(listener.hostname)} is not a hostname", remedy="correct it")
+        return problems.unsupported_value(f"{shown(listener.hostname)} is not a hostname", remedy="correct it")
     if not is_hostname(listener.name):
-        return unsupported_value(f"{shown(listener.name)} is not the name of a listener", remedy="correct it")
+        return problems.unsupported_value(f"{shown(listener.name)} is not the name of a listener", remedy="correct it")
     return None
 
 
@@ -341,7 +334,7 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
     refs = listener.tls.certificate_refs if listener.tls else ()
     if not refs:
         message = f"tls.certificateRefs is empty; a listener of protocol {listener.protocol} needs a certificate"
-        return (), invalid_certificate_ref(message)
+        return (), problems.invalid_certificate_ref(message)
     good, problem = [], None
     for number, ref in enumerate(refs):
         secret = Key("Secret", ref.namespace or key.namespace, ref.name)
@@ -355,7 +348,7 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
 
 def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Problem | None:
     if (ref.group, ref.kind) != ("", "Secret"):
-        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
+        return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
     # Permission before existence, so that nobody learns what another namespace holds.
     if not permitted(g, GROUP, key, "", secret):
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
@@ -363,5 +356,5 @@ def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, sec
     pair = key_pair(g, secret)
     if isinstance(pair, KeyPair) and pair.must_staple:
         message = f"{secret}: tls.crt requires OCSP stapling (must-staple), which is not supported"
-        return invalid_certificate_ref(message, secret, remedy="use one without it")
+        return problems.invalid_certificate_ref(message, secret, remedy="use one without it")
     return pair if isinstance(pair, Problem) else None

@@ -12,18 +12,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from lasthop.api import gateway as api
+from lasthop.api import profiles
 from lasthop.api.meta import Key
-from lasthop.api.profiles import (
-    ALLOW,
-    DENY,
-    ESCAPED_SLASHES,
-    GROUP,
-    UNDERSCORES,
-    GatewayProfile,
-    GatewayProfileSpec,
-    ProxyProfile,
-    ProxySettings,
-)
+from lasthop.api.profiles import ProxyProfile
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
@@ -37,7 +28,7 @@ LONGEST_HANDSHAKE: Final = 300
 T = TypeVar("T")
 
 
-Found = tuple[Key, GatewayProfileSpec] | Problem | None
+Found = tuple[Key, profiles.GatewayProfileSpec] | Problem | None
 """A profile, why the parametersRef leads to none, or nothing where there is no such reference."""
 
 
@@ -58,14 +49,14 @@ def own_profile(g: Graph, gateway: Key) -> Found:
 
 
 def _find(g: Graph, field: str, ref: api.ParametersReference, namespace: str) -> Found:
-    if (ref.group, ref.kind) != (GROUP, KIND):
-        kind, use = f"{ref.kind}.{ref.group}" if ref.group else ref.kind, f"a {KIND} of group {GROUP}, or remove it"
+    if (ref.group, ref.kind) != (profiles.GROUP, KIND):
+        kind, use = f"{ref.kind}.{ref.group}" if ref.group else ref.kind, f"a {KIND} of group {profiles.GROUP}, or remove it"
         return invalid_kind(kind, None, use, reasons.INVALID_PARAMETERS).within(field)
     if not namespace:
         message = f"{field}: {KIND} {ref.name} needs its namespace"
         return Problem(reasons.INVALID_PARAMETERS, message, remedy="give one")
     key = Key(KIND, namespace, ref.name)
-    obj = read(g, key, GatewayProfile)
+    obj = read(g, key, profiles.GatewayProfile)
     if obj is None:
         return not_found(reasons.INVALID_PARAMETERS, key, "create it, or remove the reference").within(field)
     return key, obj.spec
@@ -117,9 +108,9 @@ def http_rules(g: Graph, gateway: Key) -> HttpRules:
     idle = [each.idle_seconds for each in said if each.idle_seconds is not None]
     handshake = [each.handshake_seconds for each in said if each.handshake_seconds is not None]
     return HttpRules(
-        _strictest(ESCAPED_SLASHES, [each.escaped_slashes for each in said]) or default.escaped_slashes,
+        _strictest(profiles.ESCAPED_SLASHES, [each.escaped_slashes for each in said]) or default.escaped_slashes,
         any(merged) if merged else default.merge_slashes,
-        _strictest(UNDERSCORES, [each.underscores_in_headers for each in said]) or default.underscores_in_headers,
+        _strictest(profiles.UNDERSCORES, [each.underscores_in_headers for each in said]) or default.underscores_in_headers,
         min(max(1, min(idle, default=default.idle_seconds)), LONGEST_IDLE),
         min(max(1, min(handshake, default=default.handshake_seconds)), LONGEST_HANDSHAKE),
     )
@@ -131,7 +122,7 @@ def _strictest(words: tuple[str, ...], said: list[str]) -> str:
 
 def _permitted(words: list[str]) -> bool | None:
     """Deny wherever it is said; None where nobody says anything."""
-    return None if not any(words) else DENY not in words and ALLOW in words
+    return None if not any(words) else profiles.DENY not in words and profiles.ALLOW in words
 
 
 @query
@@ -152,6 +143,8 @@ def _first(own: T | None, of_class: T | None) -> T | None:
 
 
 @query
-def proxy_settings(g: Graph, gateway: Key) -> ProxySettings:
+def proxy_settings(g: Graph, gateway: Key) -> profiles.ProxySettings:
     said = proxy_profile(g, gateway)
-    return ProxySettings(**{name: value for name, value in msgspec.structs.asdict(said).items() if value not in (None, "")})
+    return profiles.ProxySettings(
+        **{name: value for name, value in msgspec.structs.asdict(said).items() if value not in (None, "")}
+    )

@@ -13,23 +13,8 @@ from msgspec.structs import replace
 
 from lasthop.api import routes as api
 from lasthop.api.meta import Key
-from lasthop.plan import reasons
+from lasthop.plan import reasons, routing
 from lasthop.plan.problem import Problem, unsupported_value
-from lasthop.plan.routing import (
-    Backend,
-    ExternalAuth,
-    Forward,
-    GrpcMethod,
-    Headers,
-    Match,
-    Mirror,
-    PathType,
-    Refuse,
-    Retry,
-    Route,
-    Session,
-    ValueMatch,
-)
 from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve import xbackends
@@ -127,32 +112,32 @@ def _reference_problem(
 
 
 @query
-def routes(g: Graph, route: Key, gateway: Key) -> tuple[Route, ...]:
+def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     """The route's matches with what is to be done, in its own order."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
-    found: list[Route] = []
+    found: list[routing.Route] = []
     for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
         for number, written in enumerate(_written(rule)):
             if number not in judgement.unmatchable:
                 match = _planned(written)
-                refused = Route(match, Refuse(), str(route))
+                refused = routing.Route(match, routing.Refuse(), str(route))
                 found.append(refused if judgement.problems else _route(g, route, gateway, rule, match))
     return tuple(found)
 
 
-def refusing_routes(g: Graph, route: Key) -> tuple[Route, ...]:
+def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
     """The same matches, all refusing: for a route of which nothing more could be worked out."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
-    found: list[Route] = []
+    found: list[routing.Route] = []
     for rule in request_rules(obj):
         for match in _written(rule):
             # What raises here as well cannot be compared with any request.
             with contextlib.suppress(Exception):
-                found.append(Route(_planned(match), Refuse(), str(route)))
+                found.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
     return tuple(found)
 
 
@@ -161,44 +146,44 @@ def _written(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCR
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 
-def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> Match:
+def _planned(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> routing.Match:
     return _grpc_match(match) if isinstance(match, api.GRPCRouteMatch) else _match(match)
 
 
-def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: Match) -> Route:
+def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match) -> routing.Route:
     filters = fold(rule.filters, match.path, match.path_type)
     auth = _auth(g, route, gateway, rule)
-    if isinstance(auth, Refuse):
-        return Route(match, auth, str(route))
+    if isinstance(auth, routing.Refuse):
+        return routing.Route(match, auth, str(route))
     if filters.redirect:
-        return Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
+        return routing.Route(match, filters.redirect, str(route), filters.headers, filters.cors, auth)
     backends, headers = _backends(g, route, gateway, rule, match), filters.headers
-    if any(backend.headers != Headers() for backend in backends):
+    if any(backend.headers != routing.Headers() for backend in backends):
         # Envoy would edit for the backend first and for the rule after it, so that the rule had the last word.
         backends = tuple(replace(b, headers=one_after_the_other(headers, b.headers)) for b in backends)
-        headers = Headers()
+        headers = routing.Headers()
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
     kept = rule.session_persistence or _backends_session(g, backends)
-    action = Forward(
+    action = routing.Forward(
         backends=backends,
         mirrors=tuple(_mirrors(g, route, gateway, rule)),
         rewrite=filters.rewrite,
         timeout=seconds(request) if request else None,
         try_timeout=seconds(backend) if backend else None,
-        retry=Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
+        retry=routing.Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
         session=_session(kept, backends) if kept else None,
     )
-    return Route(match, action, str(route), headers, filters.cors, auth)
+    return routing.Route(match, action, str(route), headers, filters.cors, auth)
 
 
-def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> ExternalAuth | Refuse | None:
+def _auth(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> routing.ExternalAuth | routing.Refuse | None:
     """Refuses where the server may not be referred to; whether it can be connected to is decided by its cluster."""
     wanted = next((f.external_auth for f in rule.filters if f.external_auth), None)
     if wanted is None:
         return None
     hop = hop_to(g, route, gateway, wanted.backend_ref, AUTH_PROTOCOLS[wanted.protocol])
-    return external_auth(wanted, hop) if hop else Refuse()
+    return external_auth(wanted, hop) if hop else routing.Refuse()
 
 
 def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, protocol: Protocol) -> Hop | None:
@@ -207,25 +192,27 @@ def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, 
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
 
 
-def _backends(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: Match) -> tuple[Backend, ...]:
+def _backends(
+    g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match
+) -> tuple[routing.Backend, ...]:
     found = []
     for ref in rule.backend_refs:
         if ref.weight:
             filters = fold(ref.filters, match.path, match.path_type)
             hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind][0])
-            found.append(Backend(ref.weight, hop, filters.headers, filters.rewrite))
+            found.append(routing.Backend(ref.weight, hop, filters.headers, filters.rewrite))
     return tuple(found)
 
 
-def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[Mirror]:
+def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[routing.Mirror]:
     for mirror in (filter.request_mirror for filter in rule.filters):
         if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0])):
             part = mirror.fraction
             numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-            yield Mirror(hop, numerator, part.denominator if part else 100)
+            yield routing.Mirror(hop, numerator, part.denominator if part else 100)
 
 
-def _backends_session(g: Graph, backends: tuple[Backend, ...]) -> api.SessionPersistence | None:
+def _backends_session(g: Graph, backends: tuple[routing.Backend, ...]) -> api.SessionPersistence | None:
     """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
     hop = backends[0].hop if len(backends) == 1 else None
     wanted = xbackends.session(g, hop.backend) if hop else None
@@ -247,41 +234,41 @@ def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _session(wanted: api.SessionPersistence, backends: tuple[Backend, ...]) -> Session:
+def _session(wanted: api.SessionPersistence, backends: tuple[routing.Backend, ...]) -> routing.Session:
     own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
     if wanted.type == "Header":
-        return Session(wanted.header.name or own_name, header=True)
+        return routing.Session(wanted.header.name or own_name, header=True)
     permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout
     lifetime = seconds(wanted.absolute_timeout) if permanent else None
-    return Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
+    return routing.Session(wanted.cookie.name or own_name, path=wanted.cookie.path, lifetime=lifetime)
 
 
-def _match(match: api.HTTPRouteMatch) -> Match:
-    path_type = PathType(match.path.type)
-    path = match.path.value.rstrip("/") or "/" if path_type is PathType.PREFIX else match.path.value
+def _match(match: api.HTTPRouteMatch) -> routing.Match:
+    path_type = routing.PathType(match.path.type)
+    path = match.path.value.rstrip("/") or "/" if path_type is routing.PathType.PREFIX else match.path.value
     # Of several entries with an equal name only the first counts (the spec).
     query = {q.name: q for q in reversed(match.query_params)}
-    return Match(
+    return routing.Match(
         path,
         path_type,
         _headers(match.headers),
-        tuple(sorted(ValueMatch(n, v.value, v.type != "Exact") for n, v in query.items())),
+        tuple(sorted(routing.ValueMatch(n, v.value, v.type != "Exact") for n, v in query.items())),
         match.method,
     )
 
 
-def _grpc_match(match: api.GRPCRouteMatch) -> Match:
-    called = GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
+def _grpc_match(match: api.GRPCRouteMatch) -> routing.Match:
+    called = routing.GrpcMethod(match.method.service, match.method.method, match.method.type != "Exact")
     if called.regex or (called.method and not called.service):
-        path, kind = grpc_path_regex(called.service, called.method), PathType.REGEX
+        path, kind = grpc_path_regex(called.service, called.method), routing.PathType.REGEX
     elif called.method:
-        path, kind = f"/{called.service}/{called.method}", PathType.EXACT
+        path, kind = f"/{called.service}/{called.method}", routing.PathType.EXACT
     else:
-        path, kind = f"/{called.service}", PathType.PREFIX
-    return Match(path, kind, _headers(match.headers), grpc=called)
+        path, kind = f"/{called.service}", routing.PathType.PREFIX
+    return routing.Match(path, kind, _headers(match.headers), grpc=called)
 
 
-def _headers(wanted: tuple[api.HTTPValueMatch, ...]) -> tuple[ValueMatch, ...]:
+def _headers(wanted: tuple[api.HTTPValueMatch, ...]) -> tuple[routing.ValueMatch, ...]:
     # Of several entries with an equal name only the first counts (the spec).
     by_name = {header.name.lower(): header for header in reversed(wanted)}
-    return tuple(sorted(ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))
+    return tuple(sorted(routing.ValueMatch(name, header.value, header.type != "Exact") for name, header in by_name.items()))

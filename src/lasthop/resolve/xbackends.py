@@ -16,16 +16,9 @@ from lasthop.api.backends import ENDPOINT_SELECTOR, EXTERNAL_HOSTNAME, GROUP, KI
 from lasthop.api.core import EndpointSlice
 from lasthop.api.meta import Key
 from lasthop.api.routes import SessionPersistence
+from lasthop.plan import problem as problems
 from lasthop.plan import reasons
-from lasthop.plan.problem import (
-    Problem,
-    backend_not_found,
-    invalid,
-    invalid_kind,
-    ref_not_permitted,
-    unsupported_protocol,
-    unsupported_value,
-)
+from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, HopTLS, Mode
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve.certificates import key_pair
@@ -60,29 +53,29 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
     """Returns what is wrong with an XBackend for every route, its TLS aside."""
     obj = read(g, key, XBackend)
     if obj is None:
-        return backend_not_found(key)
+        return problems.backend_not_found(key)
     spec = obj.spec
     if spec.type not in (EXTERNAL_HOSTNAME, ENDPOINT_SELECTOR):
-        return unsupported_value(f"type {spec.type} is not supported", remedy=f"use {EXTERNAL_HOSTNAME}")
+        return problems.unsupported_value(f"type {spec.type} is not supported", remedy=f"use {EXTERNAL_HOSTNAME}")
     if not spec.port.number:
-        return unsupported_value("port has no number", remedy="give it one")
+        return problems.unsupported_value("port has no number", remedy="give it one")
     if spec.protocol not in PROTOCOLS:
         known = ", ".join(sorted(filter(None, PROTOCOLS)))
-        return unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {known}")
+        return problems.unsupported_protocol(f"protocol {spec.protocol} is not supported; known are {known}")
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
         message = f"tls.mode {spec.tls.mode} is not understood together with the rest of tls"
-        return invalid(message, remedy="correct it")
+        return problems.invalid(message, remedy="correct it")
     if spec.type == ENDPOINT_SELECTOR:
         message = "type EndpointSelector is not served in a cluster by this version"
-        return unsupported_value(message, remedy="use a Service with the same selector") if settings(g).pods else None
+        return problems.unsupported_value(message, remedy="use a Service with the same selector") if settings(g).pods else None
     name = spec.external_hostname.hostname.lower().rstrip(".")
     if is_address(name):
         remedy = "use a name, or a Service with EndpointSlices"
-        return invalid(f"externalHostname {name} is an IP address", remedy=remedy)
+        return problems.invalid(f"externalHostname {name} is an IP address", remedy=remedy)
     if name.endswith(CLUSTER_DOMAIN):
-        return invalid(f"externalHostname {name} is inside the cluster", remedy="use the Service as the backendRef")
+        return problems.invalid(f"externalHostname {name} is inside the cluster", remedy="use the Service as the backendRef")
     if not settings(g).external_names and name.rpartition(".")[2] == "localhost":
-        return invalid(f"externalHostname {name} is the proxy itself, which cannot be a backend")
+        return problems.invalid(f"externalHostname {name} is the proxy itself, which cannot be a backend")
     return None
 
 
@@ -106,11 +99,11 @@ def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
     obj = read(g, key, XBackend)
     protocol = obj.spec.protocol if obj else ""
     if asked is Protocol.UDP:
-        return unsupported_protocol(f"{key} cannot be used over UDP", "use a Service", key)
+        return problems.unsupported_protocol(f"{key} cannot be used over UDP", "use a Service", key)
     if asked.http and protocol == "TCP":
-        return unsupported_protocol(f"{key} has protocol TCP, and the route speaks HTTP", "use a TCPRoute", key)
+        return problems.unsupported_protocol(f"{key} has protocol TCP, and the route speaks HTTP", "use a TCPRoute", key)
     if asked is Protocol.H2 and protocol in ALPN and ALPN[protocol] != "h2":
-        return unsupported_protocol(f"{key} has protocol {protocol}, and gRPC needs HTTP/2", "use GRPC or HTTP2", key)
+        return problems.unsupported_protocol(f"{key} has protocol {protocol}, and gRPC needs HTTP/2", "use GRPC or HTTP2", key)
     return None
 
 
@@ -146,10 +139,10 @@ def client_certificate(g: Graph, key: Key) -> Key | Problem | None:
     if ref is None:
         return Problem(reasons.INVALID_CLIENT_CERTIFICATE_REF, "it has none", remedy="use a Secret")
     if (ref.group, ref.kind) != ("", "Secret"):
-        return invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).within(field)
+        return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CLIENT_CERTIFICATE_REF).within(field)
     secret = Key("Secret", ref.namespace or key.namespace, ref.name)
     if not permitted(g, GROUP, key, "", secret):
-        return ref_not_permitted(key, secret).within(field)
+        return problems.ref_not_permitted(key, secret).within(field)
     pair = key_pair(g, secret)
     return pair.within(field, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF) if isinstance(pair, Problem) else secret
 

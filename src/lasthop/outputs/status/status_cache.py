@@ -7,28 +7,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lasthop.api import status as api
 from lasthop.api.documents import Json
 from lasthop.api.kinds import document
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
-from lasthop.api.status import (
-    AncestorStatus,
-    GatewayClassStatus,
-    GatewayStatus,
-    ListenerSetStatus,
-    ListenerStatus,
-    ParentStatus,
-    PolicyStatus,
-    RouteStatus,
-    Status,
-)
+from lasthop.api.status import Status
 from lasthop.api.times import rfc3339
 from lasthop.outputs.status.conditions import timed
 from lasthop.plan.finding import Finding, Severity
 from lasthop.store.store import Store
 
 replace = msgspec.structs.replace
-E = TypeVar("E", ParentStatus, AncestorStatus, ListenerStatus)
+E = TypeVar("E", api.ParentStatus, api.AncestorStatus, api.ListenerStatus)
 
 
 class StatusCache:
@@ -91,18 +82,18 @@ class StatusCache:
 def timed_status(new: Status, old: Status | None, now: str) -> Status:
     """Returns the new status, with the times of those conditions whose status is as it was."""
     match new, old:
-        case RouteStatus(), RouteStatus() | None:
+        case api.RouteStatus(), api.RouteStatus() | None:
             parents = {p.parent_ref: p.conditions for p in old.parents} if old else {}
-            return RouteStatus(tuple(_at(p, parents.get(p.parent_ref, ()), now) for p in new.parents))
-        case PolicyStatus(), PolicyStatus() | None:
+            return api.RouteStatus(tuple(_at(p, parents.get(p.parent_ref, ()), now) for p in new.parents))
+        case api.PolicyStatus(), api.PolicyStatus() | None:
             ancestors = {a.ancestor_ref: a.conditions for a in old.ancestors} if old else {}
-            return PolicyStatus(tuple(_at(a, ancestors.get(a.ancestor_ref, ()), now) for a in new.ancestors))
-        case GatewayStatus() | ListenerSetStatus(), GatewayStatus() | ListenerSetStatus() | None:
+            return api.PolicyStatus(tuple(_at(a, ancestors.get(a.ancestor_ref, ()), now) for a in new.ancestors))
+        case api.GatewayStatus() | api.ListenerSetStatus(), api.GatewayStatus() | api.ListenerSetStatus() | None:
             listeners = {x.name: x.conditions for x in old.listeners} if old else {}
             at = tuple(_at(x, listeners.get(x.name, ()), now) for x in new.listeners)
             conditions = timed(new.conditions, old.conditions if old else (), now)
             return replace(new, conditions=conditions, listeners=at)
-        case GatewayClassStatus(), GatewayClassStatus() | None:
+        case api.GatewayClassStatus(), api.GatewayClassStatus() | None:
             return replace(new, conditions=timed(new.conditions, old.conditions if old else (), now))
         case _:
             raise TypeError(f"a {type(new).__name__} cannot follow a {type(old).__name__}")
