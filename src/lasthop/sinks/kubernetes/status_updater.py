@@ -25,10 +25,10 @@ from lasthop.sinks.kubernetes.writer import StatusWriter, WriteGuard
 from lasthop.sinks.sink import Sink
 
 LEASE: Final = "lasthop"
-"""RBAC names it."""
+"""The name of the Lease, which RBAC refers to."""
 SETTLING: Final = 15.0
-"""Seconds after the lead has come to us in which proxies connect and other replicas tell of theirs. Until then "no proxy" may
-only mean that we have not heard of it."""
+"""Seconds after we start to lead for proxies to connect and replicas to report theirs; until then "no proxy" may just mean
+that none was reported yet."""
 PATIENCE: Final = 3.0
 """Seconds that a finding must last to become an Event: objects that belong together seldom come at once."""
 UNHEARD: Final = frozenset((reasons.PENDING, reasons.ADDRESS_NOT_ASSIGNED))
@@ -48,7 +48,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` hears of it after us."""
+        """`uid_of` returns the UID of an object that exists, else an empty text; `leadership` is called after us."""
         self.elector = LeaderElector(client, namespace, LEASE, identity, self, annotations=annotations)
         self.writer = StatusWriter(client, observed, guard=self)
         self.events = EventRecorder(client, identity, may_write=self.may_write)
@@ -69,8 +69,8 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self.writer.want(changes)
 
     def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
-        """Findings that have come or gone since the start. What was there at the start is in the statuses, and what is over
-        before anybody could have looked is not worth a word. What a condition tells as it comes and goes is told by that."""
+        """Records Events for new and resolved findings. Those that existed at the start are in the statuses, short-lived ones
+        are skipped, and those that a condition reports have that condition's Event."""
         new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (new, gone))
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
@@ -101,7 +101,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self._leadership.stopped_leading()
 
     def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """Holds back that a Gateway is not programmed any more while this replica has only begun to listen."""
+        """Delays that a Gateway is no longer programmed while this replica has only just started to lead."""
         if key.kind != "Gateway" or self._clock() - self._since >= SETTLING:
             return False
         now = programmed(after)

@@ -1,6 +1,6 @@
-"""What a written status tells that is worth an Event: the difference between what stood there and what stands there now.
+"""Derives Events from a written status: the difference between the previous status and the new one.
 
-Taken from the cluster itself and not from memory, so a controller that starts anew has nothing to announce.
+The previous status is the cluster's, not a remembered one, so a restarted controller has nothing to announce.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.plan.reasons import CONDITION_TYPES
 
 EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
-"""Worth an Event when they become true, and when they are true no more."""
+"""Types that are worth an Event when they become true, and when they no longer are."""
 WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened)
-"""Those of them that are bad news when true, and worth one at each Gateway."""
+"""Those of them that report a weakness when true, with an Event for each Gateway."""
 
 
 class Transition(NamedTuple):
@@ -30,31 +30,31 @@ class Programmed(NamedTuple):
 
 
 def programmed(status: Json) -> Programmed:
-    """What a Gateway's status says of itself as a whole."""
-    found: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
-    return Programmed(found.get("status", ""), found.get("reason", ""))
+    """Returns the `Programmed` condition of a Gateway."""
+    condition: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
+    return Programmed(condition.get("status", ""), condition.get("reason", ""))
 
 
 def transitions(before: Json, after: Json) -> list[Transition]:
     old, new = dict(_conditions(before)), dict(_conditions(after))
-    found: list[Transition] = []
+    result: list[Transition] = []
     for (place, type), condition in new.items():
         was, now = old.get((place, type), {}).get("status"), condition["status"]
         note = f"{place}{condition.get('message') or type}"
         if was == now or (now != "True" and was != "True"):
             continue
         if type in WEAKENED:
-            found.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
+            result.append(Transition(type if now == "True" else f"{type}Over", note, warning=now == "True"))
         elif now == "True":
-            found.append(Transition(type, note))
+            result.append(Transition(type, note))
         else:
-            found.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
+            result.append(Transition(f"Not{type}", f"{place}{condition.get('reason')}: {note}", warning=True))
     over = [
         (place, type)
         for (place, type), c in old.items()
         if type in WEAKENED and c["status"] == "True" and (place, type) not in new
     ]
-    return found + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
+    return result + [Transition(f"{type}Over", f"{place}no longer the case") for place, type in over]
 
 
 def _conditions(status: Json) -> Iterator[tuple[tuple[str, str], Json]]:
