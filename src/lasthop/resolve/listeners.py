@@ -222,31 +222,20 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     accepted = failed(reasons.ACCEPTED, refused) if refused else true(reasons.ACCEPTED)
     resolved = failed(reasons.RESOLVED_REFS, unresolved) if unresolved else true(reasons.RESOLVED_REFS, dates)
     served = accepted.status and not (_terminates(listener) and not certificates)
-    return Listener(
-        owner=key,
-        name=listener.name,
-        port=listener.port,
-        protocol=listener.protocol,
-        hostname=_hostname_of(listener),
-        table=_table(key, listener),
+    return replace(
+        _closed(key, listener),
         certificates=certificates,
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
-        misnamed=_misnamed(listener),
         passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
 
 
 def _closed(key: Key, listener: api.Listener) -> Listener:
-    """The stand-in of one that could not be judged: it serves nobody and keeps its name."""
+    """Returns a listener that has not been judged, or cannot be: it is not served and keeps its name."""
     return Listener(
-        owner=key,
-        name=listener.name,
-        port=listener.port,
-        protocol=listener.protocol,
-        hostname=_hostname_of(listener),
-        table=_table(key, listener),
+        *(key, listener.name, listener.port, listener.protocol, _hostname_of(listener), _table(key, listener)),
         conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
         served=False,
         misnamed=_misnamed(listener),

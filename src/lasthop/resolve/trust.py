@@ -12,9 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
-from lasthop.plan.tls import SystemStore
 from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, KeyPair, key_pair, parse_bundle
-from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -33,10 +31,6 @@ class RefState(msgspec.Struct, frozen=True):
 
     problem: Problem | None = None
     warnings: tuple[str, ...] = ()
-
-
-def system_store(g: Graph) -> SystemStore | None:
-    return SYSTEM_STORE.of(g)
 
 
 @query

@@ -22,7 +22,7 @@ from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import bundle, day, pair_dates, ref_state, system_store
+from lasthop.resolve.trust import bundle, day, pair_dates, ref_state
 from lasthop.resolve.waivers import said
 from lasthop.store.graph import Graph
 from lasthop.store.node import NodeId
@@ -99,7 +99,7 @@ def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator
         if node[0] is bundle:
             yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
         elif node == (SYSTEM_STORE,):
-            store = system_store(g)
+            store = SYSTEM_STORE.of(g)
             yield (
                 plain(said.format(f"the system store ({store.path})"))
                 if store
