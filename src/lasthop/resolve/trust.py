@@ -20,7 +20,7 @@ CA_KEY: Final = "ca.crt"
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
-"""No object: the system store, where it must stand in a list. Means the same as `wellKnownCACertificates: System`."""
+"""Not an object: the system store as an entry of a list. Means the same as `wellKnownCACertificates: System`."""
 
 OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VALID_CERTIFICATE})
 """What a waiver of Expiry waives."""

@@ -17,7 +17,7 @@ MAX_CONNECTIONS: Final = 50_000
 
 
 MAX_HEAP: Final = 1 << 30
-"""Where nobody has looked how much memory there is."""
+"""Where the host's memory is not known."""
 _HEAP: Final = "envoy.resource_monitors.fixed_heap"
 _TRACKED: Final = 20
 """Streams that hold at least 2^20 bytes are known by size, so that the largest can be reset first."""
@@ -61,7 +61,7 @@ def bootstrap(
         },
         "static_resources": {"clusters": [xds_cluster(xds)]},
         # Plain statistics stay on (0.4 % of a request): they carry the reasons of failed handshakes. Those of a cluster
-        # without traffic are not made, and nobody walks all of them every 5 s when nobody has asked.
+        # without traffic are not made, and they are not walked every 5 s unless the admin API asks.
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),

@@ -23,7 +23,7 @@ from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.resolve.trust import bundle, day, pair_dates, ref_state
-from lasthop.resolve.waivers import said
+from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph
 from lasthop.store.node import NodeId
 from lasthop.store.store import read
@@ -82,7 +82,7 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
 def checks(tls: BackendTLS) -> Iterator[Fact]:
     yield plain(f"sends SNI {tls.sni}")
     if tls.waiver:
-        yield warning(said(tls.waiver), object=tls.waiver.key)
+        yield warning(describe(tls.waiver), object=tls.waiver.key)
     if tls.names:
         yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
     if tls.pins:

@@ -1,4 +1,4 @@
-"""An XBackend in words: where it leads, how it is spoken to and from where."""
+"""An XBackend in words: where it leads, how it is connected to and from where."""
 
 from __future__ import annotations
 

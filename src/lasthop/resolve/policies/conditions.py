@@ -31,7 +31,7 @@ from lasthop.resolve.policies.targets import (
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
-from lasthop.resolve.waivers import said
+from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -183,7 +183,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
 
 def degraded(waiver: Waiver) -> Condition:
     """While a waiver is in effect; absent otherwise."""
-    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, said(waiver))
+    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 
 def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
