@@ -32,6 +32,10 @@ def bootstrap(
     max_heap: int = MAX_HEAP,
 ) -> bytes:
     """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
+    pause = {"base_interval": "0.1s", "max_interval": "1s"}
+    # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90 letters reaches. A route's
+    # own limit is lower than this one and is checked before (see Limits).
+    levels = dict.fromkeys(("re2.max_program_size.error_level", "re2.max_program_size.warn_level"), REGEX_CEILING)
     config: dict[str, object] = {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
         "admin": {
@@ -47,14 +51,7 @@ def bootstrap(
                 "set_node_on_first_message_only": True,
                 # A Lasthop that comes back is found within a second. Envoy's own pause grows to 30 s, in which no edit
                 # would have an effect.
-                "grpc_services": [
-                    {
-                        "envoy_grpc": {
-                            "cluster_name": XDS_CLUSTER,
-                            "retry_policy": {"retry_back_off": {"base_interval": "0.1s", "max_interval": "1s"}},
-                        }
-                    }
-                ],
+                "grpc_services": [{"envoy_grpc": {"cluster_name": XDS_CLUSTER, "retry_policy": {"retry_back_off": pause}}}],
             },
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
@@ -65,19 +62,7 @@ def bootstrap(
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),
-        "layered_runtime": {
-            "layers": [
-                {
-                    "name": "lasthop",
-                    # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90
-                    # letters reaches. A route's own limit is lower than this one and is checked before (see Limits).
-                    "static_layer": {
-                        "re2.max_program_size.error_level": REGEX_CEILING,
-                        "re2.max_program_size.warn_level": REGEX_CEILING,
-                    },
-                }
-            ]
-        },
+        "layered_runtime": {"layers": [{"name": "lasthop", "static_layer": levels}]},
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
 
