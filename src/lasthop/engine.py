@@ -80,7 +80,7 @@ class Update(msgspec.Struct, frozen=True):
 
     xds: ByGateway
     status: dict[Key, Status | None]
-    """None: nothing of ours is to stand in the object's status any more."""
+    """None: our part of the object's status is to be removed."""
     findings: bool
     """Whether `Engine.findings()` has changed."""
 
@@ -117,7 +117,7 @@ class Engine:
         busy: Collection[Key] = (),
     ) -> Update:
         """With a limit: only so many of each output, until there is enough, owners taking turns; call again while `unsettled`.
-        Urgent: only what stands behind names, so that a tightened policy waits for no route table. Busy: Gateways whose
+        Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways whose
         proxies could not take another route table now, so that none is put together in vain."""
         outputs = self.stages.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
         self.policies.settled(outputs)

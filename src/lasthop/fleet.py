@@ -243,9 +243,6 @@ class Fleet:
         for key, known in self.gateways.items():
             for part, detail in sorted(known.withheld.items(), key=str):
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
-                    yield Finding(
-                        part.owner or key,
-                        "RefusedByProxy",
-                        f"Envoy refused {part.id}, so it is withheld: {detail}",
-                        "Edit it, and please report this: Lasthop should have seen it first.",
-                    )
+                    message = f"Envoy refused {part.id}, so it is withheld: {detail}"
+                    remedy = "Edit it, and please report this: Lasthop should have seen it first."
+                    yield Finding(part.owner or key, "RefusedByProxy", message, remedy)

@@ -1,4 +1,4 @@
-"""What is known of the things around a Gateway's proxies: the addresses it was given, and what stands in the way."""
+"""What is known of the things around a Gateway's proxies: the addresses it was given, and what prevents them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 READY_PORT: Final = 15021
-"""Where kubelets ask a proxy's Pod whether it is ready. No listener can have it there: if the port gave way, whoever may write
-a ListenerSet could have all Pods replaced."""
+"""Where kubelets ask a proxy's Pod whether it is ready. No listener can have it there: if the port gave way, the author of a
+ListenerSet could have all Pods replaced."""
 
 
 class Infrastructure(msgspec.Struct, frozen=True):

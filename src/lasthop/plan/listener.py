@@ -16,7 +16,7 @@ class ClientCertificates(msgspec.Struct, frozen=True):
     cas: tuple[tuple[str, LocalObjectReference], ...]
     """(namespace, reference) of what holds the trust anchors."""
     required: bool = True
-    """Otherwise whoever has none, or none that is valid, is let in too."""
+    """Otherwise clients without a valid certificate are accepted too."""
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -40,13 +40,13 @@ class Listener(msgspec.Struct, frozen=True):
     conflicted: bool = False
     """Another listener has its port or its name."""
     misnamed: bool = False
-    """What it has for a hostname is none, so there is no name to hold."""
+    """Its hostname is not one, so there is no name to keep."""
     passthrough: bool = False
     """TLS that is left to the backend."""
 
     @property
     def shut(self) -> bool:
-        """Not served, and its name is nobody else's: a wider listener would answer without what this one asks for."""
+        """Not served, and its name is still its own: a wider listener would answer without what this one asks for."""
         return not self.served and not self.conflicted and not self.misnamed
 
     @property

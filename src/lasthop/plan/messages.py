@@ -1,4 +1,4 @@
-"""Messages that many places share, and the cutting of those that are too long for whoever takes them."""
+"""Messages that many places share, and the cutting of those that are too long."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ BACKEND_NOT_FOUND: Final = "BackendNotFound"
 INVALID_KIND: Final = "InvalidKind"
 REF_NOT_PERMITTED: Final = "RefNotPermitted"
 INVALID_BACKEND_TLS: Final = "InvalidBackendTLS"
-"""Ours: upstream demands ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
+"""Ours: upstream requires ResolvedRefs=False for a backend whose policy is invalid and names no reason."""
 
 INTERNAL_ERROR: Final = "InternalError"
 REFUSED_BY_PROXY: Final = "RefusedByProxy"

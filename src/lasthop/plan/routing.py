@@ -120,7 +120,7 @@ class ExternalAuth(msgspec.Struct, frozen=True):
     hop: Hop
     """Its protocol says how it is asked: over h2 with gRPC calls, otherwise with HTTP requests."""
     path: str = ""
-    """Of an HTTP request: what stands before the path that it is about."""
+    """Of an HTTP request: the prefix of the path that it is about."""
     request_headers: tuple[str, ...] = ()
     """What it is told. None named: of a gRPC call all, of an HTTP request those that are always told."""
     response_headers: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class Forward(msgspec.Struct, frozen=True):
     mirrors: tuple[Mirror, ...] = ()
     rewrite: Rewrite | None = None
     timeout: float | None = None
-    """None: nobody says; zero: no limit."""
+    """None: not set; zero: no limit."""
     try_timeout: float | None = None
     retry: Retry | None = None
     session: Session | None = None
@@ -195,5 +195,5 @@ class Parent(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[str, str], ...] = ()
     """(route table, hostname) pairs under which it is served."""
     protocols: tuple[Protocol, ...] = ()
-    """What is spoken to its backends, the one that asks most of them first."""
+    """The protocols to its backends, the one that asks most of them first."""
     problem: Problem | None = None

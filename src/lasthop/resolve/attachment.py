@@ -27,7 +27,7 @@ from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.routes import PROTOCOLS, judged, read_route, targets
+from lasthop.resolve.routes import PROTOCOLS, read_route, route_judgement, targets
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
@@ -44,8 +44,8 @@ def parent_key(route: Key, ref: ParentReference) -> Key:
 
 @query
 def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
-    """What became of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services (mesh), get
-    no word from us."""
+    """Returns the result of each parentRef that names a Gateway of ours or one of its ListenerSets. Others, and Services
+    (mesh), get no status from us."""
     obj = read_route(g, route)
     if obj is None:
         return ()
@@ -95,15 +95,15 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
 
 
 def stream_protocol(listener: Listener) -> Protocol:
-    """What is spoken to the backends of a route of connections or datagrams: the listener decides it."""
+    """Returns the protocol to the backends of a route of connections or datagrams, which the listener decides."""
     if listener.transport == "UDP":
         return Protocol.UDP
     return Protocol.PASSTHROUGH if listener.passthrough else Protocol.TCP
 
 
 def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ...]:
-    """What is spoken to a route's backends where it is attached to these listeners. While there are none, what its backends
-    would have to bear at most."""
+    """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
+    asks most of its backends."""
     if route.kind in PROTOCOLS:
         return PROTOCOLS[route.kind]
     found = {stream_protocol(listener) for listener in listeners}
@@ -118,8 +118,8 @@ def _allows(g: Graph, listener: Listener, route: Key) -> bool:
 
 
 def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> Iterator[str]:
-    """The names under which a route is served by a listener: what both stand for, less what belongs to a more specific
-    listener on the same port (listener isolation), whoever owns that."""
+    """Yields the names under which a route is served by a listener: what both match, less what belongs to a more specific
+    listener on the same port (listener isolation), whichever object owns that."""
     hostname = intersection(listener.hostname, route_hostname)
     if hostname is None or not listener.served:
         return
@@ -129,14 +129,14 @@ def _served(g: Graph, gateway: Key, listener: Listener, route_hostname: str) -> 
 
 @query
 def served_hostnames(g: Graph, gateway: Key, port: int, transport: str) -> frozenset[str]:
-    """All that routes have to know of the listeners that they are not attached to."""
+    """Returns the hostnames of a port: all that routes have to know of the listeners that they are not attached to."""
     there = (x for x in listeners(g, gateway) if (x.port, x.transport) == (port, transport) and (x.served or x.shut))
     return frozenset(listener.hostname for listener in there)
 
 
 @query
 def route_hostname(g: Graph, route: Key, hostname: str) -> str:
-    """Which of its own hostnames a route owes a virtual host or a stream to: the most specific one that has all of it."""
+    """Returns the route's own hostname that produced a virtual host or stream: the most specific one that covers it."""
     obj = read_route(g, route)
     own = tuple(h.lower() for h in obj.spec.hostnames) if obj else ()
     return most_specific(own, hostname) or ""
@@ -162,7 +162,7 @@ LISTENER_STREAMS = Index[Key, str, str, tuple[Rank, Key] | None]("stream")
 @indexer(*ROUTE_KINDS, keeps=True)
 def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
     for parent in parents(g, route):
-        verdict = judged.attempt(g, route, parent.gateway)
+        verdict = route_judgement.attempt(g, route, parent.gateway)
         for listener in () if isinstance(verdict, Crash) or verdict.all_refused else parent.listeners:
             yield ATTACHED.entry((parent.owner, listener), route)
         for table, hostname in parent.hosts:
@@ -188,8 +188,8 @@ def rank(g: Graph, route: Key, hostname: str) -> Rank | None:
 
 
 def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]]) -> list[T]:
-    """Of route objects with the precedence of their matches, the matches in the spec's order: the route's own hostname, then
-    the match, then the older route, then {namespace}/{name}, then its own order."""
+    """Returns the matches of several routes in the spec's order: the route's own hostname, then the match, then the older
+    route, then {namespace}/{name}, then its own order."""
     ranked = [
         (rank.hostname, precedence, rank.age, number, found)
         for rank, matches in routes
@@ -236,7 +236,7 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 def misdirected(g: Graph, gateway: Key, table: str) -> frozenset[str]:
-    """The names that belong to other listeners of the port."""
+    """Returns the names that belong to other listeners of the port."""
     listener = table_listener(g, gateway, table)
     names = next((each for each in VIRTUAL_HOSTS.of(g, gateway, table, MISDIRECTED) if isinstance(each, frozenset)), None)
     return names - {listener.hostname} if names and listener else frozenset()

@@ -44,7 +44,7 @@ PLAINTEXT: Final = frozenset(
     )
 )
 """Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
-who writes one of these means plaintext."""
+naming one of these means plaintext."""
 
 
 def says_plaintext(app_protocol: str) -> bool:
@@ -77,7 +77,7 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Proble
 
 @query
 def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
-    """Whether a backend says that it speaks HTTP/2 where there is no TLS."""
+    """Returns whether a backend says that it speaks HTTP/2 without TLS."""
     if backend.kind == XBACKEND:
         xbackend = read(g, backend, XBackend)
         return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
@@ -134,7 +134,7 @@ def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) ->
         for port in slice.ports:
             if port.name == port_name and port.protocol == transport and port.port:
                 usable = (address for e in slice.endpoints if e.usable for address in e.addresses[:1])
-                # Envoy refuses what is no address where one belongs; an API server does too, unless it is told not to.
+                # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
                 found[kind].update(Endpoint(address, port.port) for address in usable if _kind_of(address) is kind)
     kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
     return Endpoints(kind, tuple(sorted(found[kind])))

@@ -24,7 +24,7 @@ class RouteCost(NamedTuple):
 
     route: Key
     matches: int = 0
-    """Also of a route that cannot be judged: it answers 500, whatever it asks for."""
+    """Zero for a route that cannot be judged: it answers 500."""
     regex_size: int = 0
 
 
@@ -66,7 +66,7 @@ def _youngest(g: Graph, costs: list[RouteCost], allowed: Limits) -> set[tuple[Ke
 
 
 def verdict_at(g: Graph, route: Key, parent: Parent) -> RouteVerdict:
-    """What is to be said of the route at one parent: what its own text is worth, and what its namespace has left for it."""
+    """Returns the verdict on the route at one parent: on its own text, and on what its namespace has left for it."""
     judged = verdict(g, route, parent.gateway, parent.protocols[0])
     cut: dict[str, str] = {}
     for table, hostname in parent.hosts:

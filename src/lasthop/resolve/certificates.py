@@ -152,12 +152,12 @@ def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
 
 
 def pair_part(gateway: Key, secret: Key) -> str:
-    """By Gateway: what the proxy of one says of a Secret is no matter of another's."""
+    """Names a Secret at one Gateway: what the proxy of one says of a Secret does not concern another."""
     return f"{gateway.path}#{secret.path}"
 
 
 def pair_digest(secret: Secret) -> str:
-    """Of the certificate and its key, so that a new one is not blamed for the old."""
+    """Hashes the certificate and its key, so that a new one is not blamed for the old."""
     hashed = hashlib.blake2b(digest_size=12)
     for value in (secret.data.get("tls.crt"), secret.data.get("tls.key")):
         hashed.update(len(value or b"").to_bytes(8, "big") + (value or b""))

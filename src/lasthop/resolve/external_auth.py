@@ -14,7 +14,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.http_syntax import HEADER_NAME, PATH, PATH_LENGTH, PROTECTED, shown
 
 PROTOCOLS: Final = {"HTTP": Protocol.AUTO, "GRPC": Protocol.H2}
-"""What is spoken to the server, whatever is spoken to the backends of the rule."""
+"""The protocol of the hop to the server, whatever that to the backends of the rule is."""
 
 _ODD_PATH: Final = re.compile(r"(^|/)\.{1,2}(/|$)|//|%2[ef]", re.IGNORECASE)
 """What a server could take for another path than the one that was written."""
@@ -39,7 +39,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def problems(wanted: HTTPExternalAuthFilter, field: str, limits: Limits) -> Iterator[Problem]:
-    """What cannot be done; a rule that asks for it refuses, for it must not go on unasked."""
+    """Yields what cannot be done; a rule that asks for it refuses, because no request may pass without being authorized."""
     if wanted.protocol not in PROTOCOLS:
         message = "neither a server nor a protocol is given; write protocol HTTP or GRPC and a backendRef"
         yield unsupported_value(message, field)

@@ -57,7 +57,7 @@ def one_after_the_other(first: Headers, second: Headers) -> Headers:
 
 
 def _both(first: HeaderEdit, second: HeaderEdit) -> HeaderEdit:
-    """In one edit nothing is said twice about a header, but that it is emptied first and then added to."""
+    """Merges two edits, so that no header is edited twice but to be set first and then added to."""
     decided = {name.lower() for name in (*(name for name, _ in second.set), *second.remove)}
     kept = HeaderEdit(
         tuple(pair for pair in first.set if pair[0].lower() not in decided),
@@ -82,7 +82,7 @@ def _absolute(path: str) -> str:
 def problems(
     filters: tuple[api.HTTPRouteFilter, ...], field: str, limits: Limits, *, on_backend: bool = False
 ) -> Iterator[Problem]:
-    """What cannot be done. Whoever asks for it gets a 500 for that rule, not a route without it."""
+    """Yields what cannot be done. A rule that asks for it answers 500, never as if it had not asked."""
     for number, found in enumerate(filters):
         place = f"{field}[{number}]"
         if found.extension_ref:
@@ -168,7 +168,7 @@ def _redirect_problems(redirect: api.HTTPRequestRedirectFilter, place: str) -> I
 
 
 def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: str) -> Iterator[Problem]:
-    """Of what a request is redirected or rewritten to."""
+    """Yields what is wrong with what a request is redirected or rewritten to."""
     if hostname and not syntax.is_hostname(hostname):
         yield unsupported_value(f"{syntax.shown(hostname)} is not a hostname; correct it", f"{place}.hostname")
     if path is None:
@@ -186,7 +186,7 @@ def _target_problems(hostname: str, path: api.HTTPPathModifier | None, place: st
 
 
 def _cors_problems(cors: api.HTTPCORSFilter, place: str) -> Iterator[Problem]:
-    """Envoy writes all of it into responses as it is."""
+    """Yields what is wrong with a CORS filter: Envoy writes all of it into responses as it is."""
     for origin in cors.allow_origins:
         if len(origin) > syntax.ORIGIN_LENGTH or not syntax.ORIGIN.fullmatch(origin):
             yield unsupported_value(

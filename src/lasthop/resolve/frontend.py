@@ -1,6 +1,6 @@
 """What a Gateway asks of the certificates that clients show it (GEP-91): by default, and for each port.
 
-Whoever asks for it and cannot have it serves nobody: a listener without a usable CA is closed, not open to all.
+Fails closed: a listener that requests client certificates but has no usable CA accepts no connections.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FrontendVerdict(msgspec.Struct, frozen=True):
 
 @query
 def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
-    """What holds for the HTTPS listeners of a port, those of ListenerSets included."""
+    """Returns what applies to the HTTPS listeners of a port, those of ListenerSets included."""
     obj = read(g, key, api.Gateway)
     wanted, field = validation_of(obj, port) if obj else (None, "")
     if wanted is None:
@@ -72,13 +72,13 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
 
 
 def _too_large(g: Graph, key: Key, clients: ClientCertificates) -> str:
-    """Every HTTPS listener of the port holds a copy, so the limit of policies is theirs as well."""
+    """Applies the limit of policies, because every HTTPS listener of the port holds a copy."""
     bundles = [bundle(g, namespace, ref) for namespace, ref in clients.cas]
     return too_large(union(b for b in bundles if not isinstance(b, Problem)), limits(g, key)) if bundles else ""
 
 
 def validation_of(obj: api.Gateway, port: int) -> tuple[FrontendTLSValidation | None, str]:
-    """(what is asked on a port, where it stands). What is said for a port replaces the default, also by saying nothing."""
+    """Returns what is asked of clients on a port, and its field. An entry for the port replaces the default, even if empty."""
     found = obj.spec.tls.frontend if obj.spec.tls else None
     if found is None:
         return None, ""
@@ -98,14 +98,14 @@ def _problem(g: Graph, key: Key, ref: api.ObjectReference, namespace: str) -> Pr
     if (ref.group, ref.kind) not in CA_KINDS:
         return invalid_kind(ref.kind, ref.group, f"a {KNOWN_CA_KINDS}", reasons.INVALID_CA_CERTIFICATE_KIND)
     target = Key(ref.kind, namespace, ref.name)
-    # Permission before existence, so that nobody learns what another namespace holds.
+    # Permission before existence, so that no one learns what another namespace holds.
     if namespace and not permitted(g, GROUP, key, ref.group, target):
         return ref_not_permitted(key, target)
     return ref_state(g, namespace, LocalObjectReference(ref.group, ref.kind, ref.name)).problem
 
 
 def insecure_mode(g: Graph, key: Key) -> Condition | None:
-    """The condition that a Gateway carries while it lets in clients that it could not verify."""
+    """Returns the condition of a Gateway that accepts clients without a valid certificate; None if it does not."""
     obj = read(g, key, api.Gateway)
     found = obj.spec.tls.frontend if obj and obj.spec.tls else None
     if found is None:

@@ -134,8 +134,5 @@ def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     sockets = sorted(SOCKETS.of(g, port, transport))
     mine = next((addresses for _, owner, addresses in sockets if owner == key), ())
     older = [(owner, addresses) for since, owner, addresses in sockets if since < age(g, key)]
-    return next((owner for owner, addresses in older if _overlap(mine, addresses)), None)
-
-
-def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
-    return bool(set(a) & set(b)) or bool(WILDCARDS & {*a, *b})
+    every = WILDCARDS.intersection(mine)
+    return next((owner for owner, addresses in older if every or {*mine, *WILDCARDS} & {*addresses}), None)

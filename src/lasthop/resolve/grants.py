@@ -49,7 +49,7 @@ def index_grants(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 def permitted(g: Graph, group: str, source: Key, target_group: str, target: Key) -> bool:
-    """Whether an object may refer to `target`: always in its own namespace, elsewhere by a grant of that namespace."""
+    """Returns whether an object may refer to `target`: always in its own namespace, elsewhere by a grant of that namespace."""
     if source.namespace == target.namespace:
         return True
     granted = GRANTS.of(g, target.namespace, group, source.kind, source.namespace, target_group, target.kind)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 
 def covers(pattern: str, hostname: str) -> bool:
-    """Whether everything that `hostname` stands for falls under `pattern`."""
+    """Returns whether everything that `hostname` matches falls under `pattern`."""
     if not pattern or pattern == hostname:
         return True
     if not pattern.startswith("*."):

@@ -53,7 +53,7 @@ def _socket(listener: Listener) -> Socket:
 
 
 def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
-    """As they are written, in a Gateway or a ListenerSet."""
+    """Returns the listeners as a Gateway or a ListenerSet has them in its spec."""
     obj = OBJECTS.of(g, owner)
     return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
 
@@ -68,7 +68,7 @@ def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
 
 @query
 def own_listener(g: Graph, owner: Key, number: int) -> Listener:
-    """By itself, so that one which cannot be judged is closed and the others are not."""
+    """Judges one listener by itself, so that one which cannot be judged is closed and the others are not."""
     return _listener(g, owner, spec_listeners(g, owner)[number])
 
 
@@ -76,8 +76,8 @@ def own_listener(g: Graph, owner: Key, number: int) -> Listener:
 def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
     """The listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of precedence.
 
-    The Gateway's own come before those of its sets, and those of an older set before a younger's. Whoever comes first has
-    the port and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to somebody else.
+    The Gateway's own come before those of its sets, and those of an older set before a younger's. The first one has the port
+    and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to another listener.
     """
     taken = _Claims()
     found: dict[Key, tuple[Listener, ...]] = {}
@@ -99,7 +99,7 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
 
 @query
 def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
-    """The same as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
+    """Returns them as one list. A dict that differs only in its order would count as unchanged, so the order is read too."""
     found = listeners_by_owner(g, gateway)
     return tuple(listener for owner in (gateway, *allowed_sets(g, gateway)) for listener in found[owner])
 
@@ -127,7 +127,7 @@ class _Claims:
         self._names.update(other._names)
 
     def conflict_among(self, listener: Listener) -> Problem | None:
-        """With others of the same Gateway or ListenerSet, where there is no winner: all listeners of a conflict lose."""
+        """Returns a conflict with others of the same Gateway or ListenerSet, which all listeners of it lose."""
         protocols = self._protocols[_socket(listener)]
         if len({_shared(protocol) for protocol in protocols}) > 1:
             message = f"port {listener.port} is also used with another protocol ({', '.join(sorted(protocols))})"
@@ -138,7 +138,7 @@ class _Claims:
         return None
 
     def conflict_with_earlier(self, listener: Listener) -> Problem | None:
-        """With those that have precedence. Who they are is not said: it may be none of the author's business."""
+        """Returns a conflict with those that have precedence. It does not name them: the author may not see them."""
         if {_shared(p) for p in self._protocols.get(_socket(listener), set())} - {_shared(listener.protocol)}:
             message = f"the Gateway or an older ListenerSet uses port {listener.port} with another protocol"
             return Problem(reasons.PROTOCOL_CONFLICT, message, remedy="use another port")
@@ -161,7 +161,7 @@ def _settled(listener: Listener, conflict: Problem | None) -> Listener:
 
 
 def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
-    """Without certificates that the Gateway's Envoy does not take; with none left it is not served."""
+    """Returns the listener without certificates that the Gateway's Envoy has refused; with none left it is not served."""
     refused = {secret: problem for secret in listener.certificates if (problem := refused_pair(g, gateway, secret))}
     if not refused:
         return listener
@@ -173,7 +173,7 @@ def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
 
 
 def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
-    """What the Gateway asks of clients holds for the listeners of its sets, too."""
+    """Adds what the Gateway asks of clients, which applies to the listeners of its sets, too."""
     accepted, resolved = listener.conditions
     if listener.protocol == "TLS" and accepted.status and not listener.passthrough and asks_clients(g, gateway, listener.port):
         message = "clients are not asked for a certificate: the Gateway's tls.frontend is for listeners of protocol HTTPS"
@@ -222,31 +222,20 @@ def _listener(g: Graph, key: Key, listener: api.Listener) -> Listener:
     accepted = failed(reasons.ACCEPTED, refused) if refused else true(reasons.ACCEPTED)
     resolved = failed(reasons.RESOLVED_REFS, unresolved) if unresolved else true(reasons.RESOLVED_REFS, dates)
     served = accepted.status and not (_terminates(listener) and not certificates)
-    return Listener(
-        owner=key,
-        name=listener.name,
-        port=listener.port,
-        protocol=listener.protocol,
-        hostname=_hostname_of(listener),
-        table=_table(key, listener),
+    return replace(
+        _closed(key, listener),
         certificates=certificates,
         conditions=(accepted, resolved),
         supported_kinds=allowed,
         served=served,
-        misnamed=_misnamed(listener),
         passthrough=listener.protocol == "TLS" and not _terminates(listener),
     )
 
 
 def _closed(key: Key, listener: api.Listener) -> Listener:
-    """The stand-in of one that could not be judged: it serves nobody and keeps its name."""
+    """Returns a listener that has not been judged, or cannot be: it is not served and keeps its name."""
     return Listener(
-        owner=key,
-        name=listener.name,
-        port=listener.port,
-        protocol=listener.protocol,
-        hostname=_hostname_of(listener),
-        table=_table(key, listener),
+        *(key, listener.name, listener.port, listener.protocol, _hostname_of(listener), _table(key, listener)),
         conditions=(_crashed(), true(reasons.RESOLVED_REFS)),
         served=False,
         misnamed=_misnamed(listener),
@@ -349,7 +338,7 @@ def _certificates(g: Graph, key: Key, listener: api.Listener) -> tuple[tuple[Key
 def _certificate_problem(g: Graph, key: Key, ref: api.SecretObjectReference, secret: Key) -> Problem | None:
     if (ref.group, ref.kind) != ("", "Secret"):
         return problems.invalid_kind(ref.kind, ref.group, "a Secret", reasons.INVALID_CERTIFICATE_REF)
-    # Permission before existence, so that nobody learns what another namespace holds.
+    # Permission before existence, so that no one learns what another namespace holds.
     if not permitted(g, GROUP, key, "", secret):
         message = f"no ReferenceGrant in namespace {secret.namespace} lets {key.kind}s of {key.namespace} use {secret.name}"
         return Problem(reasons.REF_NOT_PERMITTED, message)

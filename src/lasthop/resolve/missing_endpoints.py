@@ -41,7 +41,7 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
 def _unlabelled(g: Graph, service: Key) -> str:
     said = f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"
     if settings(g).pods:
-        return said  # there nobody writes them by hand
+        return said  # there they are not written by hand
     strays = dict(STRAY_SLICES.of(g, service.namespace))
     guess = meant(service.name, strays)
     return f"{said}; that of {strays[guess]} is {guess}, of which there is no Service" if guess else said

@@ -41,7 +41,7 @@ def class_profile(g: Graph, gateway_class: Key) -> Found:
 
 @query
 def own_profile(g: Graph, gateway: Key) -> Found:
-    """Of the Gateway itself, always from its own namespace."""
+    """Returns the profile of the Gateway itself, always from its own namespace."""
     obj = read(g, gateway, api.Gateway)
     infrastructure = obj.spec.infrastructure if obj else None
     ref = infrastructure.parameters_ref if infrastructure else None
@@ -70,7 +70,7 @@ def _both(g: Graph, gateway: Key) -> tuple[Found, Found]:
 
 @query
 def backend_rules(g: Graph, gateway: Key) -> BackendRules:
-    """What is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is."""
+    """Returns what is permitted. Where a profile cannot be found the Gateway is not accepted, and nothing is permitted."""
     of_class, own = _both(g, gateway)
     if isinstance(of_class, Problem) or isinstance(own, Problem):
         return NOTHING
@@ -89,7 +89,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
 
 @query
 def limits(g: Graph, gateway: Key) -> Limits:
-    """How much its routes and policies may ask for: the lower of what both profiles say, the default where neither does."""
+    """Returns how much its routes and policies may ask for: the lower of both profiles' limits, or the default."""
     said: dict[str, list[int]] = {}
     for found in _both(g, gateway):
         if isinstance(found, tuple):
@@ -101,7 +101,7 @@ def limits(g: Graph, gateway: Key) -> Limits:
 
 @query
 def http_rules(g: Graph, gateway: Key) -> HttpRules:
-    """How requests of clients are read: the stricter of what both profiles say. Words that are none say nothing."""
+    """Returns how requests of clients are read: the stricter of both profiles' settings. Unknown values are ignored."""
     said = [found[1].http for found in _both(g, gateway) if isinstance(found, tuple)]
     default = HttpRules()
     merged = [each.merge_slashes for each in said if each.merge_slashes is not None]
@@ -121,13 +121,13 @@ def _strictest(words: tuple[str, ...], said: list[str]) -> str:
 
 
 def _permitted(words: list[str]) -> bool | None:
-    """Deny wherever it is said; None where nobody says anything."""
+    """Returns False if any profile denies it, None if no profile sets it."""
     return None if not any(words) else profiles.DENY not in words and profiles.ALLOW in words
 
 
 @query
 def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
-    """How its proxies are to run, as far as anybody says."""
+    """Returns how its proxies are to run, as far as a profile sets it."""
     of_class, own = (found[1].proxy if isinstance(found, tuple) else ProxyProfile() for found in _both(g, gateway))
     return ProxyProfile(
         replicas=_first(own.replicas, of_class.replicas),

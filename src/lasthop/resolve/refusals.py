@@ -20,15 +20,15 @@ REGEX = "RegularExpression"
 PATH_TYPES = frozenset(PathType)
 
 
-class JudgedRule(msgspec.Struct, frozen=True):
+class RuleJudgement(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """Everything in its text that cannot be done; if there is anything, the rule refuses what it matches."""
     unmatchable: frozenset[int] = frozenset()
     """Matches that Envoy cannot be asked for at all; they match nothing."""
 
 
-class JudgedRoute(msgspec.Struct, frozen=True):
-    rules: tuple[JudgedRule, ...] = ()
+class RouteJudgement(msgspec.Struct, frozen=True):
+    rules: tuple[RuleJudgement, ...] = ()
     matches: int = 0
     """That Envoy is asked for."""
     regex_size: int = 0
@@ -41,17 +41,17 @@ class JudgedRoute(msgspec.Struct, frozen=True):
         return all(found) and any(p.reason != reasons.INVALID_KIND for problems in found for p in problems)
 
 
-def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> JudgedRoute:
+def judge(rules: Sequence[api.RequestRouteRule | api.StreamRouteRule], limits: Limits) -> RouteJudgement:
     regexes = Regexes(limits)
     judged, matches = [], 0
     for number, rule in enumerate(rules):
         field = f"spec.rules[{number}]"
         if isinstance(rule, api.StreamRouteRule):
-            judged.append(JudgedRule(tuple(_stream_problems(rule, number, field))))
+            judged.append(RuleJudgement(tuple(_stream_problems(rule, number, field))))
         else:
             judged.append(_judge(rule, field, limits, regexes))
             matches += max(1, len(rule.matches)) - len(judged[-1].unmatchable)
-    return JudgedRoute(tuple(judged), matches, regexes.size)
+    return RouteJudgement(tuple(judged), matches, regexes.size)
 
 
 def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def _stream_problems(rule: api.StreamRouteRule, number: int, field: str) -> Iter
         yield unsupported_value(message, field)
 
 
-def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> JudgedRule:
+def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Regexes) -> RuleJudgement:
     found = list(filter_problems(rule.filters, f"{field}.filters", limits))
     for number, ref in enumerate(rule.backend_refs):
         found += filter_problems(ref.filters, f"{field}.backendRefs[{number}].filters", limits, on_backend=True)
@@ -75,7 +75,7 @@ def _judge(rule: api.RequestRouteRule, field: str, limits: Limits, regexes: Rege
     found += _session_problems(rule, f"{field}.sessionPersistence", limits)
     if not isinstance(rule, api.GRPCRouteRule):
         found += _time_problems(rule, field, limits)
-    return JudgedRule(tuple(found), frozenset(unmatchable))
+    return RuleJudgement(tuple(found), frozenset(unmatchable))
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------

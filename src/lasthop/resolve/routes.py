@@ -25,7 +25,7 @@ from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.http_syntax import grpc_path_regex, seconds
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.refusals import JudgedRoute, judge, long_session_name, session_problems
+from lasthop.resolve.refusals import RouteJudgement, judge, long_session_name, session_problems
 from lasthop.resolve.route_references import references
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
@@ -35,7 +35,7 @@ SESSION_NAME = "lasthop-session-{:08x}"
 
 
 PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRoute": (Protocol.H2,)}
-"""Route kinds of single requests, and what is spoken to their backends: the usual protocol first."""
+"""Route kinds of single requests, and the protocols to their backends: the usual one first."""
 
 
 def read_route(g: Graph, key: Key) -> api.Route | None:
@@ -59,10 +59,10 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
 
 @query
-def judged(g: Graph, route: Key, gateway: Key) -> JudgedRoute:
-    """What can be done of what the route asks for, within the limits of a Gateway."""
+def route_judgement(g: Graph, route: Key, gateway: Key) -> RouteJudgement:
+    """Judges what the route asks for, within the limits of a Gateway."""
     obj = read_route(g, route)
-    return judge(_rules(obj), limits(g, gateway)) if obj else JudgedRoute()
+    return judge(_rules(obj), limits(g, gateway)) if obj else RouteJudgement()
 
 
 def _rules(obj: api.Route) -> Sequence[api.RequestRouteRule | api.StreamRouteRule]:
@@ -74,7 +74,7 @@ def targets(g: Graph, route: Key, gateway: Key) -> tuple[tuple[Target, Protocol 
     """Returns everything that the route's rules refer to, with the protocol where it is not that of the route's backends."""
     obj = read_route(g, route)
     found: dict[tuple[Target, Protocol | None], None] = {}
-    for rule, judgement in zip(_rules(obj) if obj else (), judged(g, route, gateway).rules, strict=True):
+    for rule, judgement in zip(_rules(obj) if obj else (), route_judgement(g, route, gateway).rules, strict=True):
         for reference in () if judgement.problems else references(rule):
             resolved = target(g, route, reference.ref)
             if isinstance(resolved, Target):
@@ -90,7 +90,7 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         return RouteVerdict()
     refused: list[Problem] = []
     refs: list[Problem] = []
-    judgement = judged(g, route, gateway)
+    judgement = route_judgement(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
         found = judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
@@ -113,12 +113,12 @@ def _reference_problem(
 
 @query
 def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
-    """The route's matches with what is to be done, in its own order."""
+    """Returns the route's matches with their actions, in its own order."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
     found: list[routing.Route] = []
-    for rule, judgement in zip(request_rules(obj), judged(g, route, gateway).rules, strict=True):
+    for rule, judgement in zip(request_rules(obj), route_judgement(g, route, gateway).rules, strict=True):
         for number, written in enumerate(_written(rule)):
             if number not in judgement.unmatchable:
                 match = _planned(written)
@@ -128,7 +128,7 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
-    """The same matches, all refusing: for a route of which nothing more could be worked out."""
+    """Returns the same matches, all refusing: for a route of which nothing more could be worked out."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
@@ -213,7 +213,7 @@ def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> 
 
 
 def _backends_session(g: Graph, backends: tuple[routing.Backend, ...]) -> api.SessionPersistence | None:
-    """What the one XBackend that a rule leads to asks for; the rule's own word goes before it."""
+    """Returns the sessions that the only XBackend of a rule asks for; the rule's own setting takes precedence."""
     hop = backends[0].hop if len(backends) == 1 else None
     wanted = xbackends.session(g, hop.backend) if hop else None
     if hop is None or wanted is None or any(session_problems(wanted, "")):

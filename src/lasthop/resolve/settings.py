@@ -21,11 +21,11 @@ class Settings(msgspec.Struct, frozen=True):
     host_network: bool = True
     """Gateways share the host's ports, so two can want the same one."""
     external_names: bool = True
-    """ExternalName Services may be backends. Off on Kubernetes: whoever may write a Service could point the gateway at
+    """ExternalName Services may be backends. Off on Kubernetes: the author of a Service could point the gateway at
     anything (CVE-2021-25740)."""
 
     pods: bool = False
-    """Backends are Pods, which labels select; elsewhere whoever writes a selector writes the EndpointSlices too."""
+    """Backends are Pods, which labels select; elsewhere the author of a selector writes the EndpointSlices too."""
 
 
 SETTINGS: Final = Input[Settings]("settings")

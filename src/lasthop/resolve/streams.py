@@ -8,7 +8,7 @@ from lasthop.plan.routing import Backend, Stream
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.attachment import LISTENER_STREAMS, stream_protocol
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.routes import hop_to, judged
+from lasthop.resolve.routes import hop_to, route_judgement
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS, read
 
@@ -33,6 +33,6 @@ def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
 def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
     """Where a route sends connections that come to a Gateway."""
     obj = read(g, route, StreamRoute)
-    usable = obj is not None and obj.spec.rules and not judged(g, route, gateway).rules[0].problems
+    usable = obj is not None and obj.spec.rules and not route_judgement(g, route, gateway).rules[0].problems
     refs = obj.spec.rules[0].backend_refs if obj and usable else ()
     return tuple(Backend(ref.weight, hop_to(g, route, gateway, ref, protocol)) for ref in refs if ref.weight)

@@ -12,9 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
-from lasthop.plan.tls import SystemStore
 from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, KeyPair, key_pair, parse_bundle
-from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -22,7 +20,7 @@ CA_KEY: Final = "ca.crt"
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
-"""No object: the system store, where it must stand in a list. Means the same as `wellKnownCACertificates: System`."""
+"""Not an object: the system store as an entry of a list. Means the same as `wellKnownCACertificates: System`."""
 
 OUT_OF_DATE: Final = frozenset({reasons.EXPIRED_CERTIFICATE, reasons.NOT_YET_VALID_CERTIFICATE})
 """What a waiver of Expiry waives."""
@@ -33,10 +31,6 @@ class RefState(msgspec.Struct, frozen=True):
 
     problem: Problem | None = None
     warnings: tuple[str, ...] = ()
-
-
-def system_store(g: Graph) -> SystemStore | None:
-    return SYSTEM_STORE.of(g)
 
 
 @query

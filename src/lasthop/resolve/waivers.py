@@ -57,8 +57,8 @@ def moment(text: str) -> float | None:
         return None
 
 
-def said(found: Waiver) -> str:
+def describe(waiver: Waiver) -> str:
     """Describes what is not checked, why, by whom and until when, for status, findings and the audit."""
-    owner = f", {found.owner}" if found.owner else ""
-    until = f"until {minute(found.expires)}" if found.expires is not None else "without an end"
-    return f'{LOST[found.mode]} ({found.key}: "{found.reason}"{owner}), {until}'
+    owner = f", {waiver.owner}" if waiver.owner else ""
+    until = f"until {minute(waiver.expires)}" if waiver.expires is not None else "without an end"
+    return f'{LOST[waiver.mode]} ({waiver.key}: "{waiver.reason}"{owner}), {until}'

@@ -149,8 +149,8 @@ class Graph:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Another with every change of an input, also of one that nobody has read yet, and as time passes a deadline: while it
-        is the same and everything is settled, every value and every member is the same."""
+        """Changes with every input, also with one that has not been read yet, and as time passes a deadline: while it is the
+        same and everything is settled, every value and every member is the same."""
         return self._sets, self._revision
 
     def touch(self, id: NodeId, owner: str) -> None:

@@ -31,7 +31,7 @@ class Input(Generic[*Ts, T]):
         return value
 
     def peek(self, g: Graph, /, *key: *Ts) -> T | None:
-        """Returns the value without reading it: for those who are no query."""
+        """Returns the value without recording a read: for callers outside of queries."""
         return cast("T | None", g.inputs.get((self, *key)))
 
     def set(self, g: Graph, value: T | None, /, *key: *Ts) -> bool:

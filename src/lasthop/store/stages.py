@@ -71,8 +71,8 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
     named: bool = False
     """Outputs that set `names` refer to this one's members."""
     names: bool = False
-    """In a limited `settle()` it is held back for those by whose changes a named output has members that nobody has been told
-    of yet."""
+    """In a limited `settle()` it is held back for those by whose changes a named output has members that are
+    not reported yet."""
 
     @property
     def domains(self) -> tuple[Domain, ...]:

@@ -33,7 +33,7 @@ def served(hostname: str, sans: list[dict[str, Any]]) -> tuple[bool, str]:
         ("10.0.0.1", [], "is an IP address"),
         ("api.example", [{"type": "Hostname", "hostname": "a..example"}], "subjectAltNames[0].hostname"),
         ("api.example", [{"type": "URI", "uri": "spiffe://a/\x00"}], "subjectAltNames[0].uri"),
-        ("api.example", [{"type": "URI", "uri": ""}], "is no URI"),
+        ("api.example", [{"type": "URI", "uri": ""}], "is not a URI"),
         ("api.example", [{"type": "Email", "hostname": "api.example"}], "use Hostname or URI"),
         ("api.example", [{"type": "URI", "uri": "spiffe://a"}] * 33, "at most 32"),
     ],

@@ -138,24 +138,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "1,025 characters",
     ),
     "kind of path": (redirect(path={"type": "Replace"}), "filters[0].requestRedirect.path", "type Replace"),
-    "origin": (cors(allowOrigins=["https://a\nb"]), "filters[0].cors.allowOrigins", "no origin"),
-    "allowed method": (cors(allowMethods=["GET\r\nx: y"]), "filters[0].cors.allowMethods", "no name"),
-    "allowed header": (cors(allowHeaders=["a b"]), "filters[0].cors.allowHeaders", "no name"),
-    "exposed header": (cors(exposeHeaders=[""]), "filters[0].cors.exposeHeaders", "no name"),
+    "origin": (cors(allowOrigins=["https://a\nb"]), "filters[0].cors.allowOrigins", "not an origin"),
+    "allowed method": (cors(allowMethods=["GET\r\nx: y"]), "filters[0].cors.allowMethods", "not the name"),
+    "allowed header": (cors(allowHeaders=["a b"]), "filters[0].cors.allowHeaders", "not the name"),
+    "exposed header": (cors(exposeHeaders=[""]), "filters[0].cors.exposeHeaders", "not the name"),
     "authorization path": (auth(path="/" + "a" * 1_024), "filters[0].externalAuth.http.path", "may mean another path"),
     "authorization header": (auth(allowedHeaders=["a\r\n"]), "filters[0].externalAuth.http.allowedHeaders", "'a\\r\\n'"),
-    "cookie": (cookie(name="a=b\r\n\r\nHTTP/1.1 200 OK"), "sessionPersistence.cookie.name", "no name of a cookie"),
+    "cookie": (cookie(name="a=b\r\n\r\nHTTP/1.1 200 OK"), "sessionPersistence.cookie.name", "not the name of a cookie"),
     "long cookie": (cookie(name="c" * 129), "sessionPersistence.cookie.name", "spec.limits.sessionNameLength"),
-    "cookie's path": (cookie(path="/;\r\n"), "sessionPersistence.cookie.path", "no path of a cookie"),
+    "cookie's path": (cookie(path="/;\r\n"), "sessionPersistence.cookie.path", "not a cookie path"),
     "session name of older bundles": (
         {"sessionPersistence": {"sessionName": "a b"}},
         "sessionPersistence.sessionName",
-        "no name of a cookie",
+        "not the name of a cookie",
     ),
     "session header": (
         {"sessionPersistence": {"type": "Header", "sessionName": "a b\r\n"}},
         "sessionPersistence.sessionName",
-        "no name of a cookie or header",
+        "not the name of a cookie or header",
     ),
     "kind of session": ({"sessionPersistence": {"type": "Jar"}}, "sessionPersistence", "type Jar"),
     "session's end": (
@@ -192,7 +192,7 @@ def test_a_rule_that_asks_for_what_cannot_be_done_says_so_and_refuses(name: str)
 
 
 UNMATCHABLE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "path with a query": ({"path": {"value": "/a?b"}}, "path", "'/a?b' is no path"),
+    "path with a query": ({"path": {"value": "/a?b"}}, "path", "'/a?b' is not a path"),
     "relative path": ({"path": {"type": "Exact", "value": "a"}}, "path", "begin it with /"),
     "long path": ({"path": {"value": "/" + "a" * 1_024}}, "path", "1,025 characters"),
     "kind of path": ({"path": {"type": "Suffix", "value": "/a"}}, "path", "type Suffix"),
@@ -245,8 +245,8 @@ def test_a_match_that_envoy_cannot_be_asked_for_matches_nothing_and_the_rest_of_
         ({"type": "RegularExpression", "service": r"\Qfoo", "method": "bar"}, "missing )"),
         ({"type": "RegularExpression", "service": "a)(?:b"}, "unexpected )"),
         ({"type": "RegularExpression", "method": r"\x{100}"}, "invalid escape sequence"),
-        ({"service": "foo?"}, "no name of a gRPC service"),
-        ({"method": "a/b"}, "no name of a gRPC method"),
+        ({"service": "foo?"}, "not the name of a gRPC service"),
+        ({"method": "a/b"}, "not the name of a gRPC method"),
         ({"type": "Prefix", "service": "foo"}, "type Prefix"),
     ],
 )

@@ -29,11 +29,9 @@ R = TypeVar("R", HopReport, CertificateReport)
 
 def placed(report: R, locate: Locate) -> R:
     """Adds the place of the object that decides, if it comes from a file."""
-    return msgspec.structs.replace(report, **_first(locate, _objects(report)))
-
-
-def _objects(report: HopReport | CertificateReport) -> Iterator[Key]:
-    return objects_of(report) if isinstance(report, HopReport) else _holder(report)
+    return msgspec.structs.replace(
+        report, **_first(locate, objects_of(report) if isinstance(report, HopReport) else _holder(report))
+    )
 
 
 def _holder(found: CertificateReport) -> Iterator[Key]:

@@ -17,7 +17,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import misaimed, strays
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.waivers import said
+from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 
@@ -87,7 +87,7 @@ def hop_report(g: Graph, hop: Hop) -> Reported:
 
 
 def joined(reports: Iterable[Reported]) -> list[HopReport]:
-    """One line for each Gateway and port; the protocols that policies have a say in share its fate."""
+    """One line for each Gateway and port; all protocols that policies apply to share it."""
     routes: dict[HopReport, set[str]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
@@ -148,7 +148,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: BackendTLS | P
             return HopReport(
                 *where,
                 Manner.WAIVED,
-                said(waiver),
+                describe(waiver),
                 _policy(tls.source),
                 waiver=waiver.key.path,
                 waives=waiver.mode,

@@ -49,7 +49,7 @@ GRPC_FAILURES: Final = (
     accesslog_pb2.GrpcStatusFilter.UNAVAILABLE,
     accesslog_pb2.GrpcStatusFilter.DATA_LOSS,
 )
-"""What is no fault of the caller's."""
+"""Failures that are not the caller's fault."""
 
 GRPC_CALL: Final = accesslog_pb2.AccessLogFilter(
     header_filter=accesslog_pb2.HeaderFilter(
@@ -87,7 +87,7 @@ STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 
 
 def stream_log(gateway: str, route: str) -> accesslog_pb2.AccessLog:
-    """Of connections, which have no status: those that could not be handed on."""
+    """Returns the log of connections that could not be forwarded, which have no status."""
     return _log({"gateway": gateway, "route": route, **STREAM_FIELDS}, flagged(*STREAM_FAILURES))
 
 

@@ -17,7 +17,7 @@ MAX_CONNECTIONS: Final = 50_000
 
 
 MAX_HEAP: Final = 1 << 30
-"""Where nobody has looked how much memory there is."""
+"""Where the host's memory is not known."""
 _HEAP: Final = "envoy.resource_monitors.fixed_heap"
 _TRACKED: Final = 20
 """Streams that hold at least 2^20 bytes are known by size, so that the largest can be reset first."""
@@ -32,6 +32,10 @@ def bootstrap(
     max_heap: int = MAX_HEAP,
 ) -> bytes:
     """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
+    pause = {"base_interval": "0.1s", "max_interval": "1s"}
+    # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90 letters reaches. A route's
+    # own limit is lower than this one and is checked before (see Limits).
+    levels = dict.fromkeys(("re2.max_program_size.error_level", "re2.max_program_size.warn_level"), REGEX_CEILING)
     config: dict[str, object] = {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
         "admin": {
@@ -47,37 +51,18 @@ def bootstrap(
                 "set_node_on_first_message_only": True,
                 # A Lasthop that comes back is found within a second. Envoy's own pause grows to 30 s, in which no edit
                 # would have an effect.
-                "grpc_services": [
-                    {
-                        "envoy_grpc": {
-                            "cluster_name": XDS_CLUSTER,
-                            "retry_policy": {"retry_back_off": {"base_interval": "0.1s", "max_interval": "1s"}},
-                        }
-                    }
-                ],
+                "grpc_services": [{"envoy_grpc": {"cluster_name": XDS_CLUSTER, "retry_policy": {"retry_back_off": pause}}}],
             },
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(xds)]},
         # Plain statistics stay on (0.4 % of a request): they carry the reasons of failed handshakes. Those of a cluster
-        # without traffic are not made, and nobody walks all of them every 5 s when nobody has asked.
+        # without traffic are not made, and they are not walked every 5 s unless the admin API asks.
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),
-        "layered_runtime": {
-            "layers": [
-                {
-                    "name": "lasthop",
-                    # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90
-                    # letters reaches. A route's own limit is lower than this one and is checked before (see Limits).
-                    "static_layer": {
-                        "re2.max_program_size.error_level": REGEX_CEILING,
-                        "re2.max_program_size.warn_level": REGEX_CEILING,
-                    },
-                }
-            ]
-        },
+        "layered_runtime": {"layers": [{"name": "lasthop", "static_layer": levels}]},
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
 

@@ -1,4 +1,4 @@
-"""Clusters and their endpoints: what stands behind a hop's name.
+"""Clusters and their endpoints: what a hop's name refers to.
 
 Trust is inline, so that a stricter policy never waits for a second message while the old one serves
 (docs/measurements.md#inline-trust). The endpoints' name carries the hash of the cluster: a changed cluster is a new
@@ -98,7 +98,7 @@ def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource
     version = content_hash(body)
     trust = tls.trust if isinstance(tls, BackendTLS) else None
     heavy = isinstance(trust, SystemStore) or (isinstance(trust, Anchors) and len(trust.pem) > HEAVY)
-    # What a waiver weakens ends with the waiver, in Envoy itself, whoever is dead by then.
+    # What a waiver weakens ends with the waiver, in Envoy itself, even if no controller runs by then.
     expires = tls.waiver.expires if isinstance(tls, BackendTLS) and tls.waiver else None
     return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
 

@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One match of a route object."""
 
     path: str
-    """Where it stands in the index of paths (see `index_path`)."""
+    """Its place in the index of paths (see `index_path`)."""
     precedence: tuple[int, ...]
     upgrade: tuple[bytes, ...]
     """Route messages for requests that ask for an upgrade; equal to `other` where that makes no difference."""
@@ -162,7 +162,7 @@ def listening_at(listener: Listener | None) -> Listening:
 
 @query
 def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) -> ServedRoute | None:
-    """The first level of it that Envoy has not refused."""
+    """Returns the first level of a route that Envoy has not refused."""
     ranked = rank(g, route, hostname)
     if ranked is None:
         return None
@@ -179,8 +179,7 @@ def served_route(g: Graph, route: Key, gateway: Key, table: str, hostname: str) 
 
 
 def unserved(g: Graph, route: Key, gateway: Key, hosts: tuple[tuple[str, str], ...]) -> tuple[tuple[Problem, ...], bool]:
-    """What of a route stands for itself as a 500, and whether that is all of it: what Envoy refused, and what could not be
-    built."""
+    """Returns why parts of a route answer 500, because Envoy refused them or they could not be built, and whether all do."""
     served = [(host, found) for table, host in hosts if (found := served_route(g, route, gateway, table, host))]
     problems = tuple(dict.fromkeys(problem for host, found in served for problem in _problems(found, host or "*")))
     return problems, bool(problems) and all(found.complaint or found.encoded.whole for _, found in served)

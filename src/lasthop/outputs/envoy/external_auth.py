@@ -24,7 +24,7 @@ from lasthop.plan.upstream import Hop, Protocol
 TIMEOUT: Final = 10.0
 """Envoy's own is 0.2 s, too little for a server that asks a database or another server."""
 UNANSWERED: Final = http_status_pb2.ServiceUnavailable
-"""What a request gets that nobody could be asked about: not the client's fault, so not Envoy's 403."""
+"""What a request gets where the server does not answer: not the client's fault, so not Envoy's 403."""
 _FRAMING: Final = (
     *("connection", "content-length", "host", "keep-alive", "proxy-connection"),
     *("te", "trailer", "transfer-encoding", "upgrade"),
@@ -72,7 +72,7 @@ def _ext_authz(auth: ExternalAuth, timeout: float) -> ext_authz_pb2.ExtAuthz:
     if auth.request_headers:
         message.allowed_headers.CopyFrom(_any_of(auth.request_headers))
     if auth.max_body:
-        # Not a part of it: whoever judges by the body must not be shown less than the backend.
+        # Not a part of it: a server that judges by the body must not be shown less than the backend.
         message.with_request_body.max_request_bytes = auth.max_body
     return message
 

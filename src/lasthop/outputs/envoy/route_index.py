@@ -146,4 +146,4 @@ def _leaf(listed: tuple[bytes, ...]) -> bytes:
 _NAME: Final = encode(extension_pb2.TypedExtensionConfig(name="routes"))
 _ROUTE: Final = encode(packed(rc.Route()))
 _ROUTE_LIST: Final = encode(packed(rc.RouteList()))
-"""What stands before the packed bytes: an Any with a type and no value."""
+"""What precedes the packed bytes: an Any with a type and no value."""

@@ -185,7 +185,7 @@ def _redirect(redirect: routing.Redirect) -> rc.RedirectAction:
 
 
 def _replace_prefix(edit: routing.PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
-    """`/foo` and what follows it, by the spec's table: exactly one slash stands where prefix and rest meet."""
+    """`/foo` and what follows it, by the spec's table: exactly one slash is between prefix and rest."""
     prefix = (edit.prefix or "").rstrip("/")
     value = edit.value.rstrip("/")
     if not value:
@@ -279,7 +279,7 @@ def _timeout(forward: routing.Forward) -> float:
 
 
 def _retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPolicy:
-    # Whoever limits a try wants another one after it (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
+    # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
     on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
     policy = rc.RetryPolicy(
         retry_on=",".join(on),

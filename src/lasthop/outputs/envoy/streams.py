@@ -1,6 +1,6 @@
 """Connections and datagrams: a filter chain for each name (SNI) that a listener is asked for, each encoded by itself.
 
-The chain's name carries the hash of the TLS that its backends are spoken to with. A changed policy is so a new chain, and
+The chain's name carries the hash of the TLS to its backends. So a changed policy is a new chain, and
 Envoy ends the connections of the old one within its drain time; all other chains of the port stay as they are.
 """
 
@@ -53,7 +53,7 @@ class EncodedStream(msgspec.Struct, frozen=True):
     """The name of Envoy's listener that it belongs to."""
     part: str
     body: bytes
-    """What is added to the listener's bytes; empty for datagrams that nobody takes."""
+    """What is added to the listener's bytes; empty for datagrams that no route takes."""
     digest: str
     """Empty for the stand-in of a refused stream: there is nothing in it that could be blamed."""
     owner: Key | None = None
@@ -96,7 +96,7 @@ def _body(g: Graph, gateway: Key, listener: Listener, found: Stream) -> bytes:
 def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listener_components_pb2.FilterChain:
     chain = listener_components_pb2.FilterChain(name=f"{listener.table}/{found.hostname or '*'}")
     if listener.protocol == "TLS":
-        # Whoever does not speak TLS has no business here, least of all with the backends of a passthrough listener.
+        # Only TLS may pass, above all to the backends of a passthrough listener.
         chain.filter_chain_match.transport_protocol = "tls"
         if found.hostname:
             chain.filter_chain_match.server_names.append(found.hostname)

@@ -54,7 +54,7 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
     if tls.mode is Mode.WAIVED_ALL:
         return None
     if tls.trust is None and not tls.pins:
-        raise ValueError(f"{tls.source} would check nothing, and nobody waived it")
+        raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
     return common_pb2.CertificateValidationContext(
         trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,

@@ -76,14 +76,9 @@ def sds_files(xds: RemoteXds) -> dict[str, bytes]:
         }
     }
     server = {"validation_context": {"trusted_ca": {"filename": str(xds.certificates / CA)}, "watched_directory": watched}}
+    kind = {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"}
     return {
-        _file(name): msgspec.json.encode(
-            {
-                "resources": [
-                    {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "name": name, **secret}
-                ]
-            }
-        )
+        _file(name): msgspec.json.encode({"resources": [{**kind, "name": name, **secret}]})
         for name, secret in ((CLIENT_CERTIFICATE, client), (SERVER_CA, server))
     }
 

@@ -46,7 +46,7 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
 
 
 def _sets(g: Graph, key: Key) -> Iterator[Fact]:
-    """ListenerSets that name the Gateway, those too that it does not let in."""
+    """Yields the ListenerSets that name the Gateway, including those that it does not allow."""
     named = [each for _, each in LISTENER_SETS.of(g, key)]
     yield from (explain_listener_set(g, each) for each in named[:SHOWN])
     yield from _more(len(named), "ListenerSets")
@@ -138,7 +138,7 @@ def explain_class(g: Graph, key: Key) -> Fact:
     obj = read(g, key, api.GatewayClass)
     accepted = gateway_class(g, key)
     if obj is None or accepted is None:
-        other = obj.spec.controller_name if obj else "nobody"
+        other = obj.spec.controller_name if obj else "unknown"
         return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)

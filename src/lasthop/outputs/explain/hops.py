@@ -22,8 +22,8 @@ from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import bundle, day, pair_dates, ref_state, system_store
-from lasthop.resolve.waivers import said
+from lasthop.resolve.trust import bundle, day, pair_dates, ref_state
+from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph
 from lasthop.store.node import NodeId
 from lasthop.store.store import read
@@ -82,7 +82,7 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
 def checks(tls: BackendTLS) -> Iterator[Fact]:
     yield plain(f"sends SNI {tls.sni}")
     if tls.waiver:
-        yield warning(said(tls.waiver), object=tls.waiver.key)
+        yield warning(describe(tls.waiver), object=tls.waiver.key)
     if tls.names:
         yield plain(f"the certificate must be for {' or '.join(str(name) for name in tls.names)}")
     if tls.pins:
@@ -99,7 +99,7 @@ def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator
         if node[0] is bundle:
             yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))
         elif node == (SYSTEM_STORE,):
-            store = system_store(g)
+            store = SYSTEM_STORE.of(g)
             yield (
                 plain(said.format(f"the system store ({store.path})"))
                 if store

@@ -20,7 +20,7 @@ from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
 from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS, REACH
-from lasthop.resolve.waivers import LOST, said
+from lasthop.resolve.waivers import LOST, describe
 from lasthop.store.graph import Graph
 from lasthop.store.store import read
 
@@ -62,7 +62,7 @@ def _validity(g: Graph, key: Key) -> Fact:
     if judged.unresolved:
         return warning("valid, but a CA reference is left out", *facts)
     if wanted.waiver:
-        return warning(f"valid, and weakened where the Gateway's operator allows it: {said(wanted.waiver)}", *facts)
+        return warning(f"valid, and weakened where the Gateway's operator allows it: {describe(wanted.waiver)}", *facts)
     return good(f"valid: {CHECKED[wanted.pinned_only]}", *facts)
 
 
@@ -108,14 +108,14 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 
 
 def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:
-    """The routes that lead there, either where policies have a say or where they have none."""
+    """Returns the routes that lead there, either where policies apply or where they do not."""
     hops = REACH.of(g, service)
     wanted = [hop for hop in hops if (hop.gateway, hop.port, hop.protocol.policed) == (gateway, port, policed)]
     return sorted({route for hop in wanted for route in HOPS.of(g, *hop)})
 
 
 def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
-    """Ports of a whole-Service target for which a policy that names them has the say."""
+    """Yields the ports of a whole-Service target that another policy names."""
     obj = read(g, service, Service)
     for port in obj.spec.ports if obj and target.section_name == WHOLE else ():
         claim = port_winner(g, service, port.name) if port.protocol == "TCP" else None

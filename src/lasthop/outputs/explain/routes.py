@@ -16,7 +16,7 @@ from lasthop.resolve.backends import Target, target
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.ours import is_ours, not_ours
 from lasthop.resolve.route_references import filter_references
-from lasthop.resolve.routes import judged, read_route, request_rules
+from lasthop.resolve.routes import read_route, request_rules, route_judgement
 from lasthop.resolve.streams import owner as stream_owner
 from lasthop.store.graph import Graph
 
@@ -98,7 +98,7 @@ def _shares(
 
 def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRule, protocol: Protocol) -> Fact:
     said = f"rule {number}{f' ({rule.name})' if rule.name else ''}: {' or '.join(matched(m) for m in rule.matches)}"
-    wrong = [bad(problem_text) for problem_text in map(str, judged(g, key, owner).rules[number].problems)]
+    wrong = [bad(problem_text) for problem_text in map(str, route_judgement(g, key, owner).rules[number].problems)]
     if wrong:
         return bad(f"{said} answers {REFUSAL[key.kind]}", *wrong)
     facts = [*_filters(g, key, owner, rule, protocol), *_shares(g, key, owner, rule, protocol)]

@@ -1,4 +1,4 @@
-"""An XBackend in words: where it leads, how it is spoken to and from where."""
+"""An XBackend in words: where it leads, how it is connected to and from where."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def explain_xbackend(g: Graph, key: Key) -> Fact:
     facts = [_where(g, key, obj), *_tls(g, key)]
     reached: dict[Hop, set[Key]] = {}
     for hop in hops(g, key):
-        reached.setdefault(_spoken(hop), set()).update(HOPS.of(g, *hop))
+        # Protocols that differ only in who asks are one hop to a reader.
+        shown = hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
+        reached.setdefault(shown, set()).update(HOPS.of(g, *hop))
     facts += [_from(g, hop, routes) for hop, routes in sorted(reached.items())]
     if not reached:
         facts.append(warning("no accepted route of a Gateway leads here"))
@@ -48,11 +50,6 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
         yield bad("its TLS cannot be had, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
     else:
         yield good("its TLS can be had", *trust(g, (judgement, key)), *(warning(text) for text in judged.warnings))
-
-
-def _spoken(hop: Hop) -> Hop:
-    """Ways of speaking that differ in nothing that matters here are one."""
-    return hop._replace(protocol=Protocol.AUTO) if hop.protocol.http else hop
 
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:

@@ -1,6 +1,6 @@
 """Service ports that had a BackendTLSPolicy and have none any more, so that they are plaintext.
 
-That is what the spec demands, and it is rarely what somebody wants: a policy was deleted, or its target mistyped. So the last
+The spec requires that, and it is rarely what the author wants: a policy was deleted, or its target mistyped. So the last
 policy of each port that routes lead to is remembered. This is the one thing that the graph knows of its own past: it is kept
 by the engine as an input, `HAD_POLICY`, and decides nothing but the finding, and that the port stays closed while the policy
 may be in a text that cannot be read. It is acknowledged by writing what is meant: an `appProtocol` that is a plaintext

@@ -1,4 +1,4 @@
-"""Findings: Service ports that a route leads to and that have nobody to send anything to."""
+"""Findings: Service ports that a route leads to and that have no endpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, proto
 
 
 def fate(protocol: Protocol) -> str:
-    """What becomes of traffic that there is no endpoint for."""
+    """Says what happens to traffic without an endpoint."""
     if protocol.http:
         return "requests get 503"
     return "datagrams are dropped" if protocol is Protocol.UDP else "connections are closed"

@@ -42,7 +42,7 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 @query
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """`appProtocol: https` never starts TLS; whoever writes it surely expects that it does."""
+    """Warns of `appProtocol: https` without a policy: it never starts TLS, and its author surely expects that it does."""
     service = read(g, service_key, Service) if service_key.kind == "Service" else None
     service_port = service.port(port) if service else None
     if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
@@ -56,7 +56,7 @@ def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protoc
 
 @query
 def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
-    """Of those that are meant for us; others may be another controller's."""
+    """Warns of those that are meant for us; others may be another controller's."""
     obj = read(g, key, Unserved)
     if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not concerned(g, key)):
         return ()

@@ -1,4 +1,4 @@
-"""Conditions as they stand in a status: with the generation they speak of, and with the time of their last change."""
+"""Conditions as a status has them: with the generation they are about, and with the time of their last change."""
 
 from __future__ import annotations
 

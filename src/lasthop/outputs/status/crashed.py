@@ -1,4 +1,4 @@
-"""Statuses of what could not be worked out: a bug, or bytes that nobody thought of, closes what it concerns and says so.
+"""Statuses of what could not be worked out: a bug, or unforeseen bytes, closes what it concerns and says so.
 
 A status without a word would leave the old one, which may say that all is well.
 """

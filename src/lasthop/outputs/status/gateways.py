@@ -19,7 +19,7 @@ from lasthop.resolve.classes import gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
-from lasthop.resolve.policies.waiver_index import waived_ports
+from lasthop.resolve.policies.waiver_index import WAIVED
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.resolve.trust import pair_dates
@@ -56,7 +56,13 @@ def gateway_status(g: Graph, key: Key) -> GatewayStatus | None:
 
 def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
     key = owner.key
-    return (owner.accepted, programmed(g, key), *_references(g, key), *_insecure(g, key), *_frontend(g, key))
+    return (
+        owner.accepted,
+        programmed(g, key),
+        *_references(g, key),
+        *_insecure(g, key),
+        *filter(None, (insecure_mode(g, key),)),
+    )
 
 
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
@@ -109,17 +115,12 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
     """Only while some waiver is in effect."""
-    count = waived_ports(g, key)
+    count = WAIVED.size(g, key)
     if not count:
         return ()
     what = "1 backend is" if count == 1 else f"{count} backends are"
     message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
     return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
-
-
-def _frontend(g: Graph, key: Key) -> tuple[Condition, ...]:
-    found = insecure_mode(g, key)
-    return (found,) if found else ()
 
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)

@@ -19,7 +19,7 @@ from lasthop.store.graph import Graph
 
 
 def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> ListenerStatus:
-    """`obj`: whose spec and status it stands in."""
+    """Returns the status of a listener; `obj` is the object that has it in its spec."""
     conditions = (*listener.conditions, listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
     attached = ATTACHED.size(g, listener.owner, listener.name)

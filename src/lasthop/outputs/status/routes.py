@@ -13,7 +13,7 @@ from lasthop.outputs.envoy.encoded_routes import unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
-from lasthop.plan.problem import Problem, joined
+from lasthop.plan.problem import joined
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
@@ -40,15 +40,11 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         said = without_effect("useDefaultGateways", obj.spec.use_default_gateways)
         judged = verdict_at(g, key, parent)
         if key.kind in PROTOCOLS:
-            judged = _as_served(judged, *unserved(g, key, parent.gateway, parent.hosts))
+            problems, whole = unserved(g, key, parent.gateway, parent.hosts)
+            judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
         conditions = _conditions(key.kind, parent, judged, said)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
-
-
-def _as_served(judged: RouteVerdict, problems: tuple[Problem, ...], whole: bool) -> RouteVerdict:
-    """With what nobody could tell from the route's text."""
-    return replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
 
 
 def _conditions(kind: str, parent: Parent, judged: RouteVerdict, said: str) -> tuple[Condition, ...]:

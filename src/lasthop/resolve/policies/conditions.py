@@ -15,23 +15,14 @@ from lasthop.plan.tls import BackendTLS, Waiver
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies import targets
 from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls
-from lasthop.resolve.policies.targets import (
-    WHOLE,
-    Claim,
-    is_service,
-    missing_port,
-    named_services,
-    port_winner,
-    section_winner,
-    service_meant,
-)
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
-from lasthop.resolve.waivers import said
+from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -39,22 +30,22 @@ from lasthop.store.store import read
 @query
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
-    if not is_service(target):
+    if not targets.is_service(target):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
         return invalid(message)
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
     if service is None:
-        return not_found(reasons.TARGET_NOT_FOUND, key, guess=service_meant(g, key))
+        return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
     ports = service.spec.ports
-    if target.section_name != WHOLE:
+    if target.section_name != targets.WHOLE:
         ports = tuple(p for p in ports if p.name == target.section_name)
         if not ports:
-            return Problem(reasons.TARGET_NOT_FOUND, missing_port(g, key, target.section_name), about=(key,))
+            return Problem(reasons.TARGET_NOT_FOUND, targets.missing_port(g, key, target.section_name), about=(key,))
     if ports and all(p.protocol == "UDP" for p in ports):
         return invalid(f"port {ports[0].name or ports[0].port} of {key} is UDP, which cannot carry TLS", key)
-    winner = section_winner(g, key, target.section_name)
+    winner = targets.section_winner(g, key, target.section_name)
     if winner is not None and winner.policy != policy:
         where = f"{key} port {target.section_name}" if target.section_name else str(key)
         message = f"{where} is already targeted by BackendTLSPolicy {precedence(g, policy, winner)}"
@@ -63,7 +54,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
 
 
 @query
-def precedence(g: Graph, policy: Key, winner: Claim) -> str:
+def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
     obj = read_policy(g, policy)
     rule = "is older" if obj and winner.age[0] < obj.age[0] else "is as old and comes first by name"
@@ -71,7 +62,7 @@ def precedence(g: Graph, policy: Key, winner: Claim) -> str:
 
 
 def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    if not is_service(target) or target.section_name != WHOLE:
+    if not targets.is_service(target) or target.section_name != targets.WHOLE:
         return ""
     service = read(g, Key("Service", policy.namespace, target.name), Service)
     udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"] if service else []
@@ -116,11 +107,11 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
 
 def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
     """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
-    if not is_service(target) or target.section_name != WHOLE:
+    if not targets.is_service(target) or target.section_name != targets.WHOLE:
         return ""
     key = Key("Service", policy.namespace, target.name)
     service = read(g, key, Service)
-    winners = [port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
+    winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
     others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
     if not winners or any(winner is None or winner.policy == policy for winner in winners):
         return ""
@@ -173,7 +164,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
     obj = read_policy(g, policy)
     if obj is None or ancestors(g, policy) != Ancestors():
         return None
-    if any(hop.protocol is Protocol.PASSTHROUGH for service in named_services(obj) for hop in REACH.of(g, service)):
+    if any(hop.protocol is Protocol.PASSTHROUGH for service in targets.named_services(obj) for hop in REACH.of(g, service)):
         message = "only TLS Passthrough leads to its targets, which is the client's own TLS, so the policy has no effect"
         remedy = "remove it, or let the listener terminate TLS"
         return Problem("NotReached", message, remedy=remedy, severity=Severity.WARNING)
@@ -183,16 +174,16 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
 
 def degraded(waiver: Waiver) -> Condition:
     """While a waiver is in effect; absent otherwise."""
-    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, said(waiver))
+    return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 
 def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
     """Whether some hop from this Gateway uses the policy: a backend may be refused for other reasons."""
-    services = named_services(read_policy(g, policy))
+    services = targets.named_services(read_policy(g, policy))
     found = (hop_tls(g, *hop) for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
     return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in found)
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
     service = Key("Service", policy.namespace, target.name)
-    return is_service(target) and any(found == gateway for found, _ in reached_by(g, service, target.section_name))
+    return targets.is_service(target) and any(found == gateway for found, _ in reached_by(g, service, target.section_name))

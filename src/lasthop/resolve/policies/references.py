@@ -25,7 +25,8 @@ from lasthop.plan.problem import Problem, invalid, invalid_kind, joined
 from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
 from lasthop.resolve.certificates import union
 from lasthop.resolve.pins import PinnedTrust, pinned
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state, system_store
+from lasthop.resolve.settings import SYSTEM_STORE
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -130,7 +131,7 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
             anchors = False
     wrong = [*_source(validation)] or [*_combination(refs), *_system(g, refs), *_unchecked(refs, validation)]
     problem = _problem(refs, [invalid(text) for text in wrong], fatal, left_out, anchors)
-    trust = None if problem else system_store(g) if refs.system else _anchors(g, namespace, usable, pins)
+    trust = None if problem else SYSTEM_STORE.of(g) if refs.system else _anchors(g, namespace, usable, pins)
     # Nothing to check against is only ever what a waiver of All says.
     if not (problem or trust or refs.only_pins or refs.mode is Mode.WAIVED_ALL):
         problem = invalid("nothing is left to check against")
@@ -234,7 +235,7 @@ def _system(g: Graph, refs: _References) -> Iterator[str]:
     unknown = [entry.ref.name for entry in refs.well_known if entry.ref.name != SYSTEM.name]
     if unknown:
         yield f"wellKnownCACertificates {unknown[0]} is unknown here; connections fail. Use System or caCertificateRefs"
-    elif refs.system and system_store(g) is None:
+    elif refs.system and SYSTEM_STORE.of(g) is None:
         yield "the proxy's host has no CA bundle; connections fail. Install one (ca-certificates) or use caCertificateRefs"
 
 

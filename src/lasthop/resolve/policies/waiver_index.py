@@ -29,7 +29,3 @@ def index_waived_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol
 @indexer(WAIVED_PORTS)
 def index_waived(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
     yield WAIVED.entry((gateway,), (backend, port))
-
-
-def waived_ports(g: Graph, gateway: Key) -> int:
-    return WAIVED.size(g, gateway)
