@@ -104,7 +104,7 @@ async def _watch(controller: Server, statuses: int, name: str) -> float:
 
 
 async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
-    """By name; those with a result also under the name of the result. Empty while nobody answers."""
+    """By name; those with a result also under the name of the result. Empty while nothing answers."""
     try:
         async with session.get(f"{ADMIN}/metrics") as response:
             text = await response.text()

@@ -74,7 +74,7 @@ class _Run:
         await cluster.apply(objects.gateway())
         await cluster.apply([objects.ca(ca.pem.decode()), *objects.backend("erp", HOST, NODE_IP, PORT, self._sni)])
         address = await self._programmed()
-        # As an autoscaler would: Lasthop leaves the number alone where nobody has asked for one.
+        # As an autoscaler would: Lasthop leaves the number alone where none is requested.
         await cluster.api.patch(await self._deployment(), {"spec": {"replicas": PROXIES}})
         await cluster.deployment_ready(objects.NAMESPACE, (await self._deployment()).rpartition("/")[2])
         await self._effective()
@@ -172,7 +172,7 @@ class _Run:
             if first := self._first_process(holder):
                 _kill(first)
             if time.monotonic() - began > 2 * TAKE_OVER:
-                raise RuntimeError("nobody has taken over")
+                raise RuntimeError("no replica has taken over")
             await asyncio.sleep(0.05)
         self._took_over = time.monotonic() - began
         return f": another leads after {self._took_over:.1f} s"

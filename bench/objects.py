@@ -31,7 +31,7 @@ def ca(pem: str) -> Object:
 
 
 def backend(name: str, host: str, address: str, port: int, sni: str) -> Iterator[Object]:
-    """A Service with one endpoint that is no pod, its route and its policy. Headless, so that nodes need do nothing."""
+    """A Service with one endpoint that is not a Pod, its route and its policy. Headless, so that nodes need do nothing."""
     yield mk("v1", "Service", name, spec={"clusterIP": "None", "ports": [{"name": "https", "port": 443, "targetPort": port}]})
     yield mk(
         "discovery.k8s.io/v1",

@@ -39,7 +39,7 @@ class Probe:
             self._socket = None
 
     def ask(self, host: str, path: str = "/") -> Answer:
-        """Raises OSError if there is nobody, or no more."""
+        """Raises OSError if nothing listens, or no longer."""
         try:
             answer = self._ask(host, path)
         except OSError:

@@ -46,7 +46,7 @@ def unused(right: Right) -> str:
     if group == "certificates.k8s.io":
         return "this cluster does not serve ClusterTrustBundles"
     if group in (GATEWAY_API, EXPERIMENTAL) and verb == "get":
-        return "reads an object again if somebody else has written its status at the same time"
+        return "reads an object again if another controller has written its status at the same time"
     if resource.endswith("/status"):
         return "the scenario has no object of this kind"
     return UNUSED.get(right, "")
@@ -181,7 +181,7 @@ def requests(cluster: Cluster) -> Iterator[tuple[Right, int]]:
 
 
 def _granted(manifests: list[Object]) -> Iterator[Right]:
-    """To the controller; there are also roles for people, which nobody has yet."""
+    """To the controller; there are also roles for people, which are not bound yet."""
     bound = {each["roleRef"]["name"] for each in manifests if each["kind"] in ("RoleBinding", "ClusterRoleBinding")}
     for role in manifests:
         if role["kind"] in ("Role", "ClusterRole") and role["metadata"]["name"] in bound:

@@ -102,7 +102,7 @@ def give_up_rights(spec: dict[str, Any]) -> None:
         check(LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl(PR_CAPBSET_DROP)")
     os.setgroups(spec["groups"])
     os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)  # takes all capabilities away from whoever is not root
+    os.setresuid(uid, uid, uid)  # drops all capabilities unless the user is root
     if uid == 0:
         set_capabilities(sum(1 << capability for capability in kept))
     if spec["noNewPrivileges"]:

@@ -16,7 +16,7 @@ def now() -> str:
 
 @dataclass
 class ContainerState:
-    """How one container stands; changed by its own task only."""
+    """The state of one container; changed by its own task only."""
 
     name: str
     image: str

@@ -1,4 +1,4 @@
-"""Suggests what somebody probably meant to write."""
+"""Suggests what was probably meant."""
 
 from __future__ import annotations
 

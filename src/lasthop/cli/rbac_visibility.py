@@ -1,4 +1,4 @@
-"""What the user may not read of a cluster, and which findings may be due to that alone: not seen is not missing."""
+"""Tracks what the user may not read of a cluster, and which findings may be due to that alone: not seen is not missing."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Findings that say that something is missing without naming it, and of which kinds that may be."""
 
 
-class Hidden:
+class RBACVisibility:
     def __init__(self, listed: Iterable[ListResult]) -> None:
         self._refused = {each.kind.kind: each for each in listed if each.refusal is not None}
         self._findings = {kind: _finding(each) for kind, each in self._refused.items()}
 
     def said(self) -> list[str]:
-        """What stays out of sight, in a line for all that is hidden in the same way."""
+        """Returns what the user may not list, a line for each namespace."""
         lines = []
         for namespace in sorted({each.namespace for each in self._refused.values()}):
             names = [

@@ -1,1 +1,1 @@
-"""A gateway's handshake with a backend, made by Lasthop itself and judged check by check."""
+"""Makes the TLS handshake of a gateway with a backend, and judges it check by check."""

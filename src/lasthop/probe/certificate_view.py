@@ -1,4 +1,4 @@
-"""A certificate as people read it: whose, by whom, for which names, until when, with which key."""
+"""Describes a certificate: subject, issuer, names, validity and key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CertificateInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def describe(der: bytes) -> CertificateInfo:
-    """Raises ValueError for what is no certificate."""
+    """Raises ValueError if it is not a certificate."""
     found = parse.certificate(der)
     if isinstance(found, Unreadable):
         raise ValueError(f"it {found.message}")
@@ -66,8 +66,10 @@ def lines(certificate: CertificateInfo, now: float) -> Iterator[str]:
 def validity(certificate: CertificateInfo, now: float) -> str:
     """`44 days left`, `expired 3 days ago`, `not valid yet`."""
     begin, end = (datetime.fromisoformat(stamp).timestamp() for stamp in (certificate.not_before, certificate.not_after))
-    if now < begin:
-        return "not valid yet"
+    return "not valid yet" if now < begin else days_left(end, now)
+
+
+def days_left(end: float, now: float) -> str:
     days = int(abs(end - now) // 86400)
     amount = f"{days} day{'' if days == 1 else 's'}"
-    return f"expired {amount} ago" if now > end else f"{amount} left"
+    return f"expired {amount} ago" if end <= now else f"{amount} left"

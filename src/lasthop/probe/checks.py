@@ -27,8 +27,8 @@ KEYS: Final = ("RSA ", "EC secp256r1", "EC secp384r1")
 """Of backends: Envoy offers no other signatures, and pyOpenSSL has no way to offer as few."""
 RSA_KEY_EXCHANGE: Final = "AES"
 """How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
-SPEAK_TLS: Final = "Let the backend speak TLS on this port, or let the Service lead to the port where it does."
-ISSUE_ANEW: Final = "Have the backend's certificate issued anew, by a CA that follows RFC 5280."
+SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
+ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )

@@ -1,7 +1,7 @@
-"""A TLS handshake with a backend. OpenSSL stands in for Envoy's BoringSSL; tests/proxy compares the two.
+"""Makes a TLS handshake with a backend. OpenSSL replaces Envoy's BoringSSL; tests/proxy compares the two.
 
-No error of the chain ends it: each is written down and the handshake goes on, so that one connection shows the chain, all that
-is wrong with it, version and ALPN, and what the backend says to the client's certificate. Nothing is sent after it.
+Errors of the chain are recorded and do not end the handshake, so that one connection shows the chain, all its errors, version
+and ALPN, and how the backend reacts to the client's certificate. No request is sent.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class Handshake(msgspec.Struct, frozen=True):
 
 
 class NoHandshake(Exception):
-    """Nothing was seen; the message says why and what to do."""
+    """The handshake did not happen; the message says why and what to do."""
 
 
 class Untried(NoHandshake):
-    """OpenSSL does not take what Envoy would."""
+    """OpenSSL rejects settings that Envoy accepts."""
 
 
 def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -> Handshake:
@@ -104,13 +104,13 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
         if expected.identity:
             expected.identity(context)
     except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        message = f"this machine's OpenSSL takes not all of the CAs, ciphers or certificates to be used ({_words(error)})"
+        message = f"this machine's OpenSSL does not accept all of the CAs, ciphers or certificates ({_words(error)})"
         raise Untried(message) from None
     return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None)
 
 
 def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
-    """Makes a handshake that takes whatever it is shown, also of an old or weak backend. `server_name` is sent as SNI.
+    """Makes a handshake that accepts any certificate, version and cipher. `server_name` is sent as SNI.
 
     Raises `NoHandshake` if no certificate is shown.
     """
@@ -129,7 +129,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
         raise NoHandshake(f"{at} ends the connection in the middle of the handshake; {advice}")
     if "unrecognized name" in said:
         who = server_name or "a client that asks for no name"
-        raise NoHandshake(f"{at} knows no certificate for {who}; give --server-name NAME")
+        raise NoHandshake(f"{at} has no certificate for {who}; give --server-name NAME")
     raise NoHandshake(f"{at}: the handshake failed: {said}")
 
 
@@ -184,7 +184,7 @@ def _certificates(pem: bytes) -> tuple[parse.Certificate, ...]:
 
 
 class _Observer:
-    """What OpenSSL reports while a handshake goes on."""
+    """Records what OpenSSL reports during a handshake."""
 
     def __init__(self) -> None:
         self.requested = False

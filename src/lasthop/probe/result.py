@@ -1,4 +1,4 @@
-"""What a probe has found: for each port that a Gateway would connect to, for each endpoint, check by check."""
+"""The result of a probe: for each port that a Gateway would connect to, for each endpoint, check by check."""
 
 from __future__ import annotations
 

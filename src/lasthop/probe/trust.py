@@ -1,4 +1,4 @@
-"""The chain and the dates of what a backend shows, as the gateway would judge them."""
+"""Checks the chain and the dates of a backend's certificate, as the gateway would."""
 
 from __future__ import annotations
 

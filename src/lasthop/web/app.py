@@ -26,7 +26,7 @@ POLICY: Final = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-"""Names and messages of the objects are shown here; whatever they hold, none of it runs."""
+"""The page shows names and messages that users have written; none of it may run as code."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
@@ -41,7 +41,7 @@ FORWARDED: Final = ("forwarded", "via", "x-forwarded-", "x-envoy-", "x-real-ip")
 
 
 class AdminUnusable(Exception):
-    """The admin address cannot be had; the text says why and what to do."""
+    """The admin address cannot be used; the text says why and what to do."""
 
 
 @web.middleware
@@ -55,7 +55,7 @@ async def _local_only(
         return await handler(request)
     if request.path != "/metrics":
         raise web.HTTPMisdirectedRequest(text="use localhost or 127.0.0.1, and no proxy\n")
-    if not _is_no_site(_host(request)):
+    if not _is_internal(_host(request)):
         raise web.HTTPMisdirectedRequest(text="use an IP address, localhost or a name of the cluster\n")
     return await handler(request)
 
@@ -68,8 +68,8 @@ def _is_local(request: web.Request) -> bool:
 
 
 def _forwarded(request: web.Request) -> bool:
-    """Whether it came through a proxy. On a host that runs the proxies, whoever may write a route and an EndpointSlice could
-    otherwise show this page to the network; a proxy that is told to remove these headers is not noticed, so it is no wall."""
+    """Whether it came through a proxy. On a host that runs the proxies, the author of a route and an EndpointSlice could
+    otherwise expose this page to the network. This is not a security boundary: a proxy may be told to remove these headers."""
     return any(name.lower().startswith(FORWARDED) for name in request.headers)
 
 
@@ -79,7 +79,7 @@ def _host(request: web.Request) -> str:
     return (name or request.host).lower()
 
 
-def _is_no_site(host: str) -> bool:
+def _is_internal(host: str) -> bool:
     """Whether no web site can have this name."""
     return is_ip(host.strip("[]")) or host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
 

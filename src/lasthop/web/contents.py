@@ -1,4 +1,4 @@
-"""What of an object's content is for everybody on this machine to see."""
+"""Hides the contents of ConfigMaps from other users of this machine."""
 
 from __future__ import annotations
 

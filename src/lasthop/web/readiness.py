@@ -1,4 +1,4 @@
-"""Whether a gateway serves what was written, and in words what it does not."""
+"""Whether a gateway serves all of its input, and what it does not serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work on the event loop, a few milliseconds at a time, and once for everybody who asks for it."""
+"""Runs long work on the event loop, a few milliseconds at a time, and shares the result between callers."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -
     assert (await run("check", tmp_path / "objects")).stdout.endswith("1 error in 0 files; 0 objects\n")
     assert not api.requests
     both = await run("check", tmp_path / "objects", "-A")
-    assert (both.exit_code, "leave out one" in both.stderr) == (2, True)
+    assert (both.exit_code, "remove one" in both.stderr) == (2, True)
 
 
 async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:

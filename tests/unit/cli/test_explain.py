@@ -59,7 +59,7 @@ def test_reads_show_queries(folder: Path) -> None:
         (("httproute", "apy"), "did you mean shop/api?"),
         (("httproute", "api", "-n", "other"), "there is one in namespace shop"),
         (("secret", "x"), "there is no Secret x nor any other"),
-        (("httproute",), "Add its name"),
+        (("httproute",), "Add the name"),
         (("httproute", "a/api", "-n", "b"), "two namespaces"),
     ],
 )

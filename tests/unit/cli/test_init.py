@@ -87,7 +87,7 @@ def test_a_typo_in_the_target_is_no_way_to_plaintext(tmp_path: Path, ca: Path, w
         (("--backend", "api.example"), "is not HOST:PORT"),
         (("--backend", "https://api.example:443"), "is not HOST:PORT"),
         (("--backend", "api.example:99999"), "is not HOST:PORT"),
-        (("--backend", "api.example:443", "--plaintext", "--hostname", "x.example"), "does not go with"),
+        (("--backend", "api.example:443", "--plaintext", "--hostname", "x.example"), "cannot be combined with"),
         (("--backend", "api.example:443", "--hostname", "10.0.0.1"), "is an address"),
         (("--backend", "api example:443"), "is not HOST:PORT"),
         (("--backend", "api.example:443", "--hostname", "*.example"), "not a DNS name"),

@@ -129,7 +129,7 @@ def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
     (tmp_path / "old.pem").write_text(OLD.pem)
     assert "it is expired 3 days ago" not in lasthop("pin", tmp_path / "old.pem", "--by", "key").stderr
     said = lasthop("pin", tmp_path / "old.pem").stderr
-    assert "a gateway looks at its dates" in said
+    assert "a gateway will reject it" in said
     context = LEAF.server_context()
     context.verify_mode = ssl.CERT_REQUIRED
     with closing(Backend(context)) as backend:

@@ -39,12 +39,9 @@ def private(folder: Path) -> Path:
     """Creates the folder, for this user only; rejects one that another user has prepared."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
     except OSError as error:
         raise click.ClickException(f"cannot create {folder}: {error.strerror}") from error
-    for path, info in ((folder, found), (folder.parent, folder.parent.lstat())):
-        if not _ours(info):
-            raise click.ClickException(_foreign(path, info))
+    _require_ours(folder, folder.parent)
     folder.chmod(0o700)
     return folder
 
@@ -54,20 +51,20 @@ def _ours(info: os.stat_result) -> bool:
     return info.st_uid in (0, os.geteuid()) and stat.S_ISDIR(info.st_mode)
 
 
-def _foreign(path: Path, info: os.stat_result) -> str:
-    """Returns what to do about a folder that another user could have prepared to impersonate the gateway."""
-    whose = (
-        f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})" if stat.S_ISDIR(info.st_mode) else "is not a folder"
-    )
-    return f"{path} {whose}, so it is not used; set LASTHOP_RUN_DIR to a folder of your own"
+def _require_ours(*folders: Path) -> None:
+    """Raises if another user could have prepared one of the folders that exist, to impersonate the gateway."""
+    for path in folders:
+        if not os.path.lexists(path) or _ours(info := path.lstat()):
+            continue
+        owned = f"belongs to uid {info.st_uid}, not to you (uid {os.geteuid()})"
+        problem = owned if stat.S_ISDIR(info.st_mode) else "is not a folder"
+        raise click.ClickException(f"{path} {problem}, so it is not used; set LASTHOP_RUN_DIR to a folder of your own")
 
 
 def running(folder: Path) -> Path:
     """Returns the admin socket of the gateway for this folder. Raises if another user could have put it there."""
     place = of_folder(runtime_root(), folder)
-    for path in (place.parent, place):
-        if (path.is_symlink() or path.exists()) and not _ours(info := path.lstat()):
-            raise click.ClickException(_foreign(path, info))
+    _require_ours(place.parent, place)
     if not (place / ADMIN_SOCKET).exists():
         raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
     return place / ADMIN_SOCKET
@@ -77,10 +74,8 @@ def all_running() -> list[Path]:
     """Returns the admin sockets of this user's running gateways; one that was killed leaves a socket that nothing listens on.
     Raises if the folder that holds them is another user's, who could impersonate the gateway."""
     root = runtime_root()
-    if (root.is_symlink() or root.exists()) and not _ours(info := root.lstat()):
-        raise click.ClickException(_foreign(root, info))
-    found = sorted(root.glob(f"*/{ADMIN_SOCKET}"))
-    return [path for path in found if _ours(path.parent.lstat()) and _listens(path)]
+    _require_ours(root)
+    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
 
 
 def _listens(path: Path) -> bool:

@@ -61,12 +61,13 @@ def command(
     if not is_name(chosen):
         message = f"{chosen} is not a valid object name: use lower-case letters, digits, - and ."
         raise click.BadParameter(message, param_hint="--name")
+    manifest = pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin)
     if output == "json":
-        click.echo(json.dumps(_plain(found, pin_set.pin_set(leaf, chosen, namespace or "", form)), indent=2))
+        click.echo(json.dumps(_plain(found, manifest), indent=2))
         return
     for line in _described(found, form, time.time()):
         click.echo(line, err=True)
-    click.echo(pin_set.as_yaml(leaf, chosen, namespace or "", form, found.origin), nl=False)
+    click.echo(manifest, nl=False)
 
 
 class _Found(NamedTuple):
@@ -192,11 +193,16 @@ def _warnings(found: _Found, form: str, now: float) -> list[str]:
     return said
 
 
-def _plain(found: _Found, manifest: dict[str, Any]) -> dict[str, Any]:
+def _plain(found: _Found, manifest: str) -> dict[str, Any]:
     import msgspec
+    import yaml
 
     tls = {}
     if seen := found.handshake:
         wanted = seen.client_certificate
         tls = {"tls": {"version": seen.version, "cipher": seen.cipher, "alpn": seen.alpn, "clientCertificate": wanted}}
-    return {"chain": [msgspec.to_builtins(certificate) for certificate in found.chain], **tls, "pinSet": manifest}
+    return {
+        "chain": [msgspec.to_builtins(certificate) for certificate in found.chain],
+        **tls,
+        "pinSet": yaml.safe_load(manifest),
+    }

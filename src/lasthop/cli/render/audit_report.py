@@ -17,6 +17,7 @@ from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.audit.audit import STREAMS, Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.probe.certificate_view import days_left
 
 DAY: Final = 86400.0
 INDENT: Final = " " * 6
@@ -121,11 +122,6 @@ def label(hop: HopReport) -> str:
             return f"{hop.manner} (no name check)"
         case _:
             return hop.manner
-
-
-def days_left(end: float, now: float) -> str:
-    days = int(abs(end - now) // DAY)
-    return f"expired {count(days, 'day')} ago" if end <= now else f"{count(days, 'day')} left"
 
 
 def validity(found: CertificateReport, now: float) -> str:

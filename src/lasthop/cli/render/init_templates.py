@@ -144,19 +144,14 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _policy(starter: Starter) -> str:
-    trust = (
-        "    # The CAs that this system trusts. For a CA of your own: caCertificateRefs, with a ConfigMap.\n"
-        "    wellKnownCACertificates: System\n"
-        if starter.ca is None
-        else "    # The certificate must be issued by a CA in this ConfigMap.\n"
-        "    caCertificateRefs:\n"
-        '    - {group: "", kind: ConfigMap, name: backend-ca}\n'
-    )
-    config_map = (
-        ""
-        if starter.ca is None
-        else """\
+_SYSTEM_CAS = """\
+    # The CAs that this system trusts. For a CA of your own: caCertificateRefs, with a ConfigMap.
+    wellKnownCACertificates: System
+"""
+_OWN_CA = """\
+    # The certificate must be issued by a CA in this ConfigMap.
+    caCertificateRefs:
+    - {group: "", kind: ConfigMap, name: backend-ca}
 ---
 # `ca.crt` of this ConfigMap is the file beside this one. When the file changes, new connections are verified against it.
 apiVersion: v1
@@ -166,7 +161,9 @@ metadata:
   annotations:
     lasthop.dev/file.ca.crt: ca.crt
 """
-    )
+
+
+def _policy(starter: Starter) -> str:
     return f"""\
 # How the Gateway connects to the backend: over TLS, verified as specified here, or not at all.
 apiVersion: gateway.networking.k8s.io/v1
@@ -179,4 +176,4 @@ spec:
   validation:
     # Sent as SNI; must match a name in the backend's certificate.
     hostname: "{starter.hostname}"
-{trust}{config_map}"""
+{_SYSTEM_CAS if starter.ca is None else _OWN_CA}"""

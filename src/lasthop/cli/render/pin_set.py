@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -11,19 +11,6 @@ from lasthop.printable import printable
 from lasthop.probe.certificate_view import CertificateInfo
 
 API_VERSION: Final = "lasthop.dev/v1alpha1"
-
-
-def pin_set(leaf: CertificateInfo, name: str, namespace: str, form: str) -> dict[str, Any]:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    spec: dict[str, Any]
-    match form:
-        case "key":
-            spec = {"pins": [{"type": "SPKI", "algorithm": "SHA256", "value": leaf.spki_sha256}]}
-        case "fingerprint":
-            spec = {"pins": [{"type": "Certificate", "algorithm": "SHA256", "value": leaf.sha256}]}
-        case _:
-            spec = {"certificates": [leaf.pem]}
-    return {"apiVersion": API_VERSION, "kind": "PinSet", "metadata": metadata, "spec": spec}
 
 
 def as_yaml(leaf: CertificateInfo, name: str, namespace: str, form: str, origin: str) -> str:

@@ -16,7 +16,7 @@ from lasthop.api.kinds import GATEWAY_API, KINDS
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
-from lasthop.cli.rbac_visibility import Hidden
+from lasthop.cli.rbac_visibility import RBACVisibility
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.dry_run import serve_all
@@ -95,7 +95,7 @@ class ClusterView(EngineView):
     def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
         self.where, self.namespace = f"namespace {namespace}" if namespace else CLUSTER, namespace
-        self._hidden = Hidden(listed.values())
+        self._hidden = RBACVisibility(listed.values())
         self._source_findings: list[Finding] = []
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}

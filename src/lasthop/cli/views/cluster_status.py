@@ -13,7 +13,7 @@ from lasthop.api.kinds import KINDS, Kind, document, has_status
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
 from lasthop.cli.missing_targets import Services, services, with_problem
-from lasthop.cli.rbac_visibility import Hidden
+from lasthop.cli.rbac_visibility import RBACVisibility
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.kubernetes.client import Client
@@ -64,7 +64,7 @@ class ClusterStatusView:
             raise next(each.refusal for each in refused if each.refusal and kind in ("", each.kind.kind))
         if kind and kind not in found:
             raise click.ClickException(f"the cluster has no {KINDS[kind].plural}: the CRD is not installed")
-        for line in Hidden(refused).said():
+        for line in RBACVisibility(refused).said():
             note(line)
         return list(found.values())
 
