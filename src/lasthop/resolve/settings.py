@@ -9,8 +9,10 @@ import msgspec
 
 from lasthop.api.meta import Key, StringMap
 from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.observation import HopState
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
+from lasthop.plan.upstream import Protocol
 from lasthop.store.graph import Graph
 from lasthop.store.sources import Input
 
@@ -41,6 +43,8 @@ SYSTEM_STORE: Final = Input[SystemStore]("system-store")
 CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
+OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")
+"""What the proxies of a Gateway have seen of a hop (its four parts are the key)."""
 
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 
