@@ -2,7 +2,7 @@
 
 KubernetesSource ──> Controller ──> xDS over mTLS ──> proxies
                          ├──status, findings──> StatusUpdater   (only while the Lease is ours, as are Deployments and the CA)
-                         └──acknowledgements──> the replica that leads   (only while it is another's)
+                         └──acknowledgements, what proxies have seen──> the replica that leads   (only while it is another's)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import Leadership
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
+from lasthop.plan.observation import ProxyReport
 from lasthop.proxy.supervisor import Proxy
 from lasthop.resolve.profiles import proxy_settings
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE
@@ -37,6 +38,7 @@ from lasthop.sinks.sink import Sink
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.store.node import Crash
 from lasthop.xds.acks import AckReport
+from lasthop.xds.observing import ProxiesHere
 from lasthop.xds.replicas import Reporter
 
 ADDRESS: Final = "lasthop.dev/xds-address"
@@ -85,11 +87,13 @@ class ClusterRuntime(Sink, Leadership):
             may_write=self.updater.may_write,
             problem=lambda text: self._log.error(text) if text else None,
         )
+        self._here = ProxiesHere()
         self._reporter = Reporter(
             self._leader,
             self._identity.client_credentials,
             server_name,
             self.controller.fleet.report,
+            observed=lambda: self._here.recent(time.monotonic()),
             problem=lambda text: self._log.warning(text) if text else None,
         )
         self._deployments = Deployments(
@@ -137,7 +141,7 @@ class ClusterRuntime(Sink, Leadership):
                 # One that knows nothing yet is not to lead: it could not write, and others could.
                 running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run)]
                 await self._identity.known.wait()
-                await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard)
+                await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 server.open()
                 running.append(tasks.create_task(self._reporter.run()))
@@ -170,6 +174,15 @@ class ClusterRuntime(Sink, Leadership):
         if not self.updater.elector.certain:
             return False
         self.controller.do(self.controller.fleet.heard(replica, report, time.monotonic()))
+        return True
+
+    def _seen(self, report: ProxyReport, passed_on: bool) -> bool:
+        """Takes what a proxy has seen, also while another replica leads: this one may lead next."""
+        if passed_on and not self.updater.elector.certain:
+            return False
+        if not passed_on:
+            self._here.take(report, time.monotonic())
+        self.controller.seen(report)
         return True
 
     def _gateway_of(self, uid: str) -> Key | None:

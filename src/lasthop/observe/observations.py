@@ -34,6 +34,8 @@ EXPIRES: Final = 30.0
 WORDS_HOLD: Final = 30.0
 """Seconds between two changes of what is said of a hop whose health stays the same: a backend may show another certificate to
 each connection."""
+MAX_PROXIES: Final = 1_000
+"""That are told apart."""
 WINDOW: Final = 10.0
 """Seconds over which rates are taken."""
 _KEPT: Final = 16
@@ -69,6 +71,8 @@ class Observations:
 
     def heard(self, report: ProxyReport, now: float) -> None:
         """Takes in the report of a proxy, in place of its last one."""
+        if (report.gateway, report.proxy) not in self._proxies and len(self._proxies) >= MAX_PROXIES:
+            return
         proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
         old = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)

@@ -10,13 +10,14 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
+from lasthop.observe.words import cut, shown
 from lasthop.plan.observation import (
     LATENCY_BOUNDS,
     MAX_ENDPOINTS,
-    MAX_NAMES,
-    MAX_WORDS,
     EndpointSeen,
     HopSeen,
     LeafCertificate,
@@ -24,7 +25,6 @@ from lasthop.plan.observation import (
     Traffic,
 )
 from lasthop.plan.upstream import Hop
-from lasthop.printable import printable
 
 MAX_HOPS: Final = 20_000
 MAX_WATCHED: Final = 100
@@ -309,25 +309,5 @@ def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
 
 def _bounded(outcome: Outcome) -> Outcome:
     """Returns it with every text printable and cut to a length: backends and clients have written them."""
-    certificate = outcome.certificate
-    if certificate is not None:
-        names = tuple(map(_text, certificate.names[:MAX_NAMES]))
-        certificate = LeafCertificate(
-            _text(certificate.subject), _text(certificate.issuer), names, certificate.not_before, certificate.not_after
-        )
-    return Outcome(
-        outcome.hop,
-        outcome.address,
-        outcome.at,
-        _text(outcome.failure),
-        outcome.handshake,
-        outcome.doubtful,
-        certificate,
-        _text(outcome.tls_version),
-        _text(outcome.cipher),
-    )
-
-
-def _text(text: str) -> str:
-    text = printable(text[: MAX_WORDS + 1])
-    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 1]}…"
+    texts = {name: cut(getattr(outcome, name)) for name in ("failure", "tls_version", "cipher")}
+    return msgspec.structs.replace(outcome, **texts, certificate=shown(outcome.certificate))

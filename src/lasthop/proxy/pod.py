@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from lasthop.api.meta import Key
 from lasthop.outputs.envoy.xds_cluster import RemoteXds, sds_files
+from lasthop.plan.observation import ProxyReport
 from lasthop.proxy import launch
 from lasthop.proxy.access_log import Reader
 from lasthop.proxy.admin import Admin, AdminUnavailable
@@ -24,7 +26,9 @@ from lasthop.proxy.binary import Envoy
 from lasthop.proxy.cgroup import cpus
 from lasthop.proxy.directory import ProxyDirectory
 from lasthop.proxy.drain import drain_and_terminate
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.handle import EnvoyHandle
+from lasthop.proxy.observer import Observer
 from lasthop.proxy.pod_settings import PodSettings
 from lasthop.proxy.readiness import Readiness
 
@@ -33,14 +37,28 @@ LINGER: Final = 5.0
 a little later."""
 
 
+class Sender(Protocol):
+    """Sends what the proxy has seen on the wire to the controller."""
+
+    def update(self, report: ProxyReport) -> None:
+        """Takes the newest report. Called every second; must not block."""
+
+    async def run(self) -> None:
+        """Sends until it is cancelled."""
+
+
 class Pod:
-    def __init__(self, settings: PodSettings, envoy: Envoy) -> None:
-        self._settings = settings
+    def __init__(self, settings: PodSettings, envoy: Envoy, sender: Sender) -> None:
+        self._settings, self._sender = settings, sender
         self._envoy = envoy
         # A subdirectory, because an emptyDir itself always belongs to root.
         self._directory = ProxyDirectory(settings.run_dir / "envoy")
         self._admin = Admin(self._directory.admin_socket)
         self.readiness = Readiness(self._admin)
+        namespace, _, name = settings.gateway.rpartition("/")
+        self._observer = Observer(
+            Key("Gateway", namespace, name), self._directory.samples, self._admin, sender.update, proxy=settings.pod
+        )
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -54,7 +72,7 @@ class Pod:
     async def run(self) -> int:
         """Returns the exit code. Raises OSError or `RunDirUnusable` if it cannot start."""
         command = self._prepare()
-        with _forwarding(self._directory.access_log) as forwarder:
+        with _forwarding(self._directory.access_log, self._observer.failed) as forwarder:
             async with self.readiness.serving(self._settings.ready_port):
                 handle = launch.start_child(command, self._directory)
                 try:
@@ -66,6 +84,7 @@ class Pod:
         log("Envoy started", gateway=self._settings.gateway, pid=handle.pid, xds=self._settings.xds_host)
         async with asyncio.TaskGroup() as tasks:
             forwarding = tasks.create_task(forwarder.run())
+            observing = [tasks.create_task(work()) for work in (self._observer.run, self._sender.run)]
             stopping = tasks.create_task(self._stopping.wait())
             exited = tasks.create_task(handle.wait())
             await asyncio.wait((stopping, exited), return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +93,7 @@ class Pod:
                 log("Envoy exited by itself", exit_code=handle.exit_code())
             else:
                 await self._shut_down(handle)
-            for task in (forwarding, stopping, exited):
+            for task in (forwarding, *observing, stopping, exited):
                 task.cancel()
         return 1 if died else 0
 
@@ -105,8 +124,9 @@ class Pod:
 class LogForwarder:
     """Writes failed requests, with the reason in words, to standard output."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, failed: Callable[[AccessLogEntry], None]) -> None:
+        """`failed` receives each of them."""
+        self._reader, self._failed = reader, failed
 
     async def run(self) -> None:
         while True:
@@ -118,6 +138,7 @@ class LogForwarder:
     def pump(self) -> None:
         lines = []
         for entry in self._reader.read():
+            self._failed(entry)
             fields = msgspec.structs.asdict(entry)
             lines.append(msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n")
         if lines:
@@ -126,9 +147,9 @@ class LogForwarder:
 
 
 @contextlib.contextmanager
-def _forwarding(path: Path) -> Iterator[LogForwarder]:
+def _forwarding(path: Path, failed: Callable[[AccessLogEntry], None]) -> Iterator[LogForwarder]:
     reader = Reader(path, from_end=True)
-    forwarder = LogForwarder(reader)
+    forwarder = LogForwarder(reader, failed)
     try:
         yield forwarder
     finally:

@@ -15,6 +15,8 @@ CERTIFICATES: Final = "LASTHOP_XDS_CERTIFICATES"
 RUN_DIR: Final = "LASTHOP_RUN_DIR"
 READY_PORT: Final = "LASTHOP_READY_PORT"
 DRAIN_SECONDS: Final = "LASTHOP_DRAIN_SECONDS"
+POD: Final = "HOSTNAME"
+"""Every container runtime sets it to the Pod's name."""
 
 
 class InvalidSetting(Exception):
@@ -31,6 +33,8 @@ class PodSettings(msgspec.Struct, frozen=True):
     run_dir: Path
     ready_port: int
     drain_seconds: float
+    pod: str = ""
+    """The Pod's name, by which a status tells one proxy from another."""
 
 
 def from_environment(env: Mapping[str, str]) -> PodSettings:
@@ -45,6 +49,7 @@ def from_environment(env: Mapping[str, str]) -> PodSettings:
         run_dir=Path(_needed(env, RUN_DIR, "a folder that it may write to")),
         ready_port=int(_number(READY_PORT, env.get(READY_PORT, "15021"))),
         drain_seconds=_number(DRAIN_SECONDS, env.get(DRAIN_SECONDS, "30")),
+        pod=env.get(POD, ""),
     )
 
 

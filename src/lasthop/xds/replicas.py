@@ -1,6 +1,6 @@
-"""Reports from followers to the leader what their proxies have acknowledged.
+"""Reports from followers to the leader what their proxies have acknowledged, and what these have seen on the wire.
 
-    follower ──AckReport (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
+    follower ──AckReport, ProxyReports (mutual TLS; a certificate for `lasthop://controller/…`)──> leader ──> status
 
 Every report is complete, and is sent when something has changed and every few seconds, so neither side needs to remember what
 the other has received. A proxy's certificate names its Gateway and not a replica: it cannot report.
@@ -9,12 +9,15 @@ the other has received. A proxy's certificate names its Gateway and not a replic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import grpc
 import msgspec
 
+from lasthop.api.meta import Key
+from lasthop.plan.observation import ProxyReport
+from lasthop.xds import observing
 from lasthop.xds.acks import AckReport
 from lasthop.xds.credentials import Credentials, peer_replica
 
@@ -58,13 +61,14 @@ class Reporter:
         server_name: str,
         report: Callable[[], AckReport],
         *,
+        observed: Callable[[], Iterable[ProxyReport]] = lambda: (),
         problem: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`leader` returns its address, empty if there is none or it is this replica; `problem` receives why it cannot be
-        reached, or an empty text once it can."""
+        """`leader` returns its address, empty if there is none or it is this replica; `observed` returns what the proxies that
+        report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._problem, self._reported = problem, ""
+        self._observed, self._problem, self._reported = observed, problem, ""
 
     async def run(self) -> None:
         while True:
@@ -81,14 +85,24 @@ class Reporter:
         try:
             async with grpc.aio.secure_channel(address, credentials, options) as channel:
                 call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/{METHOD}")
+                passed_on: dict[tuple[Key, str], float] = {}
                 while self._leader() == address and self._credentials() is shown:
                     self.changed.clear()
                     await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN)
+                    await self._pass_on(channel, passed_on)
                     self._report_problem("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or not yet
                 self._report_problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
+
+    async def _pass_on(self, channel: grpc.aio.Channel, passed_on: dict[tuple[Key, str], float]) -> None:
+        """Passes on what proxies have reported since the last time, a call each: together they could be too large for one."""
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{observing.SERVICE}/{observing.METHOD}")
+        for seen in self._observed():
+            if passed_on.get((seen.gateway, seen.proxy)) != seen.at:
+                await call(observing.encode(seen), timeout=observing.ANSWER_WITHIN)
+                passed_on[seen.gateway, seen.proxy] = seen.at
 
     async def _pause(self) -> None:
         try:

@@ -21,7 +21,7 @@ from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.resource import TYPES, Changes
-from lasthop.xds import replicas
+from lasthop.xds import observing, replicas
 from lasthop.xds.cache import Cache
 from lasthop.xds.credentials import Credentials, peer_uid, server_credentials
 from lasthop.xds.response import Response, encode
@@ -130,12 +130,13 @@ class Server:
         credentials: Callable[[], Credentials],
         gateway_of_uid: Callable[[str], Key | None],
         heard: replicas.OnReport = lambda replica, report: False,
+        observed: observing.OnReport = lambda report, passed_on: False,
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
-        not count. And for other replicas, whose reports go to `heard`. The answer is the port. Raises RuntimeError if the
-        address cannot be had."""
+        not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`.
+        The answer is the port. Raises RuntimeError if the address cannot be had."""
         server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
-        server.add_generic_rpc_handlers((replicas.handler(heard),))
+        server.add_generic_rpc_handlers((replicas.handler(heard), observing.handler(gateway_of_uid, observed)))
         port = server.add_secure_port(address, server_credentials(credentials))
         await server.start()
         return port

@@ -187,7 +187,8 @@ async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
     log: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     append(log, LINE * 20_000)
-    forward = LogForwarder(Reader(log, from_end=False))
+    taken: list[AccessLogEntry] = []
+    forward = LogForwarder(Reader(log, from_end=False), taken.append)
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(forward.run())
         await asyncio.sleep(0)
@@ -199,6 +200,7 @@ async def test_a_pod_forwards_a_flood_piece_by_piece_and_says_what_it_skipped(
     assert 50 < len(lines) < 200, "one piece; the rest was more than the file may hold"
     assert all(json.loads(line)["why"] for line in lines)
     assert len(lines) + said["lines_skipped"] == 20_000
+    assert len(taken) == len(lines)
 
 
 def test_a_field_is_cut_before_it_is_looked_at() -> None:

@@ -11,8 +11,9 @@ import click
 
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import RunDirUnusable
-from lasthop.proxy.pod import Pod
+from lasthop.proxy.pod import Pod, log
 from lasthop.proxy.pod_settings import InvalidSetting, from_environment
+from lasthop.xds.observing import ReportSender
 
 
 @click.command("proxy")
@@ -33,8 +34,16 @@ def command() -> None:
 
 
 async def _run() -> int:
-    pod = Pod(from_environment(os.environ), find_envoy())
+    settings = from_environment(os.environ)
+    sender = ReportSender(
+        f"{settings.xds_host}:{settings.xds_port}", settings.xds_server_name, settings.certificates, _report_problem
+    )
+    pod = Pod(settings, find_envoy(), sender)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, pod.stop)
     return await pod.run()
+
+
+def _report_problem(text: str) -> None:
+    log(text or "the controller takes reports again")

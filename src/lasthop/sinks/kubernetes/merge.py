@@ -22,6 +22,7 @@ from lasthop.plan.reasons import CONDITION_TYPES
 MAX_CONDITIONS: Final = 8
 ENTRIES: Final = {"parents": ("parentRef", 32), "ancestors": ("ancestorRef", 16)}
 """The lists that controllers share: the field that identifies an entry, and how many CRDs admit unless `Kind` says more."""
+OBSERVED: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.observed)
 _STATED: Final = ("status", "reason", "message", "observedGeneration")
 
 
@@ -68,6 +69,32 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str =
         if value != (existing or _empty_like(value)):
             result[field] = value
     return result
+
+
+def observations(status: Json) -> dict[str, str]:
+    """Returns the status of our conditions about what was seen on the wire, by type and the ancestor that they are about."""
+    return {
+        f"{condition['type']} {sorted(entry['ancestorRef'].items())}": condition["status"]
+        for entry in _our_ancestors(status)
+        for condition in entry.get("conditions") or ()
+        if condition["type"] in OBSERVED
+    }
+
+
+def without_observations(status: Json) -> Json:
+    """Returns the status without these conditions."""
+    ours = _our_ancestors(status)
+    entries = [
+        {**entry, "conditions": [c for c in entry.get("conditions") or () if c["type"] not in OBSERVED]}
+        if entry in ours
+        else entry
+        for entry in status.get("ancestors") or ()
+    ]
+    return {**status, "ancestors": entries}
+
+
+def _our_ancestors(status: Json) -> list[Json]:
+    return [entry for entry in status.get("ancestors") or () if entry.get("controllerName") == CONTROLLER_NAME]
 
 
 def generation(ours: Json) -> int:

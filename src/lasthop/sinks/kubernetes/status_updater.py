@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
@@ -20,6 +21,7 @@ from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.sinks.kubernetes.events import EventRecorder
+from lasthop.sinks.kubernetes.merge import observations, without_observations
 from lasthop.sinks.kubernetes.transitions import WEAKENED, programmed, transitions
 from lasthop.sinks.kubernetes.writer import StatusWriter, WriteGuard
 from lasthop.sinks.sink import Sink
@@ -101,15 +103,25 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
         self._leadership.stopped_leading()
 
     def premature(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> bool:
-        """Delays that a Gateway is no longer programmed while this replica has only just started to lead."""
-        if key.kind != "Gateway" or self._clock() - self._since >= SETTLING:
+        """Delays that a Gateway is no longer programmed, and that nothing has been seen of a backend, while this replica has
+        only just started to lead."""
+        if self._clock() - self._since >= SETTLING:
             return False
+        if key.kind != "Gateway":
+            return _unheard(before, after)
         now = programmed(after)
         return programmed(before).status == "True" and now.status != "True" and now.reason in UNHEARD
 
     def written(self, key: Key, before: dict[str, Any], after: dict[str, Any]) -> None:
         for reason, note, warning in transitions(before, after):
             self._emit(key, reason, note, warning=warning)
+
+
+def _unheard(before: Json, after: Json) -> bool:
+    """Whether nothing is new but that it is not known any more what proxies have seen."""
+    now = observations(after)
+    lost = any(status != "Unknown" and now.get(about) == "Unknown" for about, status in observations(before).items())
+    return lost and without_observations(before) == without_observations(after)
 
 
 def _note(finding: Finding) -> str:

@@ -25,7 +25,7 @@ from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
-from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered, without_observations
 
 CONFLICTS: Final = 5
 """How often to read and merge again at once, before other objects have their turn."""
@@ -42,6 +42,8 @@ class Limits(msgspec.Struct, frozen=True):
     """5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
+    observations: float = 30.0
+    """Seconds after any write before one that only tells what was seen on the wire: backends decide how often that changes."""
 
 
 LIMITS: Final = Limits()
@@ -115,6 +117,11 @@ class StatusWriter:
         for key in self._wanted:
             self._enqueue(key)
         self._leading.set()
+
+    @property
+    def waiting(self) -> set[Key]:
+        """Objects whose status is written later, unless a newer one comes before."""
+        return set(self._later)
 
     @property
     def pending(self) -> int:
@@ -212,6 +219,9 @@ class StatusWriter:
         if self._guard.premature(key, current, status):
             self._enqueue_later(key, LOOK_AGAIN)
             return False
+        if (wait := self._observations_wait(key, current, status)) > 0:
+            self._enqueue_later(key, wait)
+            return False
         await self._sleep(self._bucket.take())
         if not (self.leading and self._guard.may_write()):
             self._enqueue(key)
@@ -235,6 +245,11 @@ class StatusWriter:
         self._observe(key, answer)
         self._guard.written(key, current, status)
         return False
+
+    def _observations_wait(self, key: Key, current: Json, status: Json) -> float:
+        """Returns how long to wait before a write that only tells what was seen on the wire."""
+        wait = self._limits.observations - (self._clock() - self._written.get(key, -self._limits.observations))
+        return wait if wait > 0 and without_observations(current) == without_observations(status) else 0.0
 
     def _observe(self, key: Key, answer: dict[str, Any]) -> None:
         status = msgspec.json.encode(answer["status"]) if answer.get("status") else b""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
@@ -73,6 +74,23 @@ async def test_a_new_leader_does_not_say_that_a_gateway_is_down_before_it_has_li
         clock.now += SETTLING
         updater.status_changed({GATEWAY: mk_status("False", "Pending")})
         await until(lambda: standing(api) == "False")
+
+
+async def test_a_new_leader_does_not_take_back_what_proxies_have_seen_for_want_of_having_heard(api: FakeApi) -> None:
+    async with writing(api) as (updater, clock):
+        seen, unheard = ({"ancestors": [connected(status)]} for status in ("True", "Unknown"))
+        refused = {"ancestors": [connected("Unknown", accepted="False")]}
+        assert updater.premature(POLICY, seen, unheard)
+        assert not updater.premature(POLICY, unheard, seen), "news"
+        assert not updater.premature(POLICY, seen, {"ancestors": [connected("False")]}), "also bad news"
+        assert not updater.premature(POLICY, seen, refused), "there is more to tell"
+        clock.now += SETTLING
+        assert not updater.premature(POLICY, seen, unheard)
+
+
+def connected(status: str, accepted: str = "True") -> dict[str, Any]:
+    conditions = [{"type": "Accepted", "status": accepted}, {"type": "BackendConnected", "status": status}]
+    return {"ancestorRef": {"name": "gw"}, "controllerName": CONTROLLER_NAME, "conditions": conditions}
 
 
 async def test_what_is_certainly_wrong_is_said_at_once(api: FakeApi) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import msgspec
 
+from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
-from lasthop.api.status import RouteStatus
+from lasthop.api.policies import AncestorReference
+from lasthop.api.status import AncestorStatus, PolicyStatus, RouteStatus
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
 from lasthop.kubernetes.ratelimit import TokenBucket
 from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
-from tests.api_objects import foreign, mk_condition, mk_parent, mk_route
+from tests.api_objects import foreign, mk_condition, mk_parent, mk_policy, mk_route
 from tests.clock import Clock
 from tests.fake_api import FakeApi, Refusal, client_of, until
 from tests.metrics import count, counts
@@ -283,3 +285,38 @@ def test_token_bucket() -> None:
     assert not bucket.try_take()
     now = 1.0
     assert bucket.try_take() and bucket.try_take() and not bucket.try_take()
+
+
+async def test_what_was_seen_on_the_wire_is_written_at_most_once_in_a_while_and_other_news_at_once(api: FakeApi) -> None:
+    key, clock = Key("BackendTLSPolicy", "shop", "p"), Clock(1000.0)
+    obj = api.put("backendtlspolicies", mk_policy("p"))
+    observed = ObservedStatuses()
+    observed.versions["BackendTLSPolicy"] = "v1"
+    observed.observe(key, ObservedStatus(obj["metadata"]["resourceVersion"], b"", obj["metadata"]["generation"]))
+
+    def status(connected: str, accepted: str = "True") -> PolicyStatus:
+        conditions = (mk_condition(status=accepted), mk_condition("BackendConnected", connected))
+        return PolicyStatus((AncestorStatus(AncestorReference("gw"), CONTROLLER_NAME, conditions),))
+
+    def written() -> list[str]:
+        (entry,) = api.get("backendtlspolicies", "p", "shop")["status"]["ancestors"]
+        return [condition["status"] for condition in entry["conditions"]]
+
+    async with client_of(api) as client, asyncio.TaskGroup() as tasks:
+        writer = StatusWriter(client, observed, limits=Limits(observations=30.0), clock=clock)
+        task = tasks.create_task(writer.run())
+        writer.lead(True)
+        writer.want({key: status("Unknown")})
+        await until(lambda: count(writer.counts, "writes") == 1)
+        clock.now += 29
+        for connected in ("False", "True", "False"):
+            writer.want({key: status(connected)})
+            await until(lambda: writer.waiting == {key})
+        assert written() == ["True", "Unknown"]
+        writer.want({key: status("False", accepted="False")})
+        await until(lambda: written() == ["False", "False"])
+        clock.now += 30
+        writer.want({key: status("True", accepted="False")})
+        await until(lambda: written() == ["False", "True"])
+        assert count(writer.counts, "writes") == 3
+        task.cancel()

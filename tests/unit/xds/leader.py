@@ -1,0 +1,76 @@
+"""A replica that leads, for those that report to it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import grpc
+
+from lasthop.api.meta import Key
+from lasthop.pki import authority as ca
+from lasthop.plan.observation import ProxyReport
+from lasthop.xds.acks import AckReport
+from lasthop.xds.credentials import Credentials
+from lasthop.xds.server import Server
+from tests.xds_envoy import Heard
+
+NAME = "lasthop-xds.lasthop-system.svc"
+WEB = Key("Gateway", "shop", "web")
+WEB_UID = "uid-of-web"
+
+
+class Leader:
+    def __init__(self) -> None:
+        self.now = time.time()
+        self.authority = ca.renewed(None, self.now)
+        self.credentials = Credentials(ca.server_pair(self.authority, (NAME,), self.now), self.authority.bundle)
+        self.server = Server(Heard())
+        self.leads = True
+        self.told: list[tuple[str, AckReport]] = []
+        self.seen: list[tuple[ProxyReport, bool]] = []
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def heard(self, replica: str, report: AckReport) -> bool:
+        if self.leads:
+            self.told.append((replica, report))
+        return self.leads
+
+    def observed(self, report: ProxyReport, passed_on: bool) -> bool:
+        if self.leads or not passed_on:
+            self.seen.append((report, passed_on))
+        return self.leads or not passed_on
+
+    def client(self, replica: str = "b") -> Credentials:
+        return Credentials(ca.replica_pair(self.authority, replica, self.now), self.authority.bundle)
+
+    def proxy(self, uid: str = WEB_UID) -> dict[str, bytes]:
+        """Returns the files of a proxy's certificate."""
+        return ca.client_secret(self.authority, uid, self.now)
+
+    async def call(self, shown: tuple[bytes, bytes], method: str, content: bytes) -> str:
+        """Calls a method with a key and a certificate; returns the code of the answer."""
+        credentials = grpc.ssl_channel_credentials(self.authority.bundle, *shown)
+        async with grpc.aio.secure_channel(self.address, credentials, (("grpc.ssl_target_name_override", NAME),)) as channel:
+            report: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
+            try:
+                await report(content, timeout=5)
+                return "OK"
+            except grpc.aio.AioRpcError as error:
+                return str(error.code().name)
+
+
+@contextlib.asynccontextmanager
+async def leading() -> AsyncIterator[Leader]:
+    async with contextlib.AsyncExitStack() as stack:
+        leader = Leader()
+        stack.push_async_callback(leader.server.close)
+        leader.port = await leader.server.start_tls(
+            "127.0.0.1:0", lambda: leader.credentials, {WEB_UID: WEB}.get, leader.heard, leader.observed
+        )
+        yield leader
