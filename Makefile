@@ -62,6 +62,7 @@ bench: setup ## Measure how long an edit takes to reach the backend
 conformance: setup ## Run the official Gateway API suite on a real API server: RUN, FEATURES, CHANNEL, WAY (root)
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance selftest)
 	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
+	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance observe)
 	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
 cluster: setup ## Bring up a cluster with Lasthop: CHANNEL, WAY (root)

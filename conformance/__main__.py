@@ -1,4 +1,4 @@
-"""`python -m conformance build | run | selftest | install | up | down | exec`."""
+"""`python -m conformance build | run | selftest | install | observe | up | down | exec`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def main() -> int:
     run = commands.add_parser("run", help="run the conformance suite")
     selftest = commands.add_parser("selftest", help="check the node itself on a real cluster")
     install = commands.add_parser("install", help="check that an install for some namespaces works, with the least rights")
-    for command in (up, run, selftest, install):
+    observe = commands.add_parser("observe", help="check that what proxies see on the wire reaches the status")
+    for command in (up, run, selftest, install, observe):
         command.add_argument("--channel", choices=["experimental", "standard"], default="experimental", help="of the CRDs")
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
@@ -78,6 +79,11 @@ def _install(arguments: argparse.Namespace) -> int:
     return sandbox.run("conformance.installed:check_rights", {"cluster": order})
 
 
+def _observe(arguments: argparse.Namespace) -> int:
+    _prepare()
+    return sandbox.run("conformance.observed:check_observed", {"cluster": {"channel": arguments.channel}})
+
+
 def _list(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
@@ -104,7 +110,10 @@ def _exec(arguments: argparse.Namespace) -> int:
     os.execvp("nsenter", ["nsenter", f"--net=/proc/{first}/ns/net", "--", *arguments.argv])
 
 
-_COMMANDS = {"build": _build, "up": _up, "run": _run, "selftest": _selftest, "install": _install, "down": _down, "exec": _exec}
+_COMMANDS = {
+    **{"build": _build, "up": _up, "run": _run, "selftest": _selftest, "install": _install, "observe": _observe},
+    **{"down": _down, "exec": _exec},
+}
 
 if __name__ == "__main__":
     sys.exit(main())

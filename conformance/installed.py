@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from conformance.api import Object
-from conformance.checks import failed
+from conformance.checks import eventually, failed, mk_object
 from conformance.children import say
 from conformance.cluster import Cluster, has_condition
 from conformance.lasthop import CONTROLLER, GATEWAY_CLASS, NAMESPACE
@@ -63,7 +62,7 @@ UNUSED: dict[Right, str] = {
 async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
     manifests = documents(Options("lasthop", NAMESPACE, 1, WATCHED))
     crds = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
-    await cluster.apply([*(_object("v1", "Namespace", "", name) for name in (*WATCHED, ELSEWHERE)), *crds])
+    await cluster.apply([*(mk_object("v1", "Namespace", "", name) for name in (*WATCHED, ELSEWHERE)), *crds])
     await asyncio.sleep(1)  # until the new kinds are served
     await cluster.apply(each for each in manifests if each not in crds)
     await cluster.deployment_ready(NAMESPACE, CONTROLLER)
@@ -85,7 +84,7 @@ async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
 
 async def serves(cluster: Cluster) -> None:
     """A Gateway in a watched namespace is programmed, and requests reach the backend."""
-    await _eventually(lambda: _programmed(cluster, "shop", "web"), 60)
+    await eventually(lambda: _programmed(cluster, "shop", "web"), 60)
     address = (await cluster.api.get(GATEWAYS.format("shop", "web")))["status"]["addresses"][0]["value"]
 
     async def answered() -> bool:
@@ -97,7 +96,7 @@ async def serves(cluster: Cluster) -> None:
             except aiohttp.ClientError:
                 return False
 
-    await _eventually(answered, 30)
+    await eventually(answered, 30)
 
 
 async def left_alone(cluster: Cluster) -> None:
@@ -119,8 +118,8 @@ async def changed_in_place(cluster: Cluster) -> None:
         found = [await cluster.api.get(kind, labelSelector="team=shop") for kind in kinds]
         return all(each["items"] for each in found)
 
-    await _eventually(labelled, 30)
-    await _eventually(lambda: _programmed(cluster, "shop", "web"), 30)
+    await eventually(labelled, 30)
+    await eventually(lambda: _programmed(cluster, "shop", "web"), 30)
 
 
 async def taken_away(cluster: Cluster) -> None:
@@ -132,7 +131,7 @@ async def taken_away(cluster: Cluster) -> None:
         paths = ("/apis/apps/v1/namespaces/shop/deployments", "/api/v1/namespaces/shop/secrets")
         return not any([(await cluster.api.get(path, labelSelector=selector))["items"] for path in paths])
 
-    await _eventually(gone, 40)
+    await eventually(gone, 40)
 
 
 async def nothing_told(cluster: Cluster) -> None:
@@ -166,7 +165,7 @@ async def create_is_needed(cluster: Cluster) -> None:
     async def refused() -> bool:
         return wanted in requests(cluster)
 
-    await _eventually(refused, 30)
+    await eventually(refused, 30)
 
 
 def requests(cluster: Cluster) -> Iterator[tuple[Right, int]]:
@@ -199,18 +198,6 @@ async def _programmed(cluster: Cluster, namespace: str, name: str) -> bool:
     return has_condition(gateway, "Programmed")
 
 
-async def _eventually(done: Callable[[], Awaitable[bool]], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not await done():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
-        await asyncio.sleep(0.2)
-
-
-def _object(version: str, kind: str, namespace: str, name: str, **content: Any) -> Object:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
-
-
 def _gateway(namespace: str) -> list[Object]:
     """A Gateway, a route to echo-basic, and a policy that cannot be fulfilled on a port of its own."""
     api = "gateway.networking.k8s.io/v1"
@@ -229,15 +216,15 @@ def _gateway(namespace: str) -> list[Object]:
     target = {"group": "", "kind": "Service", "name": "echo", "sectionName": "https"}
     trust = {"hostname": "echo.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "nowhere"}]}
     return [
-        _object(
+        mk_object(
             "apps/v1",
             "Deployment",
             namespace,
             "echo",
             spec={"selector": {"matchLabels": {"app": "echo"}}, "template": template},
         ),
-        _object("v1", "Service", namespace, "echo", spec={"selector": {"app": "echo"}, "ports": ports}),
-        _object(api, "Gateway", namespace, "web", spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener]}),
-        _object(api, "HTTPRoute", namespace, "echo", spec={"parentRefs": [{"name": "web"}], "rules": rules}),
-        _object(api, "BackendTLSPolicy", namespace, "echo", spec={"targetRefs": [target], "validation": trust}),
+        mk_object("v1", "Service", namespace, "echo", spec={"selector": {"app": "echo"}, "ports": ports}),
+        mk_object(api, "Gateway", namespace, "web", spec={"gatewayClassName": GATEWAY_CLASS, "listeners": [listener]}),
+        mk_object(api, "HTTPRoute", namespace, "echo", spec={"parentRefs": [{"name": "web"}], "rules": rules}),
+        mk_object(api, "BackendTLSPolicy", namespace, "echo", spec={"targetRefs": [target], "validation": trust}),
     ]
