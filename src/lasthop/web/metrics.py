@@ -19,7 +19,7 @@ from lasthop.proxy.admin import AdminUnavailable
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.slices import in_slices
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of a counter's first increment is a second series for each
+disable_created_metrics()  # the time of a counter's first increment is a second series for each
 
 
 class _Families(list[Metric]):
