@@ -38,7 +38,6 @@ PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
 
 def parent_key(route: Key, ref: ParentReference) -> Key:
-    """Returns the object that a parentRef names."""
     return Key(ref.kind, ref.namespace or route.namespace, ref.name)
 
 

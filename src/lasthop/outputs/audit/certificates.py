@@ -47,7 +47,6 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def objects(self) -> tuple[Key]:
-        """Where to look for it."""
         return (self.holder,)
 
     def due(self, now: float, days: float) -> bool:

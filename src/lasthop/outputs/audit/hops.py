@@ -74,7 +74,6 @@ class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def order(self) -> tuple[str | int, ...]:
-        """Sorts by Gateway and backend."""
         where = (self.gateway.path, self.backend.path, self.port)
         return (*where, self.manner, self.detail, self.policy_path, self.backend.kind)
 
