@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lasthop.resolve import http_syntax, refusals
+from lasthop.resolve import http_syntax
 from tests.fuzz.__main__ import corpus, world
 from tests.fuzz.harness import Failed, harness
 
@@ -33,15 +33,15 @@ def route(**rule: Any) -> dict[str, Any]:
 
 
 async def test_what_is_not_checked_and_envoy_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "PATH", http_syntax.HEADER_VALUE)
+    monkeypatch.setattr(http_syntax, "PATH", http_syntax.HEADER_VALUE)
     async with harness() as found:
         with pytest.raises(Failed, match="refused by Envoy"):
             await found.show([route(matches=[{"path": {"value": "/a?b"}}], backendRefs=[{"name": "a", "port": 443}])])
 
 
 async def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "MAX_WEIGHT", 1 << 40)
-    monkeypatch.setattr(refusals, "MAX_WEIGHTS", 1 << 50)
+    monkeypatch.setattr(http_syntax, "MAX_WEIGHT", 1 << 40)
+    monkeypatch.setattr(http_syntax, "MAX_WEIGHTS", 1 << 50)
     refs = [{"name": "a", "port": 443, "weight": 1 << 35}, {"name": "b", "port": 443}]
     async with harness() as found:
         with pytest.raises(Failed, match=r"raised|found"):

@@ -14,7 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import yaml
 from yaml.events import (
@@ -185,7 +185,7 @@ class _Reader:
     def __init__(self, text: str, record: bool = False) -> None:
         self.text = text
         # Never None: the stream's end is an event too, and the last one asked for.
-        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event  # type: ignore[assignment]
+        self._next = cast("Callable[[], Event]", yaml.CSafeLoader(text).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         """By name: the value, how many values are in it, and how many characters these have."""
         self._count = 0

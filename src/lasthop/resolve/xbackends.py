@@ -95,7 +95,6 @@ def problem(g: Graph, key: Key, number: int, protocol: Protocol) -> Problem | No
 
 
 def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
-    """Returns why an XBackend cannot serve the protocol of a route."""
     obj = read(g, key, XBackend)
     protocol = obj.spec.protocol if obj else ""
     if asked is Protocol.UDP:

@@ -15,7 +15,6 @@ import yaml
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.probe.handshake import fetch
 from tests.backends import Backend
@@ -136,7 +135,6 @@ def test_what_a_gateway_would_refuse_is_said(tmp_path: Path) -> None:
         assert "demands a client certificate" in lasthop("pin", f"127.0.0.1:{backend.port}").stderr
 
 
-@pytest.mark.skipif("PinSet" not in KINDS, reason="the kind is not there yet")
 @pytest.mark.parametrize("form", ["certificate", "key", "fingerprint"])
 def test_the_manifest_is_admitted(tmp_path: Path, form: str) -> None:
     (tmp_path / "leaf.pem").write_text(LEAF.pem)

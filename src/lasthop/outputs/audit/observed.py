@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from lasthop.api.meta import Key
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.plan.observation import MAX_CERTIFICATES, HopSeen
 from lasthop.plan.upstream import Hop, Protocol
@@ -20,8 +19,7 @@ def hops_of(report: HopReport) -> list[Hop]:
     """Returns the hops that share a line: all protocols that policies apply to."""
     other = _OTHER.get(report.manner)
     protocols = [other] if other else [protocol for protocol in Protocol if protocol.policed]
-    gateway, backend = _key("Gateway", report.gateway), _key(report.kind, report.backend)
-    return [Hop(gateway, backend, report.port, protocol) for protocol in protocols]
+    return [Hop(report.gateway, report.backend, report.port, protocol) for protocol in protocols]
 
 
 def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None]) -> HopReport:
@@ -45,8 +43,3 @@ def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None])
         tuple(sorted({each.tls_version for found in figures for each in found.endpoints if each.tls_version})),
     )
     return msgspec.structs.replace(report, observed=part)
-
-
-def _key(kind: str, path: str) -> Key:
-    namespace, _, name = path.rpartition("/")
-    return Key(kind, namespace, name)

@@ -19,7 +19,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import quarantined
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
@@ -87,10 +87,10 @@ def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None) -> ClusterE
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
         return ClusterEntry(_resource(message, tls, hop.backend), "", isinstance(tls, Plaintext))
     message.type = cluster_pb2.Cluster.EDS
-    endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
-    message.eds_cluster_config.service_name = endpoints_name
+    assignment = endpoints_name(hop.name, content_hash(encode(message)))
+    message.eds_cluster_config.service_name = assignment
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, tls, hop.backend), endpoints_name, isinstance(tls, Plaintext))
+    return ClusterEntry(_resource(message, tls, hop.backend), assignment, isinstance(tls, Plaintext))
 
 
 def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:

@@ -64,7 +64,6 @@ def explain_listener_set(g: Graph, key: Key) -> Fact:
 
 
 def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
-    """The routes on a listener."""
     return ATTACHED.of(g, listener.owner, listener.name)
 
 

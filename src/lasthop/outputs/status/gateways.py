@@ -104,7 +104,7 @@ def programmed(g: Graph, key: Key) -> Condition:
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """ResolvedRefs of the Gateway itself speaks of its client certificate, where it has one."""
+    """ResolvedRefs of the Gateway itself is about its client certificate, where it has one."""
     own = client_certificate(g, key)
     if own is None:
         return ()

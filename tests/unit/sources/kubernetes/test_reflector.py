@@ -81,7 +81,7 @@ async def test_clean_end_resumes_where_it_was(api: FakeApi) -> None:
         await until(lambda: api.watching("httproutes"))
         await until(lambda: memory.wholes)
         api.end("httproutes")
-        await until(lambda: not api.watching("httproutes"))
+        await until(lambda: memory.ended.get("end"))
         api.put("httproutes", mk_route("b"))
         await until(lambda: "b" in memory.names)
         assert memory.wholes == 1 and memory.log == ["+a", "+b"]
