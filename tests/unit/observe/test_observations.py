@@ -9,7 +9,7 @@ from lasthop.observe.observations import EXPIRES, WORDS_HOLD, Observations
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
 from lasthop.plan.upstream import Hop
-from tests.unit.observe.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
+from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
 
 REFUSED = "connection refused: nothing listens on the backend's port"
 

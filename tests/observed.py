@@ -45,10 +45,10 @@ class World:
         return self.connections.setdefault((proxy or next(iter(self.tallies)), address), [0, 0])
 
     def wait(self, seconds: float = 1.0) -> World:
-        """Lets time pass, a second at a time, in which the counters are read and the proxies report."""
-        end = self.now + seconds
+        """Lets time pass, a second at a time and later ten, in which the counters are read and the proxies report."""
+        begin, end = self.now, self.now + seconds
         while self.now < end:
-            self.now = min(end, self.now + 1.0)
+            self.now = min(end, self.now + (1.0 if self.now - begin < 60 else 10.0))
             self.look()
         return self
 
