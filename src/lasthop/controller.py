@@ -20,6 +20,8 @@ from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
+from lasthop.infra.memory import Memory
+from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
 from lasthop.outputs.envoy.resource import ROUTES
 from lasthop.outputs.status.status_cache import StatusCache
@@ -61,6 +63,8 @@ class Controller:
             buckets=PROGRAMMED_BUCKETS,
             registry=self.metrics,
         )
+        self.record = ChangeRecord()
+        """How backends were verified before, and since when they are as they are."""
         self.loaded = asyncio.Event()
         """The source has been read once."""
         self.log = logs.get()
@@ -123,9 +127,23 @@ class Controller:
             sink.status_changed(update.status)
         self._sync_gateways()
         self._sent(update)
+        self.record.add(self.engine.verifications.edits(), time.time())
         if update.findings:
             self._tell_findings()
         self._problems.crashes(self.engine.graph.crashes)
+
+    def recall(self, known: Memory) -> None:
+        """Takes what an earlier process remembered, before anything is read."""
+        self.engine.verifications.recall(known.ports)
+        self.record.merge(known.changes)
+
+    def remembered(self) -> Memory:
+        """Returns what a later process is to know."""
+        return Memory(self.engine.verifications.ports(), self.record.changes)
+
+    def remembered_version(self) -> tuple[int, int]:
+        """Changes whenever `remembered` does."""
+        return self.engine.verifications.version, self.record.version
 
     def _send(self, update: Update) -> None:
         for key, changes in update.xds.items():

@@ -15,6 +15,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import degraded
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import REACH
+from lasthop.resolve.verification import WEAKENED_POLICIES, weakened
 from lasthop.resolve.xbackends import client_certificate, spec_problem
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -51,7 +52,8 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
             return failed(reasons.ACCEPTED, tls.why), resolved
     accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
     waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
-    return (accepted, resolved, degraded(waiver)) if waiver else (accepted, resolved)
+    more = (degraded(waiver),) if waiver else ()
+    return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, key, gateway))
 
 
 def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:

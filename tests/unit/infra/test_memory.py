@@ -14,7 +14,6 @@ from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway,
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
 ROUTE = Key("HTTPRoute", "a", "r")
-PORT = (Key("Service", "a", "api"), 443)
 WORLD = keyed(
     mk_class(),
     mk_gateway("a/g"),
@@ -27,10 +26,10 @@ WORLD = keyed(
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine = Engine(now=NOW.timestamp())
-    engine.policies.recall(memory.load(path))
+    engine.verifications.recall(memory.load(path).ports)
     engine.apply(objects)
     settle(engine, Snapshot())
-    memory.save(path, engine.policies.last())
+    memory.save(path, memory.Memory(engine.verifications.ports()))
     return engine
 
 
@@ -39,30 +38,30 @@ def lost(engine: Engine) -> list[str]:
 
 
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
-    path = tmp_path / "policies.json"
+    path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert memory.load(path) == {PORT: POLICY}
+    assert [known.now.source for known in memory.load(path).ports.values()] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
-    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p is gone."
+    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
     assert lost(life(path, without)) == [said]
     assert lost(life(path, without)) == [said]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
-    assert memory.load(path) == {}
+    assert memory.load(path) == memory.Memory()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
 def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "policies.json").write_bytes(content)
-    assert memory.load(tmp_path / "policies.json") == {}
-    assert memory.load(tmp_path / "nowhere") == {}
+    (tmp_path / "verification.json").write_bytes(content)
+    assert memory.load(tmp_path / "verification.json") == memory.Memory()
+    assert memory.load(tmp_path / "nowhere") == memory.Memory()
 
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     engine, _ = settled(WORLD)
-    before = engine.policies.version
-    engine.apply(keyed(mk_policy("a/p", "api", "other.example", ["ca"])))
+    before = engine.verifications.version
+    engine.apply(keyed(mk_route("a/r", "a/g", [{"name": "api", "port": 443}], ["one.example"])))
     settle(engine, Snapshot())
-    assert engine.policies.version == before
+    assert engine.verifications.version == before
     engine.apply({ROUTE: None})
     settle(engine, Snapshot())
-    assert engine.policies.version > before
+    assert engine.verifications.version > before
