@@ -137,6 +137,10 @@ async def _audit(request: web.Request) -> web.Response:
     return await _large(await request.app[VIEW].audit())
 
 
+async def _changes(request: web.Request) -> web.Response:
+    return await _large(request.app[VIEW].changes())
+
+
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if not _by_socket(request):
@@ -188,6 +192,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
             web.get("/api/audit", _audit),
+            web.get("/api/changes", _changes),
             web.get("/api/probe", _probe),
         ]
     )

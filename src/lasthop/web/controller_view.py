@@ -11,6 +11,7 @@ from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
 from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.changes import Change
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
@@ -63,6 +64,10 @@ class ControllerView(EngineView):
 
     def not_applied(self) -> tuple[NotApplied, ...]:
         return self.controller.not_applied
+
+    def changes(self) -> tuple[Change, ...]:
+        """Returns how verification has changed, the latest last."""
+        return self.controller.record.changes
 
     async def findings(self) -> list[Finding]:
         return self.controller.findings()

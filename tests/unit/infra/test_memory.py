@@ -9,6 +9,7 @@ import pytest
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.infra import memory
+from lasthop.outputs.audit.changes import ChangeRecord
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
@@ -65,3 +66,16 @@ def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     engine.apply({ROUTE: None})
     settle(engine, Snapshot())
     assert engine.verifications.version > before
+
+
+def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
+    path, record = tmp_path / memory.FILE, ChangeRecord()
+    record.add(life(path, WORLD).verifications.edits(), 1000.0)
+    assert not record.changes
+    record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
+    [found] = list(record.changes)
+    assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
+    assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
+    memory.save(path, memory.Memory({}, record.changes))
+    assert memory.load(path).changes == record.changes
+    assert path.stat().st_mode & 0o777 == 0o600

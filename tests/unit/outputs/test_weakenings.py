@@ -131,7 +131,7 @@ LOOSE = mk_gateway("a/g", infrastructure={"parametersRef": profile_ref("f")})
 PINNED = mk_policy("a/p", "backend", "api.example", [own_ref("PinSet", "pins")], section="https")
 
 
-def acknowledging(obj: Object, verification: str) -> dict[Key, Object]:
+def acknowledging(obj: Object, verification: str) -> dict[Key, Object | None]:
     annotations = StringMap.of({"lasthop.dev/acknowledged": verification})
     return keyed(msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=annotations)))
 

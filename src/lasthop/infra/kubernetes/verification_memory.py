@@ -45,11 +45,11 @@ class VerificationConfigMap:
         current: Callable[[], Memory],
         may_write: Callable[[], bool],
         problem: Callable[[str], None],
-        interval: float = WRITE_INTERVAL,
     ) -> None:
         """`version` changes whenever `current()` does; `may_write` returns whether this replica leads."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
-        self._may_write, self._problem, self._interval = may_write, problem, interval
+        self._may_write, self._problem = may_write, problem
+        self._written: object = None
         self._reported = ""
 
     async def load(self) -> Memory:
@@ -64,18 +64,20 @@ class VerificationConfigMap:
             await asyncio.sleep(RETRY)
 
     async def run(self) -> None:
-        """Writes what is new, while this replica leads."""
-        written: object = None
         while True:
-            version = self._version()
-            if version != written and self._may_write():
-                try:
-                    await self.write()
-                    written = version
-                    self._reported = ""
-                except ApiError as error:
-                    self._report(error)
-            await asyncio.sleep(self._interval)
+            await self.refresh()
+            await asyncio.sleep(WRITE_INTERVAL)
+
+    async def refresh(self) -> None:
+        """Writes what is new, if this replica leads."""
+        version = self._version()
+        if version == self._written or not self._may_write():
+            return
+        try:
+            await self.write()
+            self._written, self._reported = version, ""
+        except ApiError as error:
+            self._report(error)
 
     async def write(self) -> None:
         for _ in range(5):
