@@ -77,6 +77,15 @@ XBackends, and on the Gateway."""
 NO_LONGER_VERIFIED: Final = "NoLongerVerified"
 """The reason of both."""
 
+BACKEND_CONNECTED: Final = "BackendConnected"
+HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
+CONNECTIONS_SUCCEED: Final = "ConnectionsSucceed"
+HANDSHAKE_FAILED: Final = "HandshakeFailed"
+CONNECTION_FAILED: Final = "ConnectionFailed"
+NOT_TRIED: Final = "NotTried"
+BACKEND_FAILING: Final = "BackendFailing"
+"""Ours, these seven: what has happened on the wire. All others say what is to happen."""
+
 
 class ConditionType(NamedTuple):
     """What everything that reads or writes conditions has to know of a type."""
@@ -87,6 +96,8 @@ class ConditionType(NamedTuple):
     """There only while less is verified than could be: it works as asked, and that is worth knowing."""
     event: bool = False
     """A change is worth an Event."""
+    observed: bool = False
+    """It says what has happened, so that Unknown is no bad news: nothing has happened yet."""
 
 
 CONDITION_TYPES: Final[dict[str, ConditionType]] = {
@@ -98,6 +109,7 @@ CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     CONFLICTED: ConditionType(negative=True),
     PARTIALLY_INVALID: ConditionType(negative=True),
     INSECURE_FRONTEND_VALIDATION_MODE: ConditionType(weakened=True),
+    BACKEND_CONNECTED: ConditionType(observed=True),
     VERIFICATION_DEGRADED: ConditionType(weakened=True, event=True),
     INSECURE_BACKEND_VERIFICATION: ConditionType(weakened=True, event=True),
     VERIFICATION_WEAKENED: ConditionType(negative=True, event=True),

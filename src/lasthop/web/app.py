@@ -20,6 +20,7 @@ from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
+from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
 POLICY: Final = {
@@ -30,6 +31,8 @@ POLICY: Final = {
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
+TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
+TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
@@ -141,6 +144,10 @@ async def _changes(request: web.Request) -> web.Response:
     return await _large(request.app[VIEW].changes())
 
 
+async def _traffic(request: web.Request) -> web.Response:
+    return await _large(await request.app[TRAFFIC].get())
+
+
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if not _by_socket(request):
@@ -178,6 +185,7 @@ def application(view: ControllerView) -> web.Application:
     app = web.Application(middlewares=[_local_only])
     app[VIEW] = view
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
+    app[TRAFFIC] = Shared(lambda: view.traffic(), seconds=TRAFFIC_AGE)
     app.add_routes(
         [
             web.get("/", _page),
@@ -193,6 +201,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/explain", _explain),
             web.get("/api/audit", _audit),
             web.get("/api/changes", _changes),
+            web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
         ]
     )
