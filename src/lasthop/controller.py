@@ -23,6 +23,7 @@ from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
 from lasthop.infra.memory import Memory
 from lasthop.observe.observations import Observations
+from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
 from lasthop.outputs.envoy.resource import CLUSTER, ROUTES
@@ -56,7 +57,7 @@ class Controller:
     ) -> None:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
-        self.observations = Observations()
+        self.observations, self.totals = Observations(), Totals()
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
@@ -180,6 +181,7 @@ class Controller:
             self.server.remove(key)
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
+            self.totals.forget(key)
         for sink in self._sinks:
             sink.want(wanted)
 
@@ -214,6 +216,7 @@ class Controller:
         """Takes what a proxy has seen on the wire."""
         if report.gateway in self.fleet.gateways:
             self.observations.heard(report, time.time())
+            self.totals.heard(report)
             self._observe()
 
     def _observe(self) -> None:

@@ -20,13 +20,15 @@ from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS
 from lasthop.outputs.findings.findings import FINDINGS
+from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_routes, index_tables
@@ -70,6 +72,8 @@ STAGES: tuple[Stage, ...] = (
     *FINDINGS,
     # What is remembered.
     VERIFICATIONS,
+    # What is counted.
+    WEAKENED_BACKENDS,
 )
 
 
@@ -161,6 +165,15 @@ class Engine:
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
+
+    def hop_names(self) -> set[Hop]:
+        """Returns every hop, whether it can be used or not."""
+        return {Hop(*key) for key in self.stages.members(CLUSTERS)}
+
+    def weakened(self) -> list[Hop]:
+        """Returns the ports that are verified less than before, which nobody has acknowledged; one hop for each Gateway."""
+        found = self.stages.members(WEAKENED_BACKENDS).items()
+        return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
 
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())

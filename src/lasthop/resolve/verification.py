@@ -273,6 +273,13 @@ def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[
     yield WEAKENED.entry((gateway,), (backend, port))
 
 
+@query
+def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
+    """Returns how a port is weaker than it was, by whichever protocol it is used."""
+    found = (weakening(g, gateway, backend, port, each) for each in WEAKENED_PORTS.of(g, gateway, backend, port))
+    return next((each for each in found if each), None)
+
+
 def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
     """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
     texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))

@@ -9,7 +9,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding
 from lasthop.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.plan.verification import Weakening
-from lasthop.resolve.verification import WEAKENED_ROUTES
+from lasthop.resolve.verification import WEAKENED_PORTS, WEAKENED_ROUTES, port_weakening
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 
@@ -27,3 +27,5 @@ def _finding(route: Key, found: Weakening) -> Finding:
 
 
 WEAKENINGS = Output("findings-weakenings", WEAKENED_ROUTES, weakening_findings)
+WEAKENED_BACKENDS = Output("weakened-backends", WEAKENED_PORTS, port_weakening)
+"""By Gateway, backend and port."""
