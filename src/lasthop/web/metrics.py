@@ -86,7 +86,7 @@ def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric
     yield gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
 
 
-def _certificates(found: list[CertificateReport]) -> Metric:
+def certificates_metric(found: list[CertificateReport]) -> Metric:
     """Those that objects hold. Several with one subject are one series, that of the first to end."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[str] = Counter()
@@ -112,7 +112,12 @@ async def metrics(view: ControllerView) -> bytes:
     totals, routes = dict(controller.totals.hops), dict(controller.totals.routes)
 
     def text() -> bytes:
-        found = [*state, *traffic_metrics(rows, totals, routes), *_verification(hops, weakened), _certificates(certificates)]
+        found = [
+            *state,
+            *traffic_metrics(rows, totals, routes),
+            *_verification(hops, weakened),
+            certificates_metric(certificates),
+        ]
         written: bytes = generate_latest(_Families(found))
         return written
 
