@@ -36,13 +36,13 @@ def _built() -> Path:
     go = shutil.which("go") or sys.exit("promtool is not on the PATH, and building it needs Go: install one of them")
     print(f"Building promtool {VERSION} into {cache}, once", flush=True)
     cache.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "auto"}
+    environment = os.environ | {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "auto"}
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         # A module of its own: `go install` refuses one with replace directives. Service discovery would be most of the work.
         for command in (
             ["mod", "init", "scratch"],
             ["get", f"{PACKAGE}@{VERSION}"],
-            ["build", "-tags", "remove_all_sd", "-trimpath", "-o", "promtool", PACKAGE],
+            ["build", "-tags", "remove_all_sd", "-o", "promtool", PACKAGE],
         ):
             subprocess.run([go, *command], cwd=scratch, env=environment, check=True)
         (Path(scratch) / "promtool").rename(target)
