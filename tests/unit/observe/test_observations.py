@@ -9,7 +9,7 @@ from lasthop.observe.observations import EXPIRES, WORDS_HOLD, Observations
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
 from lasthop.plan.upstream import Hop
-from tests.unit.observe.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
+from tests.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
 
 REFUSED = "connection refused: nothing listens on the backend's port"
 
@@ -126,6 +126,17 @@ def test_long_silence_makes_it_untried_again() -> None:
     assert world.health == "failing"
     world.wait(2)
     assert world.healths == ["untried", "failing", "untried"]
+
+
+def test_a_connection_that_lasts_is_no_silence() -> None:
+    world = World()
+    world.succeeds()
+    world.active = 1
+    world.wait(3 * SILENCE)
+    assert world.healths == ["untried", "working"]
+    world.active = 0
+    world.wait(SILENCE + 1)
+    assert world.health == "untried"
 
 
 def test_two_of_three_endpoints_fail() -> None:
