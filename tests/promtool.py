@@ -17,8 +17,9 @@ from typing import Final
 from tests.backends import backend, until
 from tests.proxy.certs import issued
 from tests.proxy.lasthop import Lasthop
-from tests.proxy.test_metrics import MONITORING, complete, write
+from tests.proxy.scrape import complete, write
 
+MONITORING: Final = Path(__file__).parents[1] / "deploy/monitoring"
 VERSION: Final = "v0.315.0"
 """Of the module, which is Prometheus 3.15."""
 PACKAGE: Final = "github.com/prometheus/prometheus/cmd/promtool"
