@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz bench conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench conformance cluster lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ update-cases: setup ## Write the expected half of tests/cases; read the diff
 # By number (ITERATIONS, always the same worlds) or by time (SECONDS); see tests/fuzz.
 fuzz: setup ## Try random objects on a real Envoy: SEED, FIRST, ITERATIONS, SECONDS
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+promtool: setup ## Check metrics, alert rules and their tests with Prometheus' promtool: PROMTOOL
+	@$(if $(PROMTOOL),PROMTOOL=$(PROMTOOL)) $(BIN)/python -m tests.promtool
 
 bench: setup ## Measure how long an edit takes to reach the backend
 	@$(BIN)/python -m bench

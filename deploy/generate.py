@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
 from typing import Final
 
+from deploy.dashboard import dashboard
 from lasthop.infra.kubernetes.installation import GATEWAYS, Options, crds, default_image, for_namespace, rendered, sources
 
 VALUES: Final = {
@@ -30,11 +32,34 @@ def files() -> dict[str, str]:
         f"type: application\nversion: {release}\nappVersion: {release}\n",
         "chart/values.yaml": f"# Controller and proxies run the same image.\nimage: {image}\n"
         f"replicas: {Options(image).replicas}\n"
-        "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n",
+        "# Only these namespaces, with a Role in each instead of a ClusterRole; empty: all.\nnamespaces: []\n"
+        f"{MONITORING_VALUES}",
+        "monitoring/dashboard.json": dashboard(),
+        "chart/templates/70-monitoring.yaml": _monitoring(),
     }
     found |= {f"chart/crds/{name}": text for name, text in crds().items()}
     found |= {f"chart/templates/{name}": _template(name, text) for name, text in sources().items()}
     return found
+
+
+MONITORING_VALUES: Final = """\
+# For the Prometheus operator, whose CRDs must be there: PodMonitors of the controller and of the proxies, and alert rules.
+monitoring:
+  enabled: false
+  # What your Prometheus selects them by, `release: prometheus` say.
+  labels: {}
+  interval: 30s
+"""
+
+
+def _monitoring() -> str:
+    """Returns the PodMonitors and the alert rules. Rules have templates of their own, which are not Helm's."""
+    here = Path(__file__).parent / "monitoring"
+    rules = (here / "alerts.yaml").read_text().partition("groups:\n")[2]
+    indented = "".join(f"  {line}\n" for line in rules.splitlines())
+    escaped = re.sub(r"{{.*?}}", lambda found: "{{`" + found[0] + "`}}", indented)
+    monitors = (here / "podmonitors.yaml").read_text()
+    return f"{{{{- if .Values.monitoring.enabled }}}}\n{monitors}{escaped}{{{{- end }}}}\n"
 
 
 def _template(name: str, text: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
@@ -12,7 +13,9 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import Status
 from lasthop.engine import Engine, Update
 from lasthop.outputs.envoy.resource import CLUSTER, Resource
+from lasthop.plan.finding import Finding
 from lasthop.plan.proxy import ProxyState
+from lasthop.plan.reasons import NO_LONGER_VERIFIED
 from lasthop.plan.tls import SystemStore
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import PROBE, Probe
@@ -88,3 +91,20 @@ def settled(
     engine.apply(objects)
     settle(engine, snapshot)
     return engine, snapshot
+
+
+def said(statuses: Mapping[Key, Status]) -> dict[Key, str]:
+    """Without what a backend has lost, which nobody who comes later can know."""
+    return {key: "\n".join(_lines(msgspec.to_builtins(status))) for key, status in statuses.items()}
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        if value.get("reason") == NO_LONGER_VERIFIED:
+            return []
+        return [f"{name} {line}" for name, held in value.items() if name != "lastTransitionTime" for line in _lines(held)]
+    return [line for held in value for line in _lines(held)] if isinstance(value, list | tuple) else [repr(value)]
+
+
+def told(findings: Iterable[Finding]) -> set[Finding]:
+    return {finding for finding in findings if finding.reason != NO_LONGER_VERIFIED}

@@ -13,7 +13,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.status import GatewayStatus, ListenerSetStatus, Status
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from lasthop.plan.reasons import INSECURE_BACKEND_VERIFICATION
+from lasthop.plan.reasons import BACKENDS_WEAKENED, INSECURE_BACKEND_VERIFICATION
 from tests.snapshot import Snapshot
 from tests.world import (
     EXPERIMENTAL_GROUP,
@@ -246,13 +246,16 @@ def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
 
 
 def _own(status: Status) -> Status:
-    """Without what counts other people's objects by its definition: attached routes, ListenerSets, waivers in effect."""
+    """Without what counts other people's objects by its definition: attached routes, ListenerSets, waivers in effect, backends
+    that are verified less than before."""
     if not isinstance(status, GatewayStatus | ListenerSetStatus):
         return status
     replace = msgspec.structs.replace
     listeners = tuple(replace(listener, attached_routes=0) for listener in status.listeners)
     conditions = tuple(
-        replace(each, message="") if each.type == INSECURE_BACKEND_VERIFICATION else each for each in status.conditions
+        replace(each, message="") if each.type == INSECURE_BACKEND_VERIFICATION else each
+        for each in status.conditions
+        if each.type != BACKENDS_WEAKENED
     )
     status = replace(status, listeners=listeners, conditions=conditions)
     return replace(status, attached_listener_sets=0) if isinstance(status, GatewayStatus) else status

@@ -24,6 +24,7 @@ from lasthop.engine import Engine
 from lasthop.infra.kubernetes.deployments import Deployments
 from lasthop.infra.kubernetes.desired import Site, desired_gateway
 from lasthop.infra.kubernetes.identity import Identity
+from lasthop.infra.kubernetes.verification_memory import VerificationConfigMap
 from lasthop.infra.system_store import host_store
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import Leadership
@@ -104,6 +105,14 @@ class ClusterRuntime(Sink, Leadership):
             may_write=self.updater.may_write,
             namespaces=namespaces,
         )
+        self._memory = VerificationConfigMap(
+            client,
+            namespace,
+            version=self.controller.remembered_version,
+            current=self.controller.remembered,
+            may_write=self.updater.may_write,
+            problem=self._log.warning,
+        )
         self._xds_listen = xds_listen
         self._leading, self._lost = asyncio.Event(), asyncio.Event()
         self._uids: dict[str, Key] = {}
@@ -134,12 +143,13 @@ class ClusterRuntime(Sink, Leadership):
     async def run(self) -> None:
         """Lives until `stop`; proxies live on."""
         server = self.controller.server
+        self.controller.recall(await self._memory.load())
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(loop.run(self.controller)), tasks.create_task(self._deploy())]
                 await self.controller.loaded.wait()
                 # One that knows nothing yet is not to lead: it could not write, and others could.
-                running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run)]
+                running += [tasks.create_task(one()) for one in (self.updater.run, self._identity.run, self._memory.run)]
                 await self._identity.known.wait()
                 await server.start_tls(self._xds_listen, self._identity.credentials, self._gateway_of, self._heard, self._seen)
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.

@@ -11,6 +11,7 @@ from lasthop.api.meta import Key
 from lasthop.cluster import register_metrics
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
+from lasthop.infra.kubernetes.verification_memory import VerificationConfigMap
 from lasthop.kubernetes.client import Client
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
@@ -42,6 +43,14 @@ class ClusterHostRuntime:
         self._host = HostRuntime(self._source, envoy, run_dir, engine=engine, sinks=(self.updater,), entry=entry)
         self.controller = self._host.controller
         register_metrics(self.controller.metrics, self.updater, self._source)
+        self._memory = VerificationConfigMap(
+            client,
+            namespace,
+            version=self.controller.remembered_version,
+            current=self.controller.remembered,
+            may_write=self.updater.may_write,
+            problem=self.controller.log.warning,
+        )
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
@@ -52,6 +61,7 @@ class ClusterHostRuntime:
         return self.controller.unready()
 
     async def run(self) -> None:
+        self.controller.recall(await self._memory.load())
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._write())
             await self._host.run()
@@ -62,4 +72,6 @@ class ClusterHostRuntime:
 
     async def _write(self) -> None:
         await self.controller.loaded.wait()
-        await self.updater.run()
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self.updater.run, self._memory.run):
+                tasks.create_task(work())

@@ -21,7 +21,10 @@ from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
+from lasthop.infra.memory import Memory
 from lasthop.observe.observations import Observations
+from lasthop.observe.totals import Totals
+from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
 from lasthop.outputs.envoy.resource import CLUSTER, ROUTES
 from lasthop.outputs.status.status_cache import StatusCache
@@ -54,7 +57,7 @@ class Controller:
     ) -> None:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
-        self.observations = Observations()
+        self.observations, self.totals = Observations(), Totals()
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
@@ -66,6 +69,8 @@ class Controller:
             buckets=PROGRAMMED_BUCKETS,
             registry=self.metrics,
         )
+        self.record = ChangeRecord()
+        """How backends were verified before, and since when they are as they are."""
         self.loaded = asyncio.Event()
         """The source has been read once."""
         self.log = logs.get()
@@ -129,9 +134,23 @@ class Controller:
             sink.status_changed(update.status)
         self._sync_gateways()
         self._sent(update)
+        self.record.add(self.engine.verifications.edits(), time.time())
         if update.findings:
             self._tell_findings()
         self._problems.crashes(self.engine.graph.crashes)
+
+    def recall(self, known: Memory) -> None:
+        """Takes what an earlier process remembered, before anything is read."""
+        self.engine.verifications.recall(known.ports)
+        self.record.merge(known.changes)
+
+    def remembered(self) -> Memory:
+        """Returns what a later process is to know."""
+        return Memory(self.engine.verifications.ports(), self.record.changes)
+
+    def remembered_version(self) -> tuple[int, int]:
+        """Changes whenever `remembered` does."""
+        return self.engine.verifications.version, self.record.version
 
     def _send(self, update: Update) -> None:
         for key, changes in update.xds.items():
@@ -162,6 +181,7 @@ class Controller:
             self.server.remove(key)
             self.do(self.fleet.gone(key))
             self.observations.forget(key)
+            self.totals.forget(key)
         for sink in self._sinks:
             sink.want(wanted)
 
@@ -196,6 +216,7 @@ class Controller:
         """Takes what a proxy has seen on the wire."""
         if report.gateway in self.fleet.gateways:
             self.observations.heard(report, time.time())
+            self.totals.heard(report)
             self._observe()
 
     def _observe(self) -> None:

@@ -19,15 +19,16 @@ from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS
-from lasthop.outputs.findings.downgrades import APPLIED
 from lasthop.outputs.findings.findings import FINDINGS
+from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
-from lasthop.plan.upstream import Hop
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_routes, index_tables
@@ -40,12 +41,14 @@ from lasthop.resolve.policies.targets import index_claims, index_misaimed, index
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
+from lasthop.resolve.verification import index_weakened, index_weakened_hops
 from lasthop.resolve.xbackends import index_labels
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
 from lasthop.store.store import Store
 from lasthop.store.turns import Member
+from lasthop.verification_memory import VERIFICATIONS, VerificationMemory
 
 STATUS = tuple(
     Output(stage.name, stage.domain, or_crashed(stage.value))
@@ -60,15 +63,17 @@ STAGES: tuple[Stage, ...] = (
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
     *(index_claims, index_services, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
-    # a waiver is in effect.
+    # a waiver is in effect, what is verified less than it was.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
-    *(index_reach, index_hop_secrets, index_waived_ports, index_waived),
+    *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_weakened_hops, index_weakened),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
     # What is remembered.
-    APPLIED,
+    VERIFICATIONS,
+    # What is counted.
+    WEAKENED_BACKENDS,
 )
 
 
@@ -92,6 +97,7 @@ class Engine:
         self.store = Store(self.stages)
         SETTINGS.set(self.graph, settings or Settings())
         self.policies = PolicyMemory(self.stages)
+        self.verifications = VerificationMemory(self.graph)
         self._assembly = Assembly()
         self._findings: dict[tuple[str, Member], tuple[Finding, ...]] = {}
         self._sorted_findings: list[Finding] | None = None
@@ -121,6 +127,7 @@ class Engine:
         proxies could not take another route table now, so that none is put together in vain."""
         outputs = self.stages.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
         self.policies.settled(outputs)
+        self.verifications.settled(outputs)
         xds = self._assembly.take(outputs, listeners_wait=self.stages.waiting(STREAMS, LISTENERS))
         status = {
             key: None if isinstance(value, Gone) else value
@@ -158,6 +165,15 @@ class Engine:
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
+
+    def hop_names(self) -> set[Hop]:
+        """Returns every hop, whether it can be used or not."""
+        return {Hop(*key) for key in self.stages.members(CLUSTERS)}
+
+    def weakened(self) -> list[Hop]:
+        """Returns the ports that are verified less than before, which nobody has acknowledged; one hop for each Gateway."""
+        found = self.stages.members(WEAKENED_BACKENDS).items()
+        return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
 
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())

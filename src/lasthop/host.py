@@ -58,7 +58,8 @@ class HostRuntime(Sink):
         self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
         self._log = self.controller.log
         self._remembered = remembered
-        self.controller.engine.policies.recall(memory.load(remembered) if remembered else {})
+        if remembered:
+            self.controller.recall(memory.load(remembered))
         self.processes = Processes(
             envoy,
             run_dir,
@@ -107,12 +108,12 @@ class HostRuntime(Sink):
 
     async def _keep_remembered(self) -> None:
         """Once a second, and only where something is new."""
-        path, saved, policies = self._remembered, -1, self.controller.engine.policies
+        path, saved, controller = self._remembered, None, self.controller
         while path is not None:
-            version = policies.version
+            version = controller.remembered_version()
             if version != saved:
                 try:
-                    await asyncio.to_thread(memory.save, path, policies.last())
+                    await asyncio.to_thread(memory.save, path, controller.remembered())
                     saved = version
                 except OSError as error:
                     self._log.warning("what is remembered cannot be saved", error=str(error))

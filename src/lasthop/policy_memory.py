@@ -1,8 +1,4 @@
-"""What must be known of policies beyond the present, set as inputs of the graph.
-
-- Which ports are plaintext while every policy is known: once some cannot be read, no port joins them.
-- The policy that each port had last: it may have moved into a text that cannot be read.
-"""
+"""Remembers which ports are plaintext while every policy is known: once some cannot be read, no port joins them."""
 
 from __future__ import annotations
 
@@ -10,14 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from lasthop.api.meta import Key, Object
 from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry
-from lasthop.outputs.findings.downgrades import APPLIED
 from lasthop.plan.reasons import INTERNAL_ERROR
 from lasthop.plan.tls import Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.targets import named_services
-from lasthop.resolve.settings import HAD_POLICY, POLICIES_UNKNOWN, SERVED_PLAINTEXT
-from lasthop.store.stages import GONE, Changes, Stages
+from lasthop.resolve.settings import POLICIES_UNKNOWN, SERVED_PLAINTEXT
+from lasthop.store.stages import Changes, Stages
 
 Port = tuple[Key, int]
 """Of a Service."""
@@ -29,10 +24,6 @@ class PolicyMemory:
         self._plaintext: set[Hop] = set()
         self.marks: dict[Port, Hop] = {}
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
-        self._hops: dict[Port, set[Hop]] = {}
-        """Those that policies may apply to."""
-        self.version = 0
-        """Grows whenever `last` changes."""
 
     def set_known(self, known: bool) -> None:
         """Not knowing every policy freezes what is plaintext now: nothing joins it until all are known again, and what a
@@ -48,16 +39,6 @@ class PolicyMemory:
                 SERVED_PLAINTEXT.set(self._graph, True, hop.backend, hop.port)
         self._unmark_claimed(self.marks)
 
-    def recall(self, last: Mapping[Port, Key]) -> None:
-        """Takes what was remembered when this last ran, before anything is read."""
-        for port, policy in last.items():
-            HAD_POLICY.set(self._graph, policy, *port)
-
-    def last(self) -> dict[Port, Key]:
-        """Returns the policy that each Service port had last, of those that a route leads to."""
-        found = {port: HAD_POLICY.peek(self._graph, *port) for port in self._hops}
-        return {port: policy for port, policy in found.items() if policy is not None}
-
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
         if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
             self._unmark_claimed([port for port in self.marks if port[0] in named])
@@ -71,16 +52,6 @@ class PolicyMemory:
             self._plaintext.discard(hop)
             if (hop.backend, hop.port) in self.marks and self._claimed(hop):
                 self._unmark([(hop.backend, hop.port)])
-        for key, policy in APPLIED.of(outputs).items():
-            hop = Hop(*key)
-            port = (hop.backend, hop.port)
-            hops = self._hops.setdefault(port, set())
-            (hops.discard if policy is GONE else hops.add)(hop)
-            if not hops:
-                del self._hops[port]
-                self.version += HAD_POLICY.set(self._graph, None, *port)
-            elif isinstance(policy, Key):
-                self.version += HAD_POLICY.set(self._graph, policy, *port)
 
     def _unmark_claimed(self, ports: Iterable[Port]) -> None:
         """Looks at what has come in, settled or not: a policy that comes and goes between two looks was there too."""

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
-import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key, Object, StringMap
-from lasthop.api.status import Status
 from lasthop.controller import Controller
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.quarantine import withhold
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET, Part, Resource
-from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
@@ -36,28 +33,10 @@ from lasthop.sources.source import Batch
 from lasthop.xds.cache import Cache
 from lasthop.xds.session import Acked, Nacked
 from tests.random_world import BASE, EDIT
-from tests.snapshot import Snapshot, settle
+from tests.snapshot import Snapshot, said, settle, told
 from tests.world import NOW, STORE, key
 
 slow = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-NO_LONGER_VERIFIED = "NoLongerVerified"
-
-
-def said(statuses: Mapping[Key, Status]) -> dict[Key, str]:
-    """Without what a Service has lost, which nobody who comes later can know."""
-    return {key: "\n".join(_lines(msgspec.to_builtins(status))) for key, status in statuses.items()}
-
-
-def _lines(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        if value.get("reason") == NO_LONGER_VERIFIED:
-            return []
-        return [f"{name} {line}" for name, held in value.items() if name != "lastTransitionTime" for line in _lines(held)]
-    return [line for held in value for line in _lines(held)] if isinstance(value, list | tuple) else [repr(value)]
-
-
-def told(findings: Iterable[Finding]) -> set[Finding]:
-    return {finding for finding in findings if finding.reason != NO_LONGER_VERIFIED}
 
 
 # --- the engine -------------------------------------------------------------------------------------------------------

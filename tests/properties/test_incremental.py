@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
-from lasthop.plan.finding import Finding
-from lasthop.resolve.settings import HAD_POLICY, SYSTEM_STORE
+from lasthop.resolve.settings import HELD, SYSTEM_STORE
 from tests.random_world import BASE, EDITS, OBJECTS, Edit
-from tests.snapshot import Snapshot, settle, settled
+from tests.snapshot import Snapshot, said, settle, settled, told
 from tests.world import NOW, STORE, key
-
-
-def without_history(engine: Engine) -> list[Finding]:
-    """All findings but the one that is about what was before: the only memory that a fresh start does not have."""
-    return [finding for finding in engine.findings() if finding.reason != "NoLongerVerified"]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -36,8 +30,8 @@ def test_incremental_equals_from_scratch(edits: list[Edit]) -> None:
     other, expected = settled({k: v for k, v in objects.items() if v is not None}, store=STORE)
     assert engine.graph.crashes == other.graph.crashes == {}
     assert snapshot.xds == expected.xds
-    assert snapshot.status == expected.status
-    assert without_history(engine) == without_history(other)
+    assert said(snapshot.status) == said(expected.status)
+    assert told(engine.findings()) == told(other.findings())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -54,7 +48,7 @@ def test_settling_in_slices_comes_to_the_same_end(edits: list[Edit], limit: int)
     settle(engine, snapshot)
     _, expected = settled({k: v for k, v in objects.items() if v is not None}, store=STORE)
     assert snapshot.xds == expected.xds
-    assert snapshot.status == expected.status
+    assert said(snapshot.status) == said(expected.status)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -70,7 +64,7 @@ def test_the_order_in_which_objects_arrive_does_not_matter(objects: list[Object]
         settle(engine, snapshot)
     _, expected = settled(world, store=STORE)
     assert snapshot.xds == expected.xds
-    assert snapshot.status == expected.status
+    assert said(snapshot.status) == said(expected.status)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -88,8 +82,8 @@ def test_time_that_passes_is_an_edit_like_any_other(edits: list[Edit], days: int
     other, expected = settled({k: v for k, v in objects.items() if v is not None}, now=later, store=STORE)
     assert engine.graph.crashes == other.graph.crashes == {}
     assert snapshot.xds == expected.xds
-    assert snapshot.status == expected.status
-    assert without_history(engine) == without_history(other)
+    assert said(snapshot.status) == said(expected.status)
+    assert told(engine.findings()) == told(other.findings())
 
 
 def test_nothing_is_kept_of_objects_that_are_gone() -> None:
@@ -99,5 +93,5 @@ def test_nothing_is_kept_of_objects_that_are_gone() -> None:
     assert snapshot.xds == {}
     assert snapshot.status == {}
     assert engine.graph.listed == {}
-    assert not [id for id in engine.graph.inputs if id[0] is HAD_POLICY]
+    assert not [id for id in engine.graph.inputs if id[0] is HELD]
     assert not [node for node in engine.graph.nodes.values() if node.pinned]

@@ -90,6 +90,26 @@ def test_a_policy_file_broken_before_a_restart_keeps_its_last_good_content(lasth
     assert "hop.yaml:" in lasthop.log
 
 
+def test_a_policy_deleted_while_nothing_ran_is_an_error_and_in_the_record_after_every_restart(
+    lasthop: Lasthop, served: Backend
+) -> None:
+    until(lambda: list((lasthop.root / "s").rglob("verification.json")), "what is remembered is saved")
+    assert lasthop.stop() == 0
+    lasthop.write("hop.yaml", *docs.hop("api", served.port))
+    since = ("audit", str(lasthop.folder), "--since", "1h", "-o", "json")
+    for _ in range(2):
+        lasthop.start()
+        until(lambda: "BackendTLSPolicy shop/api was deleted" in lasthop.cli("status", "httproute", "api").stdout)
+        assert lasthop.conditions("HTTPRoute", "api")["VerificationWeakened"][:2] == ("True", "NoLongerVerified")
+        assert lasthop.conditions("Gateway", "web")["BackendsWeakened"][:2] == ("True", "NoLongerVerified")
+        assert "weaker, not acknowledged" in lasthop.cli("audit", "--since", "1h").stdout
+        until(lambda: json.loads(lasthop.cli(*since).stdout)["changes"], "it is on disk")
+        assert lasthop.stop() == 0
+    (change,) = json.loads(lasthop.cli(*since).stdout)["changes"]
+    assert (change["before"], change["after"], change["weaker"]) == ("verified (CA) for api.example", "plaintext", True)
+    assert (change["backend"], change["because"]) == ("shop/api", "BackendTLSPolicy shop/api was deleted")
+
+
 def test_an_envoy_that_is_killed_is_started_again(lasthop: Lasthop) -> None:
     (envoy,) = lasthop.envoys()
     os.kill(envoy, signal.SIGKILL)

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lasthop.api.meta import Key
+from lasthop.api.status import GatewayStatus
 from lasthop.controller import Controller
 from lasthop.host import HostRuntime, with_reason
 from lasthop.loop import SLICE
@@ -207,8 +208,12 @@ def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(con
     missing = "Service a/apii does not exist"
     assert shown(controller, "BackendTLSPolicy", "p") == ("False", f"TargetNotFound: {missing}; did you mean api?")
     because = "BackendTLSPolicy a/p names Service a/apii, which does not exist"
-    said = f"NoLongerVerified: backend a/api:443 is plaintext now, because {because}."
-    assert shown(controller, "HTTPRoute", "r") == ("False", said)
+    said = f"a/gw: NoLongerVerified: backend a/api:443 is plaintext now, because {because}. Restore the policy; or"
+    ready, why = shown(controller, "HTTPRoute", "r")
+    assert ready == "False" and why.startswith(said)
+    gateway = controller.statuses.get(GATEWAY)
+    assert isinstance(gateway, GatewayStatus)
+    assert [c.reason for c in gateway.conditions if c.type == "BackendsWeakened"] == ["NoLongerVerified"]
     controller.take(Batch(keyed(mk_policy("a/p", "api", "api.example", ["ca"]))))
     controller.settle()
     assert shown(controller, "BackendTLSPolicy", "p") == ("True", "")

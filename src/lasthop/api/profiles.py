@@ -50,6 +50,18 @@ class ProxySettings(Struct, frozen=True):
     """Empty: the controller's own."""
 
 
+class AcknowledgedBackend(Struct, forbid_unknown_fields=True, frozen=True):
+    """A backend that is meant to be verified less than it was."""
+
+    namespace: str = ""
+    name: str = ""
+    reason: str = ""
+    kind: str = "Service"
+    port: int = 0
+    """0: all of them."""
+    verification: str = "Plaintext"
+
+
 class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     """What is permitted on the way to backends. An empty text sets nothing; a field of a newer version might forbid
     something, so a profile with one counts as unreadable."""
@@ -58,6 +70,7 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     max_waiver_days: int | None = None
     plaintext_backends: str = ""
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
+    acknowledged: tuple[AcknowledgedBackend, ...] = ()
 
 
 ESCAPED_SLASHES = ("RejectRequest", "UnescapeAndRedirect", "UnescapeAndForward", "KeepUnchanged")

@@ -1,42 +1,88 @@
-"""Saves across restarts which policy each Service port had last, so that a policy which is deleted while Lasthop is stopped is
-noticed too. Losing the file loses only that."""
+"""Saves across restarts how each backend was verified and the record of changes, so that a policy which is deleted while
+Lasthop is stopped is noticed too. Losing it loses only that."""
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.outputs.audit.changes import Change, share
+from lasthop.verification_memory import Port, PortMemory
 
-Policies = Mapping[tuple[Key, int], Key]
-"""By Service and port."""
+FILE: Final = "verification.json"
+LARGEST: Final = 64 << 20
+"""Bytes of a memory that is read."""
 
 
-class _Entry(msgspec.Struct, array_like=True):
-    service: tuple[str, str]
+class Memory(msgspec.Struct, frozen=True):
+    ports: Mapping[Port, PortMemory] = {}
+    changes: tuple[Change, ...] = ()
+
+
+class _Port(msgspec.Struct, frozen=True, array_like=True):
+    backend: Key
     port: int
-    policy: tuple[str, str]
+    memory: PortMemory
 
 
-def load(path: Path) -> Policies:
-    """Returns an empty mapping if the file does not exist or cannot be read."""
+class _Stored(msgspec.Struct, frozen=True):
+    ports: tuple[_Port, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+def encode(memory: Memory) -> bytes:
+    ports = (_Port(port.backend, port.number, known) for port, known in sorted(memory.ports.items()))
+    return msgspec.json.encode(_Stored(tuple(ports), memory.changes))
+
+
+def decode(content: bytes) -> Memory:
+    """Returns an empty memory if the content is not one."""
     try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
-    return {(Key("Service", *e.service), e.port): Key("BackendTLSPolicy", *e.policy) for e in entries}
+        stored = msgspec.json.decode(content, type=_Stored)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Memory()
+    return Memory({Port(each.backend, each.port): each.memory for each in stored.ports}, stored.changes)
 
 
-def save(path: Path, policies: Policies) -> None:
+def pack(memory: Memory, ports: int) -> bytes:
+    """Returns it compressed, with at most so many ports; where there are more, each namespace keeps its share."""
+    counts = Counter(port.backend.namespace for port in memory.ports)
+    each, taken = share(counts, ports), Counter[str]()
+    kept: dict[Port, PortMemory] = {}
+    for port, known in sorted(memory.ports.items()):
+        taken[port.backend.namespace] += 1
+        if taken[port.backend.namespace] <= each:
+            kept[port] = known
+    return gzip.compress(encode(Memory(kept, memory.changes)), mtime=0)
+
+
+def unpack(content: bytes) -> Memory:
+    """Returns an empty memory if the content is not one, or is larger than any that was packed."""
+    try:
+        return decode(zlib.decompressobj(wbits=31).decompress(content, LARGEST))
+    except zlib.error:
+        return Memory()
+
+
+def load(path: Path) -> Memory:
+    """Returns an empty memory if the file does not exist or cannot be read."""
+    try:
+        return decode(path.read_bytes())
+    except OSError:
+        return Memory()
+
+
+def save(path: Path, memory: Memory) -> None:
     """Writes the whole file or nothing. Raises `OSError`."""
-    entries = [
-        _Entry((service.namespace, service.name), port, (policy.namespace, policy.name))
-        for (service, port), policy in sorted(policies.items())
-    ]
     written = path.with_suffix(".new")
     written.touch(mode=0o600)
-    written.write_bytes(msgspec.json.encode(entries))
+    written.write_bytes(encode(memory))
     os.replace(written, path)

@@ -5,6 +5,21 @@ from __future__ import annotations
 import msgspec
 
 
+class Acknowledgement(msgspec.Struct, frozen=True):
+    """An operator's word that a backend is meant to be verified as little as it is."""
+
+    kind: str
+    namespace: str
+    name: str
+    port: int
+    """0: all of them."""
+    verification: str
+    """As `Plaintext`."""
+    reason: str
+    by: str
+    """As `GatewayProfile gateways/prod`."""
+
+
 class BackendRules(msgspec.Struct, frozen=True):
     waivers: bool = False
     """VerificationWaivers have an effect."""
@@ -18,6 +33,7 @@ class BackendRules(msgspec.Struct, frozen=True):
     """None: as the way of running has it."""
     external_hostnames: bool | None = None
     """XBackends may name hosts outside of the cluster. None: where the connection is verified, or files are read."""
+    acknowledged: tuple[Acknowledgement, ...] = ()
     profiles: tuple[str, ...] = ()
     """Who says so, for messages."""
 

@@ -70,6 +70,12 @@ EXTERNAL_HOSTNAME_NOT_PERMITTED: Final = "ExternalHostnameNotPermitted"
 VERIFICATION_DEGRADED: Final = "VerificationDegraded"
 INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
 """Ours, these two: while a waiver is in effect."""
+VERIFICATION_WEAKENED: Final = "VerificationWeakened"
+BACKENDS_WEAKENED: Final = "BackendsWeakened"
+"""Ours, these two: while a backend is verified less than it was, and nobody has acknowledged it; on routes, policies and
+XBackends, and on the Gateway."""
+NO_LONGER_VERIFIED: Final = "NoLongerVerified"
+"""The reason of both."""
 
 BACKEND_CONNECTED: Final = "BackendConnected"
 HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
@@ -106,6 +112,8 @@ CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     BACKEND_CONNECTED: ConditionType(observed=True),
     VERIFICATION_DEGRADED: ConditionType(weakened=True, event=True),
     INSECURE_BACKEND_VERIFICATION: ConditionType(weakened=True, event=True),
+    VERIFICATION_WEAKENED: ConditionType(negative=True, event=True),
+    BACKENDS_WEAKENED: ConditionType(weakened=True, event=True),
 }
 """Every type that Lasthop writes at some time."""
 

@@ -52,13 +52,9 @@ class Admin:
         # For a thousand clusters this is some megabytes, so it is parsed outside the event loop.
         return await asyncio.to_thread(_values, body)
 
-    async def tls_stats(self) -> dict[str, dict[str, int]]:
-        """Returns `handshake`, `fail_verify_san`, `fail_verify_error`, ... of each cluster that Envoy has connected to."""
-        result: dict[str, dict[str, int]] = {}
-        for name, value in (await self.stats(r"^cluster\..*\.ssl\.[a-z_]+$")).items():
-            cluster, _, stat = name.removeprefix("cluster.").rpartition(".ssl.")
-            result.setdefault(cluster, {})[stat] = value
-        return result
+    async def prometheus(self) -> bytes:
+        """Returns Envoy's own metrics, of what has been used, in Prometheus' text format."""
+        return await self._ask("GET", "/stats/prometheus", {"usedonly": ""})
 
     async def traffic(self) -> Traffic:
         stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")

@@ -23,6 +23,7 @@ from lasthop.plan import reasons
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
+from lasthop.plan.verification import STRONGER, Strength
 from lasthop.resolve import xbackends
 from lasthop.resolve.backends import WSS, endpoints_kind, says_plaintext
 from lasthop.resolve.gateways import client_certificate
@@ -31,7 +32,7 @@ from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
 from lasthop.resolve.policies.targets import missing_port, port_winner, strays
 from lasthop.resolve.profiles import backend_rules
-from lasthop.resolve.settings import HAD_POLICY, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
+from lasthop.resolve.settings import HELD, POLICIES_DOUBTFUL, POLICIES_UNKNOWN, SERVED_PLAINTEXT, settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.store import read
@@ -164,8 +165,13 @@ def _without_policy(g: Graph, hop: Hop, port: ServicePort) -> HopTLS:
         message = "withheld: a file that may hold a BackendTLSPolicy for this port cannot be read"
         unnamed = Key("BackendTLSPolicy", hop.backend.namespace, "")
         return Refused(problems.invalid(message, remedy="correct it", missing=(unnamed,)))
-    last = HAD_POLICY.of(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
+    last = _last_policy(g, hop.backend, hop.port) if POLICIES_DOUBTFUL.of(g) else None
     if last and not says_plaintext(port.app_protocol):
         message = f"withheld: {last} is gone, and may have moved into a file whose present text cannot be read"
         return Refused(problems.invalid(message, last, remedy="correct that"))
     return _plaintext(g, hop)
+
+
+def _last_policy(g: Graph, service: Key, port: int) -> Key | None:
+    held = (HELD.of(g, service, port, strength) for strength in STRONGER[Strength.PLAINTEXT])
+    return next((found.source for found in held if found and found.source), None)

@@ -7,6 +7,7 @@ profile".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,13 +19,15 @@ from lasthop.api.profiles import ProxyProfile
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
-from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
+from lasthop.plan.profile import NOTHING, Acknowledgement, BackendRules, HttpRules
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 KIND: Final = "GatewayProfile"
 LONGEST_IDLE: Final = 86_400
 LONGEST_HANDSHAKE: Final = 300
+MAX_ACKNOWLEDGED: Final = 256
+"""As many as the CRD admits."""
 T = TypeVar("T")
 
 
@@ -83,8 +86,16 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         min_version=max((t.min_tls_version for t in tls), default=""),
         external_names=_permitted([spec.external_name_services for _, spec in said]),
         external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
+        acknowledged=tuple(dict.fromkeys(entry for key, spec in said for entry in _acknowledged(key, spec.backend_tls))),
         profiles=tuple(dict.fromkeys(key.path for key, _ in said)),
     )
+
+
+def _acknowledged(key: Key, said: profiles.BackendTLSProfile) -> Iterator[Acknowledgement]:
+    """Without a reason it is not one: an admission that does not insist must not make it so."""
+    for each in said.acknowledged[:MAX_ACKNOWLEDGED]:
+        if why := " ".join(each.reason.split()):
+            yield Acknowledgement(each.kind, each.namespace, each.name, each.port, each.verification, why, str(key))
 
 
 @query

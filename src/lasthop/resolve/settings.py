@@ -13,6 +13,7 @@ from lasthop.plan.observation import HopState
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Protocol
+from lasthop.plan.verification import HopVerification, Strength
 from lasthop.store.graph import Graph
 from lasthop.store.sources import Input
 
@@ -37,8 +38,8 @@ POLICIES_DOUBTFUL: Final = Input[bool]("policies-doubtful")
 """Some text cannot be read and an older one is in force: what loses its policy now has perhaps not lost it."""
 SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
 """Set for a port of a Service that was served in plaintext while the policies were still all known."""
-HAD_POLICY: Final = Input[Key, int, Key]("had-policy")
-"""The policy that applied to a port of a Service last."""
+HELD: Final = Input[Key, int, Strength, HopVerification]("held")
+"""How a port of a Service, or an XBackend, was verified when it was last verified as strongly as that."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")
 CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
 PROXY: Final = Input[Key, ProxyState]("proxy")

@@ -16,6 +16,7 @@ from lasthop.resolve.observed import connected
 from lasthop.resolve.policies.conditions import degraded
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import REACH
+from lasthop.resolve.verification import WEAKENED_POLICIES, weakened
 from lasthop.resolve.xbackends import client_certificate, spec_problem
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -53,7 +54,7 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
     accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
     seen = connected(g, here, tls=any(isinstance(tls, BackendTLS) for tls in found))
     waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
-    more = (seen, degraded(waiver) if waiver else None)
+    more = (seen, degraded(waiver) if waiver else None, *weakened(WEAKENED_POLICIES.of(g, key, gateway)))
     return accepted, resolved, *(condition for condition in more if condition)
 
 

@@ -141,6 +141,10 @@ async def _audit(request: web.Request) -> web.Response:
     return await _large(await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit()))
 
 
+async def _changes(request: web.Request) -> web.Response:
+    return await _large(request.app[VIEW].changes())
+
+
 async def _traffic(request: web.Request) -> web.Response:
     return await _large(await request.app[TRAFFIC].get())
 
@@ -197,6 +201,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
             web.get("/api/audit", _audit),
+            web.get("/api/changes", _changes),
             web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
         ]

@@ -14,6 +14,7 @@ from lasthop.api.meta import Key
 from lasthop.controller import Controller
 from lasthop.outputs.audit.audit import Audit
 from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.changes import Change
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.audit.observed import observed
 from lasthop.plan.finding import Finding
@@ -69,6 +70,10 @@ class ControllerView(EngineView):
 
     def not_applied(self) -> tuple[NotApplied, ...]:
         return self.controller.not_applied
+
+    def changes(self) -> tuple[Change, ...]:
+        """Returns how verification has changed, the latest last."""
+        return self.controller.record.changes
 
     async def findings(self) -> list[Finding]:
         return self.controller.findings()

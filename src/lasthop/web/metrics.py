@@ -1,25 +1,41 @@
-"""/metrics: what an operator wants to count, and what Envoy itself counts on the hop.
+"""/metrics: what an operator wants to count, for controller and proxies together.
 
-What happens is counted where it happens, in the controller's registry; what is the case is read when it is asked for.
+What happens is counted where it happens, in the controller's registry and by the proxies; what is the case is read when it is
+asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Final
 
-from prometheus_client import disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
+from prometheus_client.core import Metric
 
 from lasthop.api.kinds import KINDS
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.certificates import CertificateReport, Role
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
-from lasthop.proxy.admin import AdminUnavailable
+from lasthop.plan.upstream import Hop
 from lasthop.web.controller_view import ControllerView
+from lasthop.web.metric_families import BACKEND, backend_labels, counter, gauge
 from lasthop.web.slices import in_slices
+from lasthop.web.traffic_metrics import each_row, traffic_metrics
 
 disable_created_metrics()  # the time of a counter's first increment is a second series for each
+
+PROCESS: Final = ProcessCollector(registry=CollectorRegistry())
+"""CPU, memory and files of this process."""
+ROLES: Final = {Role.SERVER: "listener", Role.CLIENT: "client", Role.ANCHOR: "ca", Role.PINNED: "pin"}
+PER_HOLDER: Final = 10
+"""Certificates of one object that have a series, those that end first: a bundle may have hundreds."""
+SUBJECT: Final = 120
+"""Characters of a subject: whoever made the certificate has written it."""
 
 
 class _Families(list[Metric]):
@@ -29,73 +45,80 @@ class _Families(list[Metric]):
         return iter(self)
 
 
-Samples = Iterable[tuple[tuple[str, ...], float]]
-"""Each with the values of its labels."""
-
-
-def _gauge(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> Metric:
-    family = GaugeMetricFamily(name, help, labels=labels)
-    for values, sample in samples:
-        family.add_metric(values, sample)
-    return family
-
-
 def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     """What this process knows except for the hops."""
     controller = view.controller
-    yield _gauge("lasthop_ready", "Whether /readyz is 200.", (), [((), not view.readiness().unready)])
+    about = {"version": version("lasthop"), "python": platform.python_version()}
+    yield gauge("lasthop_build_info", "1, with what this is.", tuple(about), [(tuple(about.values()), 1)])
+    yield from PROCESS.collect()
+    yield gauge("lasthop_ready", "Whether /readyz is 200.", (), [((), not view.readiness().unready)])
     objects = (((kind,), controller.engine.store.count(kind)) for kind in KINDS)
-    yield _gauge("lasthop_objects", "Objects known, by kind.", ("kind",), objects)
+    yield gauge("lasthop_objects", "Objects that are known, by kind.", ("kind",), objects)
     counted = Counter((str(each.severity), each.reason) for each in findings)
-    yield _gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
+    yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
-        family = CounterMetricFamily(f"lasthop_xds_{name}", f"xDS {name}, by type.", labels=["type"])
-        for type_url, traffic in controller.server.traffic.items():
-            family.add_metric([type_url.rpartition(".")[2]], getattr(traffic, name))
-        yield family
+        by_type = ((type_url.rpartition(".")[2], each) for type_url, each in controller.server.traffic.items())
+        samples = (((type,), getattr(each, name)) for type, each in by_type)
+        yield counter(f"lasthop_xds_{name}", f"xDS {name}, by type.", ("type",), samples)
     gateways = sorted(controller.fleet.gateways.items())
     states = [((key.path,), controller.server.state(key)) for key, _ in gateways]
     clients = ((name, state.proxies) for name, state in states)
-    yield _gauge("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
+    yield gauge("lasthop_xds_clients", "Proxies connected to this process.", ("gateway",), clients)
     synced = ((name, state.synced) for name, state in states)
-    yield _gauge("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
+    yield gauge("lasthop_xds_synced", "Whether each of these has confirmed all there is.", ("gateway",), synced)
+    reporting = (((key.path,), len(controller.observations.proxies(key))) for key, _ in gateways)
+    yield gauge("lasthop_proxies_reporting", "Proxies that report what they see on the wire.", ("gateway",), reporting)
     known = ((key, proxies.state) for key, proxies in gateways if proxies.state)
     programmed = (((key.path,), bool(state.ports or state.udp_ports)) for key, state in known)
     help = "Whether some port of the Gateway is served as it is written now."
-    yield _gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
+    yield gauge("lasthop_gateway_programmed", help, ("gateway",), programmed)
     yield from controller.metrics.collect()
 
 
-def _verification(hops: list[HopReport]) -> Iterator[Metric]:
+def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
-    labels = ("gateway", "kind", "namespace", "service", "port", "mode")
     # The same port may fail twice, over TCP and UDP, and is one sample.
     modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
-    yield _gauge("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels, modes.items())
+    yield gauge("lasthop_backend_tls_verification", "1 for how a backend is verified.", (*BACKEND, "mode"), modes.items())
+    help = "1 for a backend that is verified less than before, which nobody has acknowledged."
+    yield gauge("lasthop_backend_tls_weakened", help, BACKEND, ((backend_labels(hop), 1) for hop in weakened))
     ends = {hop.waiver[1:]: hop.until for hop in hops if hop.waiver and hop.until}
     help = "When a VerificationWaiver that is in effect ends."
-    yield _gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
+    yield gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
+
+
+def certificates_metric(found: list[CertificateReport]) -> Metric:
+    """Those that objects hold. Several with one subject are one series, that of the first to end."""
+    series: dict[tuple[str, ...], float] = {}
+    held: Counter[Key] = Counter()
+    for each in found:
+        labels = (ROLES[each.role], *each.holder, each.subject[:SUBJECT])
+        if labels not in series and held[each.holder] < PER_HOLDER:
+            held[each.holder] += 1
+            series[labels] = each.not_after
+    help = "When a certificate of a listener, a client certificate, a CA or a pinned certificate ends."
+    names = ("role", "kind", "namespace", "name", "subject")
+    return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, series.items())
 
 
 async def metrics(view: ControllerView) -> bytes:
     """Works in slices on the event loop, and writes the text, of which there may be megabytes, beside it."""
-    hops = await view.hops()
+    hops, certificates = await view.hops(), await view.certificates()
+    controller, names = view.controller, view.engine.hop_names()
     state = await in_slices(_state(view, await view.findings()))
-    stats = {}
-    for key, proxy in list(view.proxies.items()):
-        try:
-            stats[key.path] = await proxy.admin.tls_stats()
-        except AdminUnavailable:
-            continue
-    return await asyncio.to_thread(_text, state, hops, stats)
+    rows = await in_slices(each_row(controller.observations, names))
+    controller.totals.keep(names, lambda route: view.engine.store.get(route) is not None)
+    totals, routes = dict(controller.totals.hops), dict(controller.totals.routes)
 
+    def text() -> bytes:
+        found = [
+            *state,
+            *traffic_metrics(rows, totals, routes),
+            *_verification(hops, weakened),
+            certificates_metric(certificates),
+        ]
+        written: bytes = generate_latest(_Families(found))
+        return written
 
-def _text(state: list[Metric], hops: list[HopReport], stats: dict[str, dict[str, dict[str, int]]]) -> bytes:
-    help = "TLS handshakes and failures on a hop, as Envoy counts them."
-    events = CounterMetricFamily("lasthop_backend_tls_events", help, labels=["gateway", "hop", "event"])
-    for gateway, clusters in stats.items():
-        for cluster, counts in clusters.items():
-            for event, count in counts.items():
-                events.add_metric([gateway, cluster, event], count)
-    text: bytes = generate_latest(_Families([*state, *_verification(hops), events]))
-    return text
+    weakened = view.engine.weakened()
+    return await asyncio.to_thread(text)

@@ -7,6 +7,7 @@ import base64
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import yaml
 from click.testing import Result
 
 from lasthop.api.kinds import KINDS
+from lasthop.infra import memory
+from lasthop.outputs.audit.changes import Change
 from tests.backends import backend, until
 from tests.certificates import Certificate, dns
 from tests.fake_api import GATEWAY, FakeApi, Refusal, serving
@@ -361,3 +364,18 @@ def test_the_client_library_is_imported_only_for_a_cluster() -> None:
     code = f"{imports}\nprint('kubernetes' in sys.modules, 'yaml' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False False\n"
+
+
+async def test_the_record_of_changes_is_read_from_the_controllers_namespace(api: FakeApi) -> None:
+    found = await run("audit", "--since", "24h", "-A")
+    assert found.exit_code == 1 and "there is no ConfigMap lasthop-system/lasthop-verification" in found.stderr
+    change = Change(time.time(), "Service", "shop/api", 443, "verified (CA)", "plaintext", "it was deleted", True)
+    data = base64.b64encode(memory.pack(memory.Memory({}, (change,)), 10)).decode()
+    for namespace, held in (("lasthop-system", data), ("shop", "forged")):
+        metadata = {"name": "lasthop-verification", "namespace": namespace}
+        api.put("configmaps", {"metadata": metadata, "binaryData": {"memory": held}})
+    found = await run("audit", "--since", "24h", "-A")
+    assert found.exit_code == 0 and "shop/api:443  verified (CA) -> plaintext  weaker, not acknowledged" in found.stdout
+    assert "no change" in (await run("audit", "--since", "24h", "-n", "other")).stdout
+    elsewhere = await run("audit", "--since", "24h", "-A", "--controller-namespace", "gateways")
+    assert elsewhere.exit_code == 1 and "gateways/lasthop-verification" in elsewhere.stderr

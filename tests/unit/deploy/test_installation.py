@@ -16,13 +16,16 @@ from lasthop.api.kinds import KINDS
 from lasthop.cli.main import main
 from lasthop.infra.kubernetes.identity import SECRET
 from lasthop.infra.kubernetes.installation import Options, crds, documents, path, surplus
-from lasthop.infra.kubernetes.manifests import RESOURCES
+from lasthop.infra.kubernetes.manifests import RESOURCES, manifests
 from lasthop.infra.kubernetes.pods import CONTAINER_SECURITY
+from tests.unit.infra.kubernetes.cluster import SITE, gateway
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 SOME = Options("registry.example.com/lasthop:7", "gateways", 3, ("shop", "blog"))
 ALL = Options("registry.example.com/lasthop:7", "gateways", 3)
 
+MONITORING = "chart/templates/70-monitoring.yaml"
+"""Off by default, and in none of the other forms: its kinds are the Prometheus operator's."""
 Rules = dict[tuple[str, str], set[str]]
 
 
@@ -30,7 +33,7 @@ def helm(options: Options) -> list[dict[str, Any]]:
     """The little of Helm that the chart uses."""
     found = []
     for name, text in sorted(files().items()):
-        if name.startswith("chart/templates/"):
+        if name.startswith("chart/templates/") and name != MONITORING:
             for conditional, body in re.findall(
                 r"{{- (if not|range) .Values.namespaces }}\n(.*?){{- end }}\n", text, re.DOTALL
             ):
@@ -65,8 +68,8 @@ def rules(*kinds: str, options: Options = ALL) -> Rules:
 
 def test_the_files_in_deploy_are_up_to_date() -> None:
     """If not: make docs"""
-    there = {str(f.relative_to(DEPLOY)) for f in (DEPLOY / "chart").rglob("*") if f.is_file()} | {"lasthop.yaml"}
-    assert there == files().keys()
+    there = {str(f.relative_to(DEPLOY)) for f in (DEPLOY / "chart").rglob("*") if f.is_file()}
+    assert there | {"lasthop.yaml", "monitoring/dashboard.json"} == files().keys()
     for name, content in files().items():
         assert (DEPLOY / name).read_text() == content, name
 
@@ -214,3 +217,25 @@ def test_the_image_holds_what_is_tested_and_no_tools() -> None:
 
 def _pins(lock: Path) -> set[str]:
     return set(re.findall(r"^\S+==\S+", lock.read_text(), re.MULTILINE))
+
+
+def test_the_monitors_select_ports_that_exist_and_the_rules_are_those_of_the_file() -> None:
+    text = files()[MONITORING]
+    assert text.startswith("{{- if .Values.monitoring.enabled }}\n") and text.endswith("{{- end }}\n")
+    assert not yaml.safe_load(files()["chart/values.yaml"])["monitoring"]["enabled"]
+    text = re.sub(r"{{`(.*?)`}}", lambda found: found[1].replace("{", "<").replace("}", ">"), text)
+    text = text.replace("{{ .Release.Namespace }}", "n").replace("{{ .Values.monitoring.interval }}", "30s")
+    text = re.sub(r"{{ range .*?{{ end }}", "", text)
+    text = re.sub(r"{{-.*?}}\n", "", text)
+    assert "{{" not in text
+    controller, proxies, rule = yaml.safe_load_all(text)
+    (pod,) = [d["spec"]["template"] for d in of_kind("Deployment")]
+    assert pod["metadata"]["labels"].items() >= controller["spec"]["selector"]["matchLabels"].items()
+    assert controller["spec"]["podMetricsEndpoints"][0]["port"] in [p["name"] for p in pod["spec"]["containers"][0]["ports"]]
+    made = next(d for d in manifests(gateway(), SITE) if d["kind"] == "Deployment")["spec"]["template"]
+    assert made["metadata"]["labels"].items() >= proxies["spec"]["selector"]["matchLabels"].items()
+    assert set(proxies["spec"]["podTargetLabels"]) <= made["metadata"]["labels"].keys()
+    assert proxies["spec"]["podMetricsEndpoints"][0]["port"] in [p["name"] for p in made["spec"]["containers"][0]["ports"]]
+    plain = yaml.safe_load((DEPLOY / "monitoring/alerts.yaml").read_text())
+    names = [[each["alert"] for each in group["rules"]] for group in plain["groups"]]
+    assert [[each["alert"] for each in group["rules"]] for group in rule["spec"]["groups"]] == names

@@ -268,9 +268,9 @@ def test_the_log_says_in_words_why_no_backend_was_reached(envoy: StaticEnvoy, na
 async def test_the_statistics_count_each_cause_by_cluster(envoy: StaticEnvoy) -> None:
     envoy.get("wrong-name")
     envoy.get("wrong-ca")
-    stats = await Admin(envoy.admin_socket).tls_stats()
-    assert stats["wrong-name"]["fail_verify_san"] >= 1
-    assert stats["wrong-ca"]["fail_verify_error"] >= 1
+    stats = await Admin(envoy.admin_socket).stats(r"^cluster\..*\.ssl\.[a-z_]+$")
+    assert stats["cluster.wrong-name.ssl.fail_verify_san"] >= 1
+    assert stats["cluster.wrong-ca.ssl.fail_verify_error"] >= 1
 
 
 async def test_a_dump_of_the_configuration_shows_no_private_key(envoy: StaticEnvoy) -> None:

@@ -54,6 +54,18 @@ async def test_it_gets_its_gateways_configuration_and_is_ready_then(
         assert controller.heard.events == [f"connected {NODE}"]
 
 
+async def test_a_prometheus_gets_envoys_own_metrics_where_the_kubelet_asks(
+    folder: Path, controller: Controller, secret: MountedSecret
+) -> None:
+    async with lasthop_proxy(folder, controller, secret) as proxy:
+        await becomes((200, "ready\n"), proxy.ready)
+        assert (await get(controller.http))[0] == 200
+        status, text = await get(proxy.ready_port, "/metrics")
+        assert status == 200 and "# TYPE envoy_cluster_upstream_rq_total counter" in text
+        assert (await get(proxy.ready_port, "/metrics"))[1] == text, "it is asked once in a few seconds"
+        assert (await get(proxy.ready_port, "/stats"))[0] == 404
+
+
 async def test_it_is_not_ready_without_a_controller(folder: Path, controller: Controller, secret: MountedSecret) -> None:
     await controller.server.close()
     async with lasthop_proxy(folder, controller, secret) as proxy:

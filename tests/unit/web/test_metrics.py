@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lasthop.api.meta import Key
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.observe.totals import HopTotals
+from lasthop.outputs.audit.certificates import CertificateReport, Role
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, Resource
+from lasthop.plan.observation import Health, HopState, Traffic
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.web.controller_view import ControllerView
-from lasthop.web.metrics import metrics
+from lasthop.web.metrics import certificates_metric, metrics
+from lasthop.web.traffic_metrics import HopRow, traffic_metrics
 from lasthop.xds.session import Acked
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import keyed, mk_class, mk_gateway, mk_route, mk_service
@@ -56,3 +62,36 @@ async def test_metrics_of_a_cluster_tell_what_an_operator_wants_to_know() -> Non
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.1"}') == 0
     assert sample(text, 'lasthop_time_to_programmed_seconds_bucket{le="0.25"}') == 1
     assert sample(text, "lasthop_time_to_programmed_seconds_count") == 1
+
+
+def certificate(name: str, subject: str, not_after: float) -> CertificateReport:
+    return CertificateReport(not_after, Role.ANCHOR, Key("ConfigMap", "a", name), subject)
+
+
+def test_a_bundle_of_hundreds_has_few_series_and_no_text_of_any_length() -> None:
+    many = [certificate("many", f"CN={n:03}", 1000.0 + n) for n in range(300)]
+    found = certificates_metric([*many, certificate("odd", '\n"' + "x" * 5000, 5.0), certificate("odd", "CN=a", 6.0)])
+    names = [sample.labels["name"] for sample in found.samples]
+    assert names.count("many") == 10 and names.count("odd") == 2
+    assert {sample.value for sample in found.samples if sample.labels["name"] == "many"} == {1000.0 + n for n in range(10)}
+    assert all(len(sample.labels["subject"]) <= 120 for sample in found.samples)
+
+
+def test_protocols_of_a_port_are_one_series_with_the_worst_health() -> None:
+    gateway, service = Key("Gateway", "a", "g"), Key("Service", "a", "s")
+    auto, upgrade = (Hop(gateway, service, 443, protocol) for protocol in (Protocol.AUTO, Protocol.H1_UPGRADE))
+    rows = [HopRow(auto, HopState(Health.WORKING), 2), HopRow(upgrade, HopState(Health.FAILING), 1)]
+    traffic = Traffic((0, 3, 0, 0, 1), ((0.1, 3), (math.inf, 4)))
+    totals = dict.fromkeys((auto, upgrade), HopTotals(5, {"fail_verify_san": 1, "fail_verify_new": 2}, 3, traffic))
+    found = {
+        family.name: family.samples
+        for family in traffic_metrics(rows, totals, {(gateway, Key("HTTPRoute", "a", "r")): traffic})
+    }
+    (health,) = found["lasthop_backend_health"]
+    assert health.labels["health"] == "failing"
+    outcomes = {sample.labels["outcome"]: sample.value for sample in found["lasthop_backend_tls_handshakes"]}
+    assert outcomes == {"success": 10, "wrong_name": 2, "handshake_error": 4}
+    assert {sample.labels["code"]: sample.value for sample in found["lasthop_backend_requests"]} == {"2xx": 6, "5xx": 2}
+    buckets = {s.labels["le"]: s.value for s in found["lasthop_route_request_duration_seconds"] if s.name.endswith("_bucket")}
+    assert buckets == {"0.1": 3, "+Inf": 4}
+    assert [sample.value for sample in found["lasthop_backend_requests_active"]] == [3]

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lasthop.cli.args import target
+from lasthop.cli.args.since import Since
 from lasthop.cli.render.terminal import note, note_once
 from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
@@ -75,6 +76,19 @@ class Causes(click.ParamType[tuple[str, ...]]):
     metavar="WHAT,...",
     help=f"Exit with {FOUND} if any of these is found: {', '.join(CAUSES)}.",
 )
+@click.option(
+    "--since",
+    type=Since(),
+    metavar="24h|DATE",
+    help="Show instead what has changed since then: how a backend was verified, how it is, and because of which edit.",
+)
+@click.option(
+    "--controller-namespace",
+    default="lasthop-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the record of a cluster's changes is.",
+)
 @target.allow_files
 @target.options
 def command(
@@ -83,6 +97,8 @@ def command(
     sort: str,
     expiring: int,
     causes: tuple[tuple[str, ...], ...],
+    since: float | None,
+    controller_namespace: str,
     cluster: target.ClusterOptions,
 ) -> None:
     """Show how each Gateway verifies each backend that a route refers to, and which certificates expire soon.
@@ -103,7 +119,13 @@ def command(
       lasthop audit objects -o sarif > lasthop.sarif        for a code scanner
       lasthop audit -A --context prod --sort until          a cluster; waivers that expire first
       lasthop audit --expiring 90
+      lasthop audit --since 24h                             who weakened what
     """
+    if since is not None:
+        if causes or output not in ("text", "json"):
+            raise click.UsageError("--since goes with -o text or json, and not with --fail-on")
+        _show_changes(folder, cluster, since, controller_namespace, output)
+        return
     from lasthop.cli.render import audit_report, sarif
 
     async def look(view: View) -> audit_report.AuditReport:
@@ -127,3 +149,16 @@ def command(
         raise click.exceptions.Exit(FOUND)
     if wanted and found.incomplete:
         raise click.ClickException(f"not everything could be read, so the result may be incomplete: {found.incomplete[0]}")
+
+
+def _show_changes(folder: Path | None, cluster: target.ClusterOptions, start: float, controller: str, output: str) -> None:
+    from lasthop.cli.render import change_report
+    from lasthop.cli.views.changes import recorded
+    from lasthop.outputs.audit.changes import since
+
+    found = recorded(folder, cluster, controller)
+    shown = since(found.changes, start, cluster.namespace or "")
+    if output == "json":
+        click.echo(change_report.as_json(shown, found.where, start))
+    else:
+        click.echo(change_report.text(clean(shown), found.where, start))

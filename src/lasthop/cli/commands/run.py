@@ -15,6 +15,7 @@ from lasthop.cli.args import paths, target
 from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
+from lasthop.infra import memory
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.resolve.settings import Settings
@@ -76,7 +77,7 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None, 
         engine=Engine(Settings(default_address=address), now=time.time()),
         entry=printer,
         concurrency=concurrency,
-        remembered=state / "policies.json",
+        remembered=state / memory.FILE,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -95,6 +95,7 @@ def _container(gateway: DesiredGateway, site: Site) -> Json:
         "command": ["lasthop", "proxy"],
         "env": [{"name": name, "value": value} for name, value in env.items()],
         "securityContext": CONTAINER_SECURITY,
+        "ports": [{"name": "ready", "containerPort": READY_PORT}],
         "readinessProbe": {
             "httpGet": {"path": PATH, "port": READY_PORT},
             "periodSeconds": 1,

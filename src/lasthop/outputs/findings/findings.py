@@ -8,13 +8,13 @@ from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
-from lasthop.outputs.findings.downgrades import downgrade_findings
 from lasthop.outputs.findings.endpoints import ENDPOINT_FINDINGS
 from lasthop.outputs.findings.failing import FAILING_PLAINTEXT
 from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
 from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
 from lasthop.outputs.findings.routes import route_findings
+from lasthop.outputs.findings.weakenings import WEAKENINGS
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
@@ -76,7 +76,7 @@ FINDINGS = (
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", HOPS, hop_findings),
     FAILING_PLAINTEXT,
-    Output("findings-downgrades", "Service", downgrade_findings),
+    WEAKENINGS,
     ENDPOINT_FINDINGS,
     FOREIGN_CLASSES,
     *(Output(f"findings-{kind}", kind, unserved_findings) for kind in UNSERVED_KINDS),

@@ -23,6 +23,7 @@ from lasthop.resolve.policies.waiver_index import WAIVED
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import INFRASTRUCTURE, PROXY, settings
 from lasthop.resolve.trust import pair_dates
+from lasthop.resolve.verification import WEAKENED
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read
@@ -61,6 +62,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
         programmed(g, key),
         *_references(g, key),
         *_insecure(g, key),
+        *_weakened(g, key),
         *filter(None, (insecure_mode(g, key),)),
     )
 
@@ -121,6 +123,16 @@ def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
     what = "1 backend is" if count == 1 else f"{count} backends are"
     message = f"{what} not fully verified, by a VerificationWaiver; `lasthop audit` lists what, why and until when"
     return (true(reasons.INSECURE_BACKEND_VERIFICATION, message),)
+
+
+def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
+    """Only while some backend is verified less than it was, and nobody has acknowledged it."""
+    count = WEAKENED.size(g, key)
+    if not count:
+        return ()
+    what = "1 backend is" if count == 1 else f"{count} backends are"
+    message = f"{what} verified less than before, which nobody has acknowledged; `lasthop audit --since 24h` lists the edits"
+    return (true(reasons.BACKENDS_WEAKENED, message, reasons.NO_LONGER_VERIFIED),)
 
 
 CLASS_STATUS = Output("status-classes", "GatewayClass", class_status)

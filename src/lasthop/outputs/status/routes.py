@@ -19,6 +19,7 @@ from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
 from lasthop.resolve.gateways import without_effect
 from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
+from lasthop.resolve.verification import WEAKENED_ROUTES, weakened
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 
@@ -42,7 +43,8 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         if key.kind in PROTOCOLS:
             problems, whole = unserved(g, key, parent.gateway, parent.hosts)
             judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
-        conditions = _conditions(key.kind, parent, judged, said)
+        less = weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)) if parent.problem is None else ()
+        conditions = (*_conditions(key.kind, parent, judged, said), *less)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 

@@ -23,6 +23,7 @@ from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
+from lasthop.resolve.verification import WEAKENED_POLICIES, weakened
 from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -146,7 +147,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
             more.append(seen)
         if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
             more.append(degraded(permitted.waiver))
-    return accepted, resolved, *more
+    return accepted, resolved, *more, *weakened(WEAKENED_POLICIES.of(g, policy, gateway))
 
 
 @query

@@ -14,7 +14,7 @@ from lasthop.plan.reasons import CONDITION_TYPES
 
 EVENTS: Final = frozenset(type for type, known in CONDITION_TYPES.items() if known.event)
 """Types that are worth an Event when they become true, and when they no longer are."""
-WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened)
+WEAKENED: Final = frozenset(type for type in EVENTS if CONDITION_TYPES[type].weakened or CONDITION_TYPES[type].negative)
 """Those of them that report a weakness when true, with an Event for each Gateway."""
 
 

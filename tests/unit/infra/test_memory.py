@@ -9,12 +9,12 @@ import pytest
 from lasthop.api.meta import Key, Object
 from lasthop.engine import Engine
 from lasthop.infra import memory
+from lasthop.outputs.audit.changes import ChangeRecord
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import NOW, ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
 
 POLICY = Key("BackendTLSPolicy", "a", "p")
 ROUTE = Key("HTTPRoute", "a", "r")
-PORT = (Key("Service", "a", "api"), 443)
 WORLD = keyed(
     mk_class(),
     mk_gateway("a/g"),
@@ -27,10 +27,10 @@ WORLD = keyed(
 
 def life(path: Path, objects: dict[Key, Object | None]) -> Engine:
     engine = Engine(now=NOW.timestamp())
-    engine.policies.recall(memory.load(path))
+    engine.verifications.recall(memory.load(path).ports)
     engine.apply(objects)
     settle(engine, Snapshot())
-    memory.save(path, engine.policies.last())
+    memory.save(path, memory.Memory(engine.verifications.ports()))
     return engine
 
 
@@ -39,30 +39,43 @@ def lost(engine: Engine) -> list[str]:
 
 
 def test_a_policy_that_was_deleted_while_nothing_ran_is_missed(tmp_path: Path) -> None:
-    path = tmp_path / "policies.json"
+    path = tmp_path / "verification.json"
     assert lost(life(path, WORLD)) == []
-    assert memory.load(path) == {PORT: POLICY}
+    assert [known.now.source for known in memory.load(path).ports.values()] == [POLICY]
     without = {key: obj for key, obj in WORLD.items() if key != POLICY}
-    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p is gone."
+    said = "backend a/api:443 is plaintext now, because BackendTLSPolicy a/p was deleted."
     assert lost(life(path, without)) == [said]
     assert lost(life(path, without)) == [said]
     assert lost(life(path, {key: obj for key, obj in without.items() if key != ROUTE})) == []
-    assert memory.load(path) == {}
+    assert memory.load(path) == memory.Memory()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[[1, 2]]", b"\xff"])
 def test_a_damaged_file_is_no_memory(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "policies.json").write_bytes(content)
-    assert memory.load(tmp_path / "policies.json") == {}
-    assert memory.load(tmp_path / "nowhere") == {}
+    (tmp_path / "verification.json").write_bytes(content)
+    assert memory.load(tmp_path / "verification.json") == memory.Memory()
+    assert memory.load(tmp_path / "nowhere") == memory.Memory()
 
 
 def test_what_is_to_be_saved_is_told_apart_from_what_is() -> None:
     engine, _ = settled(WORLD)
-    before = engine.policies.version
-    engine.apply(keyed(mk_policy("a/p", "api", "other.example", ["ca"])))
+    before = engine.verifications.version
+    engine.apply(keyed(mk_route("a/r", "a/g", [{"name": "api", "port": 443}], ["one.example"])))
     settle(engine, Snapshot())
-    assert engine.policies.version == before
+    assert engine.verifications.version == before
     engine.apply({ROUTE: None})
     settle(engine, Snapshot())
-    assert engine.policies.version > before
+    assert engine.verifications.version > before
+
+
+def test_what_was_edited_while_nothing_ran_is_recorded_at_the_next_start(tmp_path: Path) -> None:
+    path, record = tmp_path / memory.FILE, ChangeRecord()
+    record.add(life(path, WORLD).verifications.edits(), 1000.0)
+    assert not record.changes
+    record.add(life(path, {key: obj for key, obj in WORLD.items() if key != POLICY}).verifications.edits(), 2000.0)
+    [found] = list(record.changes)
+    assert (found.before, found.after) == ("verified (CA) for api.example", "plaintext")
+    assert (found.because, found.weaker, found.gateways) == ("BackendTLSPolicy a/p was deleted", True, ("a/g",))
+    memory.save(path, memory.Memory({}, record.changes))
+    assert memory.load(path).changes == record.changes
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,67 @@
+"""Finds the record of changes: of a folder in its state, of a gateway that runs by its admin socket, of a cluster in the
+ConfigMap that the controller writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from lasthop.cli.args import paths
+from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket
+from lasthop.outputs.audit.changes import Change
+
+if TYPE_CHECKING:
+    from lasthop.kubernetes.client import Client
+
+
+class Recorded(NamedTuple):
+    changes: tuple[Change, ...]
+    where: str
+
+
+def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace: str) -> Recorded:
+    """Returns everything that is recorded. Raises where there is no record."""
+    if folder and not cluster.named:
+        return _of_folder(folder)
+    if socket := admin_socket(folder, cluster):
+        from lasthop.cli.views.admin_socket import AdminSocketView
+
+        view = AdminSocketView(socket)
+        return Recorded(msgspec.convert(view.ask("/api/changes"), tuple[Change, ...]), view.where)
+    from lasthop.cli.views import cluster as clusters
+
+    async def ask(client: Client, namespace: str) -> Recorded:
+        return Recorded(await _of_cluster(client, controller_namespace), f"namespace {namespace}" if namespace else CLUSTER)
+
+    return clusters.run(cluster, ask)
+
+
+def _of_folder(folder: Path) -> Recorded:
+    from lasthop.infra import memory
+
+    if not folder.is_dir():
+        raise click.ClickException(f"there is no folder {folder}")
+    path = paths.of_folder(paths.state_root(), folder) / memory.FILE
+    if not path.exists():
+        raise click.ClickException(
+            f"there is no record for {folder}: changes are recorded while a gateway runs on it, by the user who runs it"
+        )
+    return Recorded(memory.load(path).changes, str(folder))
+
+
+async def _of_cluster(client: Client, namespace: str) -> tuple[Change, ...]:
+    from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP, config_map, content
+    from lasthop.kubernetes.errors import ApiError
+
+    try:
+        return content(await client.get(config_map(namespace))).changes
+    except ApiError as error:
+        if error.not_found:
+            raise click.ClickException(
+                f"there is no ConfigMap {namespace}/{CONFIG_MAP}, which the controller writes; is it installed in another "
+                "namespace? Choose that with --controller-namespace"
+            ) from None
+        raise

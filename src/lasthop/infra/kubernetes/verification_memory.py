@@ -1,0 +1,122 @@
+"""Keeps what is remembered of verification in a ConfigMap of the controller's namespace. Every replica reads it when it
+starts; the leader writes it, merged with what the one before has written."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import Final
+
+from lasthop.api.documents import Json
+from lasthop.infra import memory
+from lasthop.infra.kubernetes.api import Api
+from lasthop.infra.kubernetes.manifests import encoded
+from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
+from lasthop.infra.memory import Memory
+from lasthop.kubernetes.client import path_of
+from lasthop.kubernetes.errors import ApiError
+from lasthop.outputs.audit.changes import merged
+
+CONFIG_MAP: Final = "lasthop-verification"
+"""RBAC refers to it."""
+DATA: Final = "memory"
+WRITE_INTERVAL: Final = 5.0
+RETRY: Final = 1.0
+MAX_PORTS: Final = 5000
+"""Some 100 bytes each, of the 1 MiB that an object may have."""
+
+
+RESOURCE: Final = ("", "v1", "configmaps")
+
+
+def config_map(namespace: str) -> str:
+    """Returns the API path of the ConfigMap."""
+    return path_of(*RESOURCE, namespace, CONFIG_MAP)
+
+
+class VerificationConfigMap:
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        *,
+        version: Callable[[], object],
+        current: Callable[[], Memory],
+        may_write: Callable[[], bool],
+        problem: Callable[[str], None],
+    ) -> None:
+        """`version` changes whenever `current()` does; `may_write` returns whether this replica leads."""
+        self._api, self._namespace, self._version, self._current = api, namespace, version, current
+        self._may_write, self._problem = may_write, problem
+        self._written: object = None
+        self._reported = ""
+
+    async def load(self) -> Memory:
+        """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
+        while True:
+            try:
+                return content(await self._get())
+            except ApiError as error:
+                self._report(error)
+                if error.status == 403:
+                    return Memory()
+            await asyncio.sleep(RETRY)
+
+    async def run(self) -> None:
+        while True:
+            await self.refresh()
+            await asyncio.sleep(WRITE_INTERVAL)
+
+    async def refresh(self) -> None:
+        """Writes what is new, if this replica leads."""
+        version = self._version()
+        if version == self._written or not self._may_write():
+            return
+        try:
+            await self.write()
+            self._written, self._reported = version, ""
+        except ApiError as error:
+            self._report(error)
+
+    async def write(self) -> None:
+        for _ in range(5):
+            document, current = await self._get(), self._current()
+            together = Memory(current.ports, merged(content(document).changes, current.changes))
+            data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS)})
+            try:
+                if document is None:
+                    await self._api.create(path_of(*RESOURCE, self._namespace), self._document(data))
+                elif document.get("binaryData") != data:
+                    await self._api.put(config_map(self._namespace), {**document, "binaryData": data})
+                return
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+        raise ApiError(409, "Conflict", f"ConfigMap {self._namespace}/{CONFIG_MAP} keeps changing")
+
+    async def _get(self) -> Json | None:
+        try:
+            return await self._api.get(config_map(self._namespace))
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    def _document(self, data: dict[str, str]) -> Json:
+        metadata = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {MANAGED_BY: MANAGER}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
+
+    def _report(self, error: ApiError) -> None:
+        text = f"what is remembered of verification (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}"
+        if text != self._reported:
+            self._reported = text
+            self._problem(text)
+
+
+def content(document: Json | None) -> Memory:
+    """Returns what a ConfigMap holds; empty if it is none of ours."""
+    try:
+        return memory.unpack(base64.b64decode(((document or {}).get("binaryData") or {}).get(DATA, "")))
+    except (ValueError, TypeError):
+        return Memory()

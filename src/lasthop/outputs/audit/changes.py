@@ -1,0 +1,163 @@
+"""The record of changes: when a backend began to be verified otherwise, because of which edit, and who has acknowledged it.
+
+It is bounded, and no owner can push another's entries out: the oldest of whoever has most are dropped first, and of those the
+ones that weakened nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.plan.messages import limited
+from lasthop.plan.verification import HopVerification
+
+MAX_CHANGES: Final = 1000
+MAX_GATEWAYS: Final = 8
+"""Of one entry that are named."""
+LENGTH: Final = 300
+"""Characters of a text of an entry."""
+SAME: Final = 120.0
+"""Seconds between which two replicas may have seen the same change."""
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A change as it is noticed; nobody has looked at a clock yet."""
+
+    backend: Key
+    port: int
+    before: HopVerification
+    after: HopVerification
+    because: str
+    weaker: bool
+    gateways: tuple[Key, ...]
+
+
+class Change(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    at: float
+    """Unix time at which it was noticed."""
+    kind: str
+    """Of the backend."""
+    backend: str
+    """As `shop/api`."""
+    port: int
+    before: str
+    """As `verified (CA) for api.example`."""
+    after: str
+    because: str
+    """The edit, as a clause."""
+    weaker: bool = False
+    acknowledged: str = ""
+    """By whom, of what is weaker."""
+    gateways: tuple[str, ...] = ()
+    """Those that lead there, the first few."""
+
+    @property
+    def owner(self) -> str:
+        return self.backend.partition("/")[0]
+
+    @property
+    def address(self) -> str:
+        return f"{'' if self.kind == 'Service' else f'{self.kind} '}{self.backend}:{self.port}"
+
+
+def change(edit: Edit, now: float) -> Change:
+    before, after = (limited(each.words, LENGTH) for each in (edit.before, edit.after))
+    return Change(
+        math.floor(now * 1000) / 1000,
+        edit.backend.kind,
+        edit.backend.path,
+        edit.port,
+        before,
+        after,
+        limited(edit.because, LENGTH),
+        edit.weaker,
+        limited(edit.after.acknowledged, LENGTH),
+        tuple(gateway.path for gateway in edit.gateways),
+    )
+
+
+def bounded(changes: Iterable[Change], limit: int = MAX_CHANGES) -> tuple[Change, ...]:
+    """Returns what is kept, in the order of time."""
+    kept = sorted(changes)
+    counts = Counter(each.owner for each in kept)
+    excess = len(kept) - limit
+    if excess <= 0:
+        return tuple(kept)
+    each_owner = share(counts, limit)
+    dropped: set[int] = set()
+    over = {owner: count - each_owner for owner, count in counts.items() if count > each_owner}
+    for weaker in (False, True):
+        for index, each in enumerate(kept):
+            if len(dropped) < excess and over.get(each.owner, 0) > 0 and each.weaker == weaker:
+                dropped.add(index)
+                over[each.owner] -= 1
+    return tuple(each for index, each in enumerate(kept) if index not in dropped)
+
+
+def share(counts: Counter[str], limit: int) -> int:
+    """Returns how many entries an owner may have so that all of them fit."""
+    left, owners = limit, len(counts)
+    for count in sorted(counts.values()):
+        if count * owners > left:
+            return left // owners
+        left, owners = left - count, owners - 1
+    return limit
+
+
+def merged(stored: Iterable[Change], own: Iterable[Change]) -> tuple[Change, ...]:
+    """Returns what two replicas have recorded, each change once: both may have seen it, each by its own clock."""
+    found = sorted(stored)
+    seen: dict[tuple[object, ...], list[float]] = {}
+    for each in found:
+        seen.setdefault(_what(each), []).append(each.at)
+    for each in sorted(own):
+        times = seen.get(_what(each), [])
+        same = next((at for at in times if abs(each.at - at) <= SAME), None)
+        if same is None:
+            found.append(each)
+        else:
+            times.remove(same)
+    return bounded(found)
+
+
+def _what(each: Change) -> tuple[object, ...]:
+    return each.kind, each.backend, each.port, each.before, each.after, each.because
+
+
+def since(changes: Iterable[Change], start: float, namespace: str = "") -> tuple[Change, ...]:
+    """Returns those of a namespace (empty: all) from a time on, the latest last."""
+    return tuple(
+        each for each in changes if each.at >= start and (not namespace or namespace in (each.owner, *_namespaces(each)))
+    )
+
+
+def _namespaces(each: Change) -> Iterable[str]:
+    return (gateway.partition("/")[0] for gateway in each.gateways)
+
+
+class ChangeRecord:
+    """What this process has recorded, and what it was given of an earlier one."""
+
+    def __init__(self) -> None:
+        self.changes: tuple[Change, ...] = ()
+        self.version = 0
+        """Grows whenever there is more."""
+
+    def add(self, edits: Iterable[Edit], now: float) -> tuple[Change, ...]:
+        """Returns what is new."""
+        new = tuple(change(edit, now) for edit in edits)
+        if new:
+            self.changes = bounded((*self.changes, *new))
+            self.version += 1
+        return new
+
+    def merge(self, stored: Iterable[Change]) -> None:
+        known = self.changes
+        self.changes = merged(stored, known)
+        self.version += self.changes != known

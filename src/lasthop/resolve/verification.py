@@ -1,0 +1,287 @@
+"""How each hop is verified compared with what it was at best, which edit made the difference, and who has acknowledged it.
+
+    hop_tls ──> verification ──(engine: VerificationMemory)──> HELD, an input ──> weakening ──> findings, statuses, metrics
+
+A weakening is acknowledged by writing what is meant, where those who are concerned look:
+- a VerificationWaiver, with its reason, is that word itself;
+- plaintext: an `appProtocol` of the Service's port that is a plaintext protocol;
+- pins alone, or the plaintext of an XBackend: the annotation `lasthop.dev/acknowledged` of the policy or XBackend;
+- all of these: an entry in `backendTLS.acknowledged` of the Gateway's GatewayProfile, with its reason, for that Gateway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
+from lasthop.api.core import Service
+from lasthop.api.meta import Key, Object
+from lasthop.api.profiles import PREFIX
+from lasthop.plan import reasons
+from lasthop.plan.condition import Condition
+from lasthop.plan.finding import with_remedy
+from lasthop.plan.messages import limited
+from lasthop.plan.tls import Anchors, BackendTLS, Mode, Plaintext, Refused, SystemStore
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
+from lasthop.resolve.backends import says_plaintext
+from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.policies.judgement import judgement, validation_of
+from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.texts import read_policy
+from lasthop.resolve.profiles import backend_rules
+from lasthop.resolve.reach import HOPS
+from lasthop.resolve.settings import HELD
+from lasthop.store.graph import Graph, query
+from lasthop.store.sources import Entry, Index
+from lasthop.store.stages import indexer
+from lasthop.store.store import read
+
+ACKNOWLEDGED: Final = f"{PREFIX}acknowledged"
+"""Annotation of a BackendTLSPolicy or XBackend: the weakest verification that is meant, as `PinnedOnly`."""
+LENGTH: Final = 500
+"""Characters of a reason."""
+WAIVED: Final = {
+    Mode.WAIVED_ALL: Strength.WAIVED_ALL,
+    Mode.WAIVED_NAMES: Strength.WAIVED_NAMES,
+    Mode.WAIVED_EXPIRY: Strength.WAIVED_EXPIRY,
+}
+
+
+# --- what is the case -------------------------------------------------------------------------------------------------
+
+
+@query
+def verification(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopVerification | None:
+    """Returns how a hop is verified; None where no policy could apply."""
+    if not protocol.policed:
+        return None
+    hop = Hop(gateway, backend, port, protocol)
+    tls = hop_tls(g, *hop)
+    match tls:
+        case Plaintext():
+            found = HopVerification(Strength.PLAINTEXT)
+        case BackendTLS():
+            found = _of_tls(g, tls)
+        case Refused():
+            asked = _asked(g, backend, port, tls.source)
+            found = msgspec.structs.replace(asked, refused=limited(tls.why.text, LENGTH))
+    named = msgspec.structs.replace(found, port_name=_port_name(g, backend, port))
+    return named if named.refused else msgspec.structs.replace(named, acknowledged=_acknowledged(g, hop, tls, named))
+
+
+def _asked(g: Graph, backend: Key, port: int, source: Key | None) -> HopVerification:
+    """Returns what a hop that fails closed is to be verified by. A policy that misses its port closes others, and asks
+    nothing of them."""
+    winner = port_winner(g, backend, _port_name(g, backend, port)) if backend.kind != XBACKEND else None
+    if source is None or (source != backend and (winner is None or winner.policy != source)):
+        return HopVerification(Strength.PLAINTEXT)
+    judged = judgement(g, source)
+    if judged is None or judged.tls is None:
+        return HopVerification(Strength.TLS if source != backend or judged else Strength.PLAINTEXT, source)
+    return _of_tls(g, judged.tls)
+
+
+def _of_tls(g: Graph, tls: BackendTLS) -> HopVerification:
+    if tls.waiver:
+        strength, trust = WAIVED[tls.mode], ""
+    elif tls.pinned_only:
+        strength, trust = Strength.PINNED_ONLY, ""
+    else:
+        strength = Strength.VERIFIED
+        trust = "pinned" if tls.pins else "System" if isinstance(tls.trust, SystemStore) else "CA"
+    refs, digest = _held_against(g, tls.source)
+    waiver = tls.waiver.key if tls.waiver else None
+    return HopVerification(strength, tls.source, trust, tuple(map(str, tls.names)), refs, digest, waiver)
+
+
+@query
+def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
+    """Returns what a policy or XBackend refers to, and the digest of the certificates and pins that come of it. The system's
+    store is the host's, and changes with every update of the host."""
+    validation, judged = validation_of(g, source), judgement(g, source)
+    tls = judged.tls if judged else None
+    if validation is None or tls is None:
+        return (), ""
+    refs = tuple(f"{ref.kind} {source.namespace}/{ref.name}" for ref in validation.ca_certificate_refs)
+    parts = [
+        tls.trust.pem if isinstance(tls.trust, Anchors) else b"",
+        *sorted(tls.pins.keys),
+        b"",
+        *sorted(tls.pins.certificates),
+    ]
+    if not any(parts):
+        return refs, ""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part + b"|")
+    return refs, digest.hexdigest()
+
+
+def _port_name(g: Graph, backend: Key, port: int) -> str:
+    service = read(g, backend, Service) if backend.kind != XBACKEND else None
+    found = service.port(port) if service else None
+    return found.name if found else ""
+
+
+# --- who has acknowledged it ------------------------------------------------------------------------------------------
+
+
+def _acknowledged(g: Graph, hop: Hop, tls: BackendTLS | Plaintext | Refused, now: HopVerification) -> str:
+    if isinstance(tls, BackendTLS) and tls.waiver:
+        return f'{tls.waiver.key}: "{tls.waiver.reason}"'
+    if now.strength is Strength.VERIFIED:
+        return ""
+    service = read(g, hop.backend, Service) if hop.backend.kind != XBACKEND else None
+    port = service.port(hop.port) if service else None
+    if port and now.strength is Strength.PLAINTEXT and says_plaintext(port.app_protocol):
+        return f"appProtocol {port.app_protocol} of {hop.backend}"
+    owner = now.source or hop.backend
+    if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == MODES[now.strength]:
+        return f"annotation {ACKNOWLEDGED} of {owner}"
+    for entry in backend_rules(g, hop.gateway).acknowledged:
+        named = (entry.kind, entry.namespace, entry.name)
+        if named == hop.backend and entry.port in (0, hop.port) and entry.verification == MODES[now.strength]:
+            return f'{entry.by}: "{entry.reason}"'
+    return ""
+
+
+def _annotated(g: Graph, owner: Key) -> str:
+    obj: Object | None = read(g, owner, XBackend) if owner.kind == XBACKEND else read_policy(g, owner)
+    return obj.metadata.annotations.get(ACKNOWLEDGED) if obj else ""
+
+
+# --- what it was, and which edit made the difference ------------------------------------------------------------------
+
+
+@query
+def weakening(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Weakening | None:
+    """Returns how a hop is weaker than it was at best, unless that has been acknowledged."""
+    now = verification(g, gateway, backend, port, protocol)
+    if now is None or now.refused or now.acknowledged:
+        return None
+    best = next((held for each in STRONGER[now.strength] if (held := HELD.of(g, backend, port, each))), None)
+    if best is None:
+        return None
+    because = reason(g, backend, port, best, now)
+    return Weakening(backend, port, WORDS[now.strength], because, _remedy(backend, now), best.source)
+
+
+def _remedy(backend: Key, now: HopVerification) -> str:
+    annotation = f"with annotation {ACKNOWLEDGED}: {MODES[now.strength]} of {now.source or backend}"
+    if backend.kind == XBACKEND:
+        return f"Restore its tls; or if {WORDS[now.strength]} is meant, say so {annotation}."
+    if now.strength is Strength.PLAINTEXT:
+        return "Restore the policy; or if plaintext is meant, say so with appProtocol: http at the Service's port."
+    return f"Restore what it was verified against; or if {WORDS[now.strength]} is meant, say so {annotation}."
+
+
+def reason(g: Graph, backend: Key, port: int, before: HopVerification, now: HopVerification) -> str:
+    """Says which edit made the difference, as far as the objects show it."""
+    return limited(_reason(g, backend, before, now), LENGTH)
+
+
+def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerification) -> str:
+    if before.port_name and now.port_name and before.port_name != now.port_name and before.source and not now.source:
+        policy = read_policy(g, before.source) if before.source.kind == "BackendTLSPolicy" else None
+        if policy and any(t.name == backend.name and t.section_name == before.port_name for t in policy.spec.target_refs):
+            return f"port {before.port_name} of {backend} is now called {now.port_name}"
+    if now.refused:
+        return now.refused
+    if now.source is None:
+        return _lost(g, before.source, backend) if before.source else _acknowledgement(before, now)
+    if before.source is None:
+        return f"{now.source} asks for it now" if now.source == backend else f"{now.source} applies now"
+    if before.source != now.source:
+        if before.source.kind == "BackendTLSPolicy" and read_policy(g, before.source) is None:
+            return f"{before.source} was deleted, and {now.source} applies"
+        return f"{now.source} applies instead of {before.source}"
+    return _edited(now.source, before, now)
+
+
+def _lost(g: Graph, source: Key, backend: Key) -> str:
+    """Why a port has no policy any more."""
+    if source.kind == XBACKEND:
+        return f"{source} has tls.mode None"
+    obj = read_policy(g, source)
+    if obj is None:
+        return f"{source} was deleted"
+    named = [(t, Key("Service", source.namespace, t.name)) for t in obj.spec.target_refs if is_service(t)]
+    for _, service in named:
+        if service != backend and read(g, service, Service) is None:
+            return f"{source} names {service}, which does not exist"
+    sections = [t.section_name for t, service in named if service == backend and t.section_name != WHOLE]
+    if sections:
+        return f"{source} names only port {', '.join(sections)} of {backend}"
+    others = ", ".join(dict.fromkeys(str(service) for _, service in named))
+    return f"{source} names {others} instead" if others else f"{source} does not name it any more"
+
+
+def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
+    """Of one policy or XBackend: which part of it, or of what it refers to, is another."""
+    if before.waiver != now.waiver:
+        return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
+    if now.waiver and before.strength != now.strength:
+        return f"{now.waiver} gives up another check now"
+    if before.refs != now.refs:
+        was, is_now = (", ".join(each.refs) or "the system's CAs" for each in (before, now))
+        return f"{source} is held against {is_now} now, and no longer {was}"
+    if before.names != now.names and before.strength == now.strength:
+        return f"{source} wants other names than {' or '.join(before.names)} now"
+    if before.digest != now.digest or before.strength != now.strength:
+        return f"{', '.join(now.refs) or source} has other content now"
+    return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"
+
+
+def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
+    if before.refused:
+        return "what it failed for is resolved"
+    return f"acknowledged by {now.acknowledged}" if now.acknowledged else f"not acknowledged any more by {before.acknowledged}"
+
+
+# --- by what carries it -----------------------------------------------------------------------------------------------
+
+WEAKENED_ROUTES = Index[Key, Key, Weakening]("weakened-route")
+"""By route and Gateway; once for each protocol of a hop."""
+WEAKENED_POLICIES = Index[Key, Key, Weakening]("weakened-policy")
+"""By policy (or XBackend) and Gateway: the one that verified it, if it is still there."""
+WEAKENED_PORTS = Index[Key, Key, int, Protocol]("weakened-port")
+"""By Gateway, backend and port."""
+WEAKENED = Index[Key, tuple[Key, int]]("weakened")
+"""By Gateway: backend and port."""
+
+
+@indexer(HOPS)
+def index_weakened_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    found = weakening(g, gateway, backend, port, protocol)
+    if found is None:
+        return
+    yield WEAKENED_PORTS.entry((gateway, backend, port), protocol)
+    for route in HOPS.of(g, gateway, backend, port, protocol):
+        yield WEAKENED_ROUTES.entry((route, gateway), found)
+    if found.policy:
+        yield WEAKENED_POLICIES.entry((found.policy, gateway), found)
+
+
+@indexer(WEAKENED_PORTS)
+def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    yield WEAKENED.entry((gateway,), (backend, port))
+
+
+@query
+def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
+    """Returns how a port is weaker than it was, by whichever protocol it is used."""
+    found = (weakening(g, gateway, backend, port, each) for each in WEAKENED_PORTS.of(g, gateway, backend, port))
+    return next((each for each in found if each), None)
+
+
+def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:
+    """Returns the condition of a route, policy or XBackend at one Gateway; none where nothing is weaker than it was."""
+    texts = (with_remedy(f"{each.message}.", each.remedy) for each in dict.fromkeys(found))
+    message = " ".join(texts)
+    return (Condition(reasons.VERIFICATION_WEAKENED, True, reasons.NO_LONGER_VERIFIED, message),) if message else ()

@@ -1,0 +1,131 @@
+"""Remembers how each backend was verified, the one thing that the graph knows of its own past.
+
+    verification of each hop ──> the weakest of each port ──┬──> HELD, an input: how it was at best
+                                                            └──> edits, for the record of changes
+
+It decides nothing but what is said of a weakening, and that a port which had a policy stays closed while that may be in a text
+which cannot be read. It ends with the last route to the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.changes import MAX_GATEWAYS, Edit
+from lasthop.plan.upstream import Hop
+from lasthop.plan.verification import STRONGER, HopVerification, Strength
+from lasthop.resolve.reach import HOPS
+from lasthop.resolve.settings import HELD
+from lasthop.resolve.verification import reason, verification
+from lasthop.store.graph import Graph
+from lasthop.store.stages import Changes, Gone, Output
+
+VERIFICATIONS = Output("verifications", HOPS, verification)
+
+
+class Port(NamedTuple):
+    """Of a Service or an XBackend."""
+
+    backend: Key
+    number: int
+
+
+class PortMemory(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of a port."""
+
+    now: HopVerification
+    held: tuple[HopVerification, ...]
+    """The last of each strength."""
+
+
+class VerificationMemory:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._hops: dict[Port, dict[Hop, HopVerification]] = {}
+        """Those that policies may apply to."""
+        self._now: dict[Port, HopVerification] = {}
+        self._edits: list[Edit] = []
+        self.version = 0
+        """Grows whenever `ports` changes."""
+
+    def recall(self, ports: Mapping[Port, PortMemory]) -> None:
+        """Takes what was remembered when this last ran, before anything is read."""
+        for port, known in ports.items():
+            self._now.setdefault(port, known.now)
+            for held in known.held:
+                HELD.set(self._graph, held, *port, held.strength)
+
+    def ports(self) -> dict[Port, PortMemory]:
+        """Returns what is known of each port that a route leads to."""
+        return {port: PortMemory(self._now[port], self._held(port)) for port in self._hops if port in self._now}
+
+    def edits(self) -> list[Edit]:
+        """Returns the changes since this was last called."""
+        found, self._edits = self._edits, []
+        return found
+
+    def settled(self, outputs: Changes) -> None:
+        """Looks at what has been worked out."""
+        touched: dict[Port, None] = {}
+        for key, found in VERIFICATIONS.of(outputs).items():
+            hop = Hop(*key)
+            port = Port(hop.backend, hop.port)
+            hops = self._hops.setdefault(port, {})
+            if isinstance(found, HopVerification):
+                hops[hop] = found
+            elif isinstance(found, Gone) or not hop.protocol.policed:
+                hops.pop(hop, None)
+            touched[port] = None
+        for port in touched:
+            if self._hops[port]:
+                self._look(port)
+            else:
+                self._forget(port)
+
+    def _look(self, port: Port) -> None:
+        found = self._hops[port].values()
+        now, before, best = _weakest(found), self._now.get(port), self._best(port)
+        self._remember(port, found)
+        self._now[port] = now
+        self.version += before != now
+        if before is None or before.identity == now.identity:
+            return
+        if _acknowledged_alone(before, now) and (best is None or best.strength <= now.strength):
+            return  # it was never more
+        was = (best or before) if before.refused and not now.refused else before
+        weaker = not now.refused and now.strength < was.strength
+        gateways = sorted({hop.gateway for hop, each in self._hops[port].items() if bool(each.refused) == bool(now.refused)})
+        because = reason(self._graph, *port, was, now)
+        self._edits.append(Edit(*port, before, now, because, weaker, tuple(gateways[:MAX_GATEWAYS])))
+
+    def _remember(self, port: Port, found: Iterable[HopVerification]) -> None:
+        for each in found:
+            if each.strength is not Strength.PLAINTEXT:
+                held = msgspec.structs.replace(each, refused="", acknowledged="")
+                self.version += HELD.set(self._graph, held, *port, each.strength)
+
+    def _forget(self, port: Port) -> None:
+        del self._hops[port]
+        self.version += self._now.pop(port, None) is not None
+        for strength in Strength:
+            HELD.set(self._graph, None, *port, strength)
+
+    def _held(self, port: Port) -> tuple[HopVerification, ...]:
+        found = (HELD.peek(self._graph, *port, strength) for strength in STRONGER[Strength.PLAINTEXT])
+        return tuple(each for each in found if each)
+
+    def _best(self, port: Port) -> HopVerification | None:
+        return next(iter(self._held(port)), None)
+
+
+def _weakest(found: Iterable[HopVerification]) -> HopVerification:
+    """Of those that connect; all Gateways that do are told the same by the policy."""
+    return min(found, key=lambda each: (bool(each.refused), each.strength, bool(each.acknowledged)))
+
+
+def _acknowledged_alone(before: HopVerification, now: HopVerification) -> bool:
+    return before.identity[:-1] == now.identity[:-1]

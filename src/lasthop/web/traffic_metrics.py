@@ -1,0 +1,112 @@
+"""What happened on the wire, as metrics: requests by route and by backend, handshakes, how backends are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from prometheus_client.core import Metric
+
+from lasthop.api.meta import Key
+from lasthop.observe.observations import Observations
+from lasthop.observe.totals import HopTotals
+from lasthop.plan.observation import Health, HopState, Traffic
+from lasthop.plan.upstream import Hop
+from lasthop.web.metric_families import BACKEND, backend_labels, counter, durations, gauge, requests
+
+ROUTE: Final = ("gateway", "kind", "namespace", "route")
+OUTCOMES: Final = {
+    "fail_verify_san": "wrong_name",
+    "fail_verify_cert_hash": "not_pinned",
+    "fail_verify_error": "untrusted",
+    "fail_verify_no_cert": "no_certificate",
+    "connection_error": "handshake_error",
+}
+"""What Envoy calls them. `untrusted`: unknown CA, expired, revoked; `handshake_error`: no common version, no TLS at all, a
+client certificate that is missing."""
+WORST: Final = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
+Labels = tuple[str, ...]
+T = TypeVar("T")
+
+
+class HopRow(NamedTuple):
+    hop: Hop
+    state: HopState
+    active: int
+
+
+def each_row(observations: Observations, hops: Iterable[Hop]) -> Iterator[HopRow]:
+    """What is known of each hop now, one by one, for those who have other things to do in between."""
+    for hop in hops:
+        seen = observations.seen(hop)
+        yield HopRow(hop, observations.state(hop), seen.traffic.active if seen else 0)
+
+
+def traffic_metrics(
+    rows: Sequence[HopRow], hops: Mapping[Hop, HopTotals], routes: Mapping[tuple[Key, Key], Traffic]
+) -> Iterator[Metric]:
+    yield from _backends(_by_backend(hops))
+    by_route = [((gateway.path, *route), traffic) for (gateway, route), traffic in sorted(routes.items(), key=_first)]
+    help = "Requests (connections, of streams), by route and class of the answer."
+    yield requests("lasthop_route_requests", help, ROUTE, by_route)
+    yield durations("lasthop_route_request_duration_seconds", "Duration of requests, by route.", ROUTE, by_route)
+    yield from _health(rows)
+
+
+def _first(item: tuple[T, object]) -> T:
+    return item[0]
+
+
+def _backends(backends: Mapping[Labels, HopTotals]) -> Iterator[Metric]:
+    traffic = [(labels, each.traffic) for labels, each in backends.items()]
+    help = "Requests (connections, of streams), by backend and class of the answer."
+    yield requests("lasthop_backend_requests", help, BACKEND, traffic)
+    yield durations("lasthop_backend_request_duration_seconds", "Duration of requests, by backend.", BACKEND, traffic)
+    help = "TLS handshakes with a backend by outcome: success, or why not."
+    yield counter("lasthop_backend_tls_handshakes", help, (*BACKEND, "outcome"), _handshakes(backends))
+    help = "Connections to a backend that came to nothing, failed handshakes included."
+    failures = ((labels, each.connect_failures) for labels, each in backends.items())
+    yield counter("lasthop_backend_connect_failures", help, BACKEND, failures)
+
+
+def _handshakes(backends: Mapping[Labels, HopTotals]) -> Iterator[tuple[Labels, float]]:
+    for labels, each in backends.items():
+        if each.handshakes or each.tls_failures:
+            yield (*labels, "success"), each.handshakes
+        counts: dict[str, int] = {}
+        for name, count in each.tls_failures.items():
+            outcome = OUTCOMES.get(name, "handshake_error")
+            counts[outcome] = counts.get(outcome, 0) + count
+        yield from (((*labels, outcome), count) for outcome, count in sorted(counts.items()))
+
+
+def _health(rows: Iterable[HopRow]) -> Iterator[Metric]:
+    health: dict[Labels, Health] = {}
+    expiry: dict[Labels, float] = {}
+    active: dict[Labels, int] = {}
+    for hop, state, under_way in rows:
+        labels = backend_labels(hop)
+        health[labels] = min(health.get(labels, Health.UNTRIED), state.health, key=WORST.index)
+        active[labels] = active.get(labels, 0) + under_way
+        if ends := _first_to_end(state):
+            expiry[labels] = min(expiry.get(labels, ends), ends)
+    help = "1 for how connections to a backend fare: working, partly failing, failing, or untried."
+    yield gauge(
+        "lasthop_backend_health", help, (*BACKEND, "health"), (((*labels, each), 1) for labels, each in health.items())
+    )
+    help = "When the first of the certificates ends that a backend has shown."
+    yield gauge("lasthop_backend_certificate_expiry_timestamp_seconds", help, BACKEND, expiry.items())
+    yield gauge("lasthop_backend_requests_active", "Requests (or streams) under way.", BACKEND, active.items())
+
+
+def _first_to_end(state: HopState) -> float:
+    return min((each.not_after for each in state.certificates), default=0.0)
+
+
+def _by_backend(hops: Mapping[Hop, HopTotals]) -> dict[Labels, HopTotals]:
+    """Adds up the protocols of a port."""
+    found: dict[Labels, HopTotals] = {}
+    for hop, each in sorted(hops.items(), key=_first):
+        labels = backend_labels(hop)
+        found[labels] = found.get(labels, HopTotals()) + each
+    return found

@@ -1,0 +1,144 @@
+"""/metrics after real traffic: what it counts is what happened, its names are as Prometheus wants them, and alert rules and
+dashboard use nothing that is not there."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.backends import backend, until
+from tests.promql import used
+from tests.proxy.certs import issued
+from tests.proxy.lasthop import Lasthop
+from tests.proxy.scrape import BACKEND, Scrape, complete, write
+
+MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
+SCRAPED = {"instance", "job"}
+"""Labels that a Prometheus adds."""
+
+
+@pytest.fixture(scope="module")
+def scraped(module_own: Callable[..., Lasthop]) -> Iterator[tuple[Lasthop, Scrape]]:
+    """A gateway with backends of every manner, after some requests to each."""
+    with backend(issued()) as good, backend(issued("old.example")) as other, backend() as plain:
+        lasthop = module_own()
+        write(lasthop, good, other, plain)
+        yield lasthop, until(lambda: complete(lasthop), "what happened is counted")
+
+
+def test_requests_are_counted_by_backend_and_by_route(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    route = {"gateway": "shop/web", "kind": "HTTPRoute", "namespace": "shop"}
+    for name, code in (("good", "2xx"), ("waived", "2xx"), ("plain", "2xx"), ("wrong", "5xx")):
+        requests = found.value("lasthop_backend_requests_total", **BACKEND, service=name, code=code)
+        assert 4 <= requests <= 8, name
+        assert found.value("lasthop_route_requests_total", **route, route=name, code=code) == requests
+        assert found.value("lasthop_route_request_duration_seconds_count", **route, route=name) == requests
+        assert found.value("lasthop_backend_request_duration_seconds_bucket", **BACKEND, service=name, le="+Inf") == requests
+    assert found.value("lasthop_backend_requests_total", **BACKEND, service="good", code="5xx") == 0
+
+
+def test_handshakes_are_counted_by_outcome(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    name = "lasthop_backend_tls_handshakes_total"
+    assert found.value(name, **BACKEND, service="good", outcome="success") >= 1
+    assert found.value(name, **BACKEND, service="wrong", outcome="wrong_name") >= 4
+    assert found.value(name, **BACKEND, service="wrong", outcome="success") == 0
+    assert found.value("lasthop_backend_connect_failures_total", **BACKEND, service="wrong") >= 4
+    assert not [key for key in found.samples if key[0] == name and ("service", "plain") in key[1]]
+
+
+def test_how_each_backend_is_verified_and_how_it_fares_can_be_joined(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    for service, mode, health in (
+        ("good", "Verified", "working"),
+        ("wrong", "Verified", "failing"),
+        ("waived", "WaivedAll", "working"),
+        ("plain", "Plaintext", "working"),
+    ):
+        assert found.value("lasthop_backend_tls_verification", **BACKEND, service=service, mode=mode) == 1
+        assert found.value("lasthop_backend_health", **BACKEND, service=service, health=health) == 1
+    weakened = [labels for name, labels in found.samples if name == "lasthop_backend_tls_weakened"]
+    assert weakened == [frozenset({**BACKEND, "service": "lost"}.items())]
+
+
+def test_certificates_have_the_time_of_their_end(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    name = "lasthop_certificate_expiry_timestamp_seconds"
+    ends = {dict(labels)["role"]: value for (each, labels), value in found.samples.items() if each == name}
+    assert ends.keys() == {"ca", "listener"}
+    leaf = found.value("lasthop_backend_certificate_expiry_timestamp_seconds", **BACKEND, service="good")
+    assert all(time.time() < each < time.time() + 4000 * 86400 for each in (*ends.values(), leaf))
+    assert found.value("lasthop_waiver_expiry_timestamp_seconds", namespace="shop", waiver="w") > time.time() + 39 * 86400
+
+
+def test_the_process_and_its_build_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    assert found.value("process_resident_memory_bytes") > 1 << 20
+    (build,) = found.families["lasthop_build_info"].samples
+    assert build.value == 1 and build.labels["version"]
+    assert found.value("lasthop_proxies_reporting", gateway="shop/web") == 1
+
+
+def test_names_are_as_prometheus_wants_them(scraped: tuple[Lasthop, Scrape]) -> None:
+    """What `promtool check metrics` checks, as far as it applies."""
+    _, found = scraped
+    for name, family in found.families.items():
+        assert family.documentation, name
+        assert re.fullmatch(r"(lasthop|process)_[a-z0-9_]+", name)
+        assert not re.search(r"_(milliseconds|minutes|hours|days|kilobytes|gauge|counter|histogram)(_|$)", name), name
+        assert not name.endswith(("_count", "_sum", "_bucket", "_total")), name
+        totals = {sample.name for sample in family.samples if sample.name.endswith("_total")}
+        assert bool(totals) <= (family.type == "counter"), name
+        for sample in family.samples:
+            assert family.type == "histogram" or "le" not in sample.labels
+            assert all(re.fullmatch(r"[a-z_]+", label) for label in sample.labels), sample.name
+    assert not any("\x1b" in value for _, labels in found.samples for _, value in labels)
+
+
+def sources() -> list[tuple[str, str, set[str]]]:
+    """(where, expression, labels that its texts name)."""
+    found = []
+    for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            texts = " ".join(rule["annotations"].values())
+            found.append((rule["alert"], rule["expr"], set(re.findall(r"\$labels\.(\w+)", texts))))
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            found.append((panel["title"], target["expr"], set(re.findall(r"{{(\w+)}}", target["legendFormat"]))))
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()  # type: ignore[union-attr]
+            found.append((variable["name"], f'{metric}{{{label}=""}}', set()))
+    return found
+
+
+def test_rules_and_dashboard_use_only_metrics_and_labels_that_are_there(scraped: tuple[Lasthop, Scrape]) -> None:
+    _, found = scraped
+    assert len(sources()) > 30
+    for where, expression, named in sources():
+        asked = used(expression)
+        assert asked.metrics, where
+        for metric, labels in asked.metrics.items():
+            assert metric in found.labels, f"{where}: no sample of {metric} in a real scrape"
+            assert labels <= found.labels[metric], f"{where}: {metric} has no {labels - found.labels[metric]}"
+        there = set().union(*(found.labels[metric] for metric in asked.metrics)) | SCRAPED
+        assert asked.grouped <= there | {"le"}, f"{where}: {asked.grouped - there}"
+        assert named <= asked.grouped | SCRAPED, f"{where}: {named - asked.grouped} is gone after grouping"
+
+
+def test_what_does_not_exist_any_more_has_no_series(scraped: tuple[Lasthop, Scrape]) -> None:
+    lasthop, _ = scraped
+    (lasthop.folder / "lost.yaml").unlink()
+
+    def gone() -> bool:
+        return b'"lost"' not in lasthop.ask("/metrics")[1]
+
+    until(gone, "no series names what is gone")

@@ -1,0 +1,77 @@
+"""Counters only grow, whichever proxies come, go and begin anew."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.observe.totals import HopTotals, Totals
+from lasthop.plan.observation import HopSeen, ProxyReport, Traffic
+from lasthop.plan.upstream import Hop, Protocol
+
+GATEWAY = Key("Gateway", "shop", "web")
+ROUTE = Key("HTTPRoute", "shop", "r")
+HOP = Hop(GATEWAY, Key("Service", "shop", "api"), 443, Protocol.AUTO)
+
+
+def traffic(good: int, bad: int = 0) -> Traffic:
+    return Traffic((0, good, 0, 0, bad), ((0.1, good), (math.inf, good + bad)))
+
+
+def report(proxy: str, good: int, bad: int = 0, *, since: float = 1.0, hop: Hop = HOP) -> ProxyReport:
+    seen = HopSeen(good, bad, bad, {"fail_verify_san": bad} if bad else {}, traffic=traffic(good, bad))
+    return ProxyReport(GATEWAY, proxy, since, 0.0, {hop: seen}, {ROUTE: traffic(good, bad)})
+
+
+def totals(*reports: ProxyReport) -> Totals:
+    found = Totals()
+    for each in reports:
+        found.heard(each)
+    return found
+
+
+def test_a_report_that_is_repeated_counts_once() -> None:
+    found = totals(report("a", 3, 1), report("a", 3, 1), report("a", 5, 1))
+    assert found.hops[HOP] == HopTotals(5, {"fail_verify_san": 1}, 1, traffic(5, 1))
+    assert found.routes[GATEWAY, ROUTE] == traffic(5, 1)
+
+
+def test_a_proxy_that_goes_takes_nothing_with_it() -> None:
+    found = totals(report("a", 100), report("b", 50), report("b", 60))
+    assert found.hops[HOP].traffic.requests == 160
+
+
+def test_one_that_begins_anew_is_added() -> None:
+    assert totals(report("a", 100), report("a", 7, since=2.0)).hops[HOP].traffic.requests == 107
+    assert totals(report("a", 100), report("a", 7)).hops[HOP].traffic.requests == 107, "also if it does not say so"
+
+
+def test_a_proxy_speaks_only_of_its_own_gateway() -> None:
+    other = HOP._replace(gateway=Key("Gateway", "other", "web"))
+    assert totals(report("a", 5, hop=other)).hops == {}
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    found = totals(report("a", 5))
+    found.keep(set(), lambda route: False)
+    assert not found.hops and not found.routes
+    found.heard(report("a", 6))
+    found.forget(GATEWAY)
+    assert not found.hops and not found.routes
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(0, 5), st.booleans()), max_size=30))
+def test_they_never_fall(steps: list[tuple[str, int, int, bool]]) -> None:
+    found, known = Totals(), dict.fromkeys("abc", (0, 0, 1.0))
+    last = HopTotals()
+    for proxy, good, bad, again in steps:
+        was = known[proxy]
+        known[proxy] = (good, bad, was[2] + 1) if again else (was[0] + good, was[1] + bad, was[2])
+        found.heard(report(proxy, known[proxy][0], known[proxy][1], since=known[proxy][2]))
+        now = found.hops[HOP]
+        assert now.handshakes >= last.handshakes and now.connect_failures >= last.connect_failures
+        assert all(ours >= theirs for ours, theirs in zip(now.traffic.codes, last.traffic.codes, strict=True))
+        last = now
