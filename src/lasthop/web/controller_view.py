@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -14,9 +15,12 @@ from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.supervisor import Proxy
 from lasthop.web.engine_view import EngineView, Locate
+from lasthop.web.failures import RecentFailures
 from lasthop.web.readiness import Readiness, unapplied
+from lasthop.web.sightings import Figures
 from lasthop.web.slices import Shared, in_slices
 
 
@@ -36,9 +40,11 @@ class Runtime(Protocol):
 class ControllerView(EngineView):
     """Keeps what is expensive until something changes: every open page asks for it each second."""
 
-    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None) -> None:
+    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None, where: str = "") -> None:
+        """`where`: what is served, as people know it: a folder, or a cluster."""
         super().__init__(runtime.controller.engine, locate)
-        self._runtime, self.controller = runtime, runtime.controller
+        self._runtime, self.controller, self.where = runtime, runtime.controller, where
+        self.failures = RecentFailures()
         engine = self.engine
 
         def version() -> tuple[int, int] | None:
@@ -52,6 +58,19 @@ class ControllerView(EngineView):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._runtime.proxies
+
+    @property
+    def figures(self) -> Figures | None:
+        """What the proxies have counted."""
+        return None
+
+    @property
+    def figures_version(self) -> int:
+        return 0
+
+    def failed(self, entry: AccessLogEntry) -> None:
+        """Takes in a failed request."""
+        self.failures.add(entry, time.time())
 
     def readiness(self) -> Readiness:
         """Whether it is ready, and what of the input is not in force."""

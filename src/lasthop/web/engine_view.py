@@ -12,7 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
-from lasthop.outputs.audit.hops import HopReport, joined
+from lasthop.outputs.audit.hops import HopReport, backend_of, joined
 from lasthop.outputs.explain.explain import tree
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
@@ -56,6 +56,14 @@ class EngineView:
         host, _, port = address.rpartition(":")
         endpoint = Endpoint(host.strip("[]").lower(), int(port)) if address else None
         todo = targets(self.engine, key, endpoint)
+        return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+
+    async def probe_hop(self, hop: HopReport) -> ProbeResult:
+        """Connects to the endpoints of one hop, as its Gateway would, and nowhere else."""
+        from lasthop.probe.plan import probe, targets
+
+        key = backend_of(hop)
+        todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == (hop.gateway, hop.port)]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 
 

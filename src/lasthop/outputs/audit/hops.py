@@ -104,7 +104,11 @@ def objects_of(report: HopReport) -> Iterator[Key]:
         yield _key(report.kind, report.backend)
     for route in report.routes:
         yield _key(*route.split(" "))
-    yield _key(report.kind, report.backend)
+    yield backend_of(report)
+
+
+def backend_of(report: HopReport) -> Key:
+    return _key(report.kind, report.backend)
 
 
 def _key(kind: str, path: str) -> Key:
