@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import re
 import shutil
@@ -27,6 +28,8 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 
+KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40}
+
 
 def find() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
@@ -49,12 +52,36 @@ class Page:
         while not await self.evaluate(script):
             assert loop.time() < deadline, f"not within {seconds} s: {script}"
 
+    async def resize(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
+        await self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def press(self, key: str, code: int = 0) -> None:
+        """Presses and releases a key, as `ArrowDown` or `/`."""
+        text = key if len(key) == 1 else "\r" if key == "Enter" else ""
+        codes = {"windowsVirtualKeyCode": code or KEY_CODES.get(key, 0)}
+        await self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **codes)
+        await self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **codes)
+
+    async def type(self, text: str) -> None:
+        await self._call("Input.insertText", text=text)
+
+    async def screenshot(self, *, whole: bool = False) -> bytes:
+        answer = await self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(answer["data"])
+
+    async def reduce_colours(self, deficiency: str) -> None:
+        """Shows colours as somebody sees them who is colour-blind, as `deuteranopia`."""
+        await self._call("Emulation.setEmulatedVisionDeficiency", type=deficiency)
+
     async def _call(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
             answer = await self._socket.receive_json()
             if answer.get("id") == self._number:
+                assert "result" in answer, answer
                 result: dict[str, Any] = answer["result"]
                 return result
 

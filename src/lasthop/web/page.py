@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from lasthop.outputs.findings.remedies import remedy
 from lasthop.printable import printable
 from lasthop.web import figures
 from lasthop.web.drawing import row_id
@@ -47,6 +48,7 @@ def _templates() -> Environment:
         rem=lambda units: f"{units / 16:g}rem",
         is_line=lambda row: isinstance(row, Line),
         yaml=_yaml,
+        remedy=remedy,
         per_second=figures.rate,
         **{name: getattr(figures, name) for name in ("share", "quantile", "days", "due", "date")},
     )
@@ -126,8 +128,8 @@ def _values(picture: Picture) -> dict[str, Any]:
     return {
         **{name: getattr(picture, name) for name in picture.__struct_fields__},
         "now": now,
-        "findings": picture.findings[:FINDINGS],
-        "more_findings": max(0, len(picture.findings) - FINDINGS),
+        "mistakes": picture.mistakes[:FINDINGS],
+        "more_mistakes": max(0, len(picture.mistakes) - FINDINGS),
         "certificates": due[:CERTIFICATES],
         "more_certificates": max(0, len(due) - CERTIFICATES),
     }

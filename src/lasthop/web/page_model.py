@@ -14,8 +14,9 @@ from lasthop.api.meta import Key
 from lasthop.outputs.audit.audit import placed
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import objects_of
+from lasthop.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.outputs.status.summary import summary
-from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.finding import Severity
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.policies.judgement import validation_of
 from lasthop.web.contents import without_contents
@@ -44,7 +45,7 @@ class Picture(msgspec.Struct, frozen=True):
     routes: Mapping[str, tuple[str, str]]
     ready: bool
     problems: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    mistakes: tuple[Mistake, ...]
     failures: tuple[Failed, ...]
     certificates: tuple[CertificateReport, ...]
     names: Mapping[str, str]
@@ -66,6 +67,7 @@ class PageModel:
         self.probes = Probes(self._probe)
         self._lines = Shared(self._make_lines, self._version, seconds=AGE)
         self._known = Shared(self._make_known, self._version, seconds=AGE)
+        self._mistakes = Shared(self._make_mistakes, seconds=AGE)
 
     def _version(self) -> object:
         return None if self.engine.unsettled else (self.engine.graph.version, self.view.figures_version)
@@ -102,7 +104,7 @@ class PageModel:
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            await self._findings(),
+            await self._mistakes.get(),
             tuple(failed),
             tuple(await self.view.certificates()),
             await asyncio.to_thread(_names, lines, {each.line for each in failed}),
@@ -114,18 +116,23 @@ class PageModel:
         document = self.view.controller.statuses.document(Key(kind, namespace, name))
         return summary(document) if document else ("", "")
 
-    async def _findings(self) -> tuple[Finding, ...]:
+    async def _make_mistakes(self) -> tuple[Mistake, ...]:
         """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the
         first of them are looked for in files."""
-        found = await asyncio.to_thread(sorted, await self.view.findings(), key=_first_errors)
+        broken = {key: each.file for each in self.view.not_applied() for key in each.objects}
+        found = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
+        found = await asyncio.to_thread(sorted, found, key=_errors_first)
         located = await in_slices(map(self._located, found[:LOCATED]))
-        return (*sorted(located, key=_first_errors), *found[LOCATED:])
+        return (*sorted(located, key=_errors_first), *found[LOCATED:])
 
-    def _located(self, finding: Finding) -> Finding:
+    def _located(self, mistake: Mistake) -> Mistake:
+        finding = mistake.finding
         if finding.file or finding.object is None:
-            return finding
+            return mistake
         place = self.view.locate(finding.object, finding.field) or self.view.locate(finding.object)
-        return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding
+        if place is None:
+            return mistake
+        return Mistake(msgspec.structs.replace(finding, file=place[0], line=place[1]), mistake.follows)
 
     async def line(self, id: str) -> Line | None:
         found = next((each for each in await self._lines.get() if each.id == id), None)
@@ -168,8 +175,8 @@ class PageModel:
         return await self.view.probe_hop(found.report) if found else None
 
 
-def _first_errors(finding: Finding) -> tuple[bool, bool]:
-    return finding.severity is not Severity.ERROR, not finding.file
+def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
+    return mistake.finding.severity is not Severity.ERROR, not mistake.finding.file
 
 
 def _in_order(found: list[Line]) -> tuple[Line, ...]:
