@@ -57,7 +57,7 @@ def _line(cluster: str) -> str:
     """Returns the id of the line that a cluster (`Hop.name`) belongs to."""
     parts = cluster.split("/")
     kind = parts.pop(2) if len(parts) == 7 else "Service"
-    if len(parts) != 6 or not parts[4].isdigit():
+    if len(parts) != 6 or not parts[4].isdecimal():
         return ""
     gateway, backend, own = "/".join(parts[:2]), "/".join(parts[2:4]), parts[5]
     policed = own not in (Protocol.PASSTHROUGH, Protocol.UDP)

@@ -20,7 +20,9 @@ from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
-from lasthop.web.page import page
+from lasthop.web.page import live, page
+from lasthop.web.page_model import PageModel
+from lasthop.web.picture import Filter, State
 from lasthop.web.slices import SLICE, Shared, in_slices
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -94,7 +96,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
         view = ControllerView(runtime)
         text = (await metrics(view)).decode()
         found = {hop.backend: hop.manner for hop in (await view.audit()).hops}
-        shown = await page(view)
+        shown = await page(PageModel(view), Filter())
     assert found == {"a/odd": "failing closed", "a/even": "verified"}
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
     assert 'mode="Verified"' in even
@@ -136,7 +138,10 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         asked = [(kind, reads) for kind in ("Gateway", "ConfigMap", "GatewayClass", "Service") for reads in (False, True)]
         names = {"Gateway": ("a", "gw"), "ConfigMap": ("a", "ca"), "GatewayClass": ("", "lasthop"), "Service": ("a", "s1")}
         questions: dict[str, Callable[[], Awaitable[object]]] = {
-            "page": lambda: page(view),
+            "page": lambda: page(PageModel(view), Filter()),
+            "a page of many": lambda: page(PageModel(view), Filter(text="s", state=State.FAILING, page=7)),
+            "what has changed": lambda: live(PageModel(view), Filter(), ""),
+            "a line": lambda: _opened(PageModel(view)),
             "metrics": lambda: metrics(view),
             "audit": view.audit,
             "objects": view.objects,
@@ -150,6 +155,11 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         finally:
             gc.enable()
     assert not {name: seconds for name, seconds in held.items() if seconds > HELD}, held
+
+
+async def _opened(model: PageModel) -> object:
+    line = next(iter(await model._lines.get()))
+    return await model.detail(line.id)
 
 
 async def _longest_turn(question: Callable[[], Awaitable[object]]) -> float:
