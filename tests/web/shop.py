@@ -7,11 +7,15 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from lasthop.api.meta import Key, Object
 from lasthop.cluster import ClusterRuntime
+from lasthop.controller import Controller
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.observe.observations import Observations
 from lasthop.plan.infrastructure import Infrastructure
-from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, HopState, LeafCertificate, Traffic
+from lasthop.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.entry import AccessLogEntry
@@ -29,38 +33,11 @@ ALL = {"namespaces": {"from": "All"}}
 DAY = 86400.0
 
 
-class Seen:
-    """Figures that the test has made up."""
-
-    def __init__(self) -> None:
-        self.hops: dict[Hop, HopSeen] = {}
-        self.rates: dict[Hop | Key, tuple[float, float]] = {}
-
-    def seen(self, hop: Hop) -> HopSeen | None:
-        return self.hops.get(hop)
-
-    def route(self, key: Key) -> Traffic | None:
-        return None
-
-    def rate(self, key: Hop | Key) -> tuple[float, float]:
-        return self.rates.get(key, (0.0, 0.0))
-
-
 class ShopRuntime(ClusterRuntime):
     """There is nothing to wait for: no proxy is to come."""
 
     def unready(self) -> list[str]:
         return []
-
-
-class ShopView(ControllerView):
-    def __init__(self, runtime: ClusterRuntime, seen: Seen) -> None:
-        super().__init__(runtime, where="folder shop")
-        self._seen = seen
-
-    @property
-    def figures(self) -> Seen:
-        return self._seen
 
 
 def backend(namespace: str, name: str, policy: bool = True, gateway: Key = WEB, host: str = "") -> list[Object]:
@@ -131,63 +108,86 @@ def leaf(name: str, days: float, issuer: str = "Shop internal CA") -> LeafCertif
     return LeafCertificate(f"CN={name}", f"CN={issuer}", (name,), now - 30 * DAY, now + days * DAY)
 
 
-def working(name: str, days: float = 61) -> HopState:
-    return HopState(Health.WORKING, time.time() - 3600, (), 3, (leaf(name, days),), ("TLSv1.3",))
+class Wire:
+    """What a proxy of each Gateway has seen; `tell` reports it as it would, over ten seconds."""
+
+    def __init__(self) -> None:
+        self.hops: dict[Hop, HopSeen] = {}
+        self.routes: dict[Key, Traffic] = {}
+
+    def saw(self, hop: Hop, rate: float, errors: float, *endpoints: EndpointSeen, route: Key | None = None) -> None:
+        now = time.time()
+        bad = round(rate * errors * 10)
+        good = round(rate * 10) - bad
+        latency = tuple((bound, int(good * min(1.0, bound * 20))) for bound in LATENCY_BOUNDS)
+        traffic = Traffic((0, good, 0, 0, bad), latency if good else ())
+        fails = [each for each in endpoints if each.in_a_row]
+        self.hops[hop] = HopSeen(
+            good // 5,
+            bad,
+            bad,
+            last_success=now - 2 if len(fails) < len(endpoints) else 0.0,
+            last_failure=now - 3 if fails else 0.0,
+            endpoints=endpoints,
+            traffic=traffic,
+        )
+        self.routes[route or Key("HTTPRoute", hop.backend.namespace, hop.backend.name)] = traffic
+
+    def tell(self, controller: Controller, observations: Observations) -> None:
+        now = time.time()
+        for gateway in {hop.gateway for hop in self.hops}:
+            hops = {hop: seen for hop, seen in self.hops.items() if hop.gateway == gateway}
+            before = {hop: msgspec.structs.replace(seen, traffic=Traffic()) for hop, seen in hops.items()}
+            for at, told, routes in ((now - 10, before, {}), (now, hops, self.routes)):
+                observations.heard(ProxyReport(gateway, "", now - 3600, at, told, routes), at)
+        for hop, state in observations.step(now).items():
+            OBSERVED.set(controller.engine.graph, state, *hop)
+        controller.settle()
 
 
-def observe(runtime: ClusterRuntime, seen: Seen) -> None:
-    now = time.time()
-    graph = runtime.controller.engine.graph
-
-    def put(path: str, state: HopState | None, rate: float = 0.0, errors: float = 0.0, *endpoints: EndpointSeen) -> None:
-        namespace, _, name = path.partition("/")
-        gateway, port, protocol = (INTERNAL, 5432, Protocol.TCP) if name == "postgres" else (WEB, 443, Protocol.AUTO)
-        hop = Hop(gateway, Key("Service", namespace, name), port, protocol)
-        OBSERVED.set(graph, state, *hop)
-        if state is None:
-            return
-        good = int(rate * 3000 * (1 - errors))
-        bad = int(rate * 3000 * errors)
-        last = now - 2 if state.health is not Health.FAILING else 0.0
-        latency = ((0.005, good // 2), (0.025, good * 9 // 10), (0.1, good), (float("inf"), good))
-        traffic = Traffic((0, good, 0, 0, bad), latency, good * 0.01)
-        counted = HopSeen(good // 50, bad, bad, last, now - 4 if bad else 0.0, endpoints, traffic)
-        seen.hops[hop] = counted
-        seen.rates[hop] = (rate, errors)
-        seen.rates[Key("HTTPRoute", namespace, name)] = (rate, errors)
-
-    put("shop/api", working("api.internal"), 180.0)
-    put("shop/cart", working("cart.internal", 12), 42.0)
-    put("shop/search", working("search.internal"), 0.4)
-    put("shop/images", HopState(Health.WORKING, now - 60, (), 3), 900.0)
-    put("shop/erp", HopState(Health.WORKING, now - 60, (), 1, (leaf("erp", -3, "erp"),), ("TLSv1.2",)), 3.0)
-    wrong = "certificate is for old.example, policy billing/invoices wants invoices.internal"
-    put(
-        "billing/invoices",
-        HopState(Health.FAILING, now - 720, (Failure(wrong, ("10.20.0.7:8443",)),), 1, (leaf("old.example", 200),)),
-        12.0,
-        1.0,
-        EndpointSeen("10.20.0.7:8443", 4031, wrong, now - 3),
+def good(address: str, leaf: LeafCertificate | None, version: str = "TLSv1.3") -> EndpointSeen:
+    cipher = "TLS_AES_256_GCM_SHA384" if leaf else ""
+    return EndpointSeen(
+        address, last_success=time.time() - 2, certificate=leaf, tls_version=version if leaf else "", cipher=cipher
     )
+
+
+def bad(address: str, words: str, count: int, leaf: LeafCertificate | None = None) -> EndpointSeen:
+    now = time.time()
+    return EndpointSeen(address, count, words, True, count, now - 720, now - 3, certificate=leaf)
+
+
+def service_hop(path: str, gateway: Key = WEB, port: int = 443, protocol: Protocol = Protocol.AUTO) -> Hop:
+    namespace, _, name = path.partition("/")
+    return Hop(gateway, Key("Service", namespace, name), port, protocol)
+
+
+def traffic(wire: Wire) -> None:
+    first, second, third = "10.20.0.7:8443", "10.20.0.8:8443", "10.20.0.9:8443"
+
+    def works(path: str, rate: float, leaf: LeafCertificate | None, version: str = "TLSv1.3") -> None:
+        wire.saw(service_hop(path), rate, 0.0, *(good(each, leaf, version) for each in (first, second, third)))
+
+    works("shop/api", 180.0, leaf("api.internal", 61))
+    works("shop/cart", 42.0, leaf("cart.internal", 12))
+    works("shop/search", 0.4, leaf("search.internal", 61))
+    works("shop/images", 900.0, None)
+    works("shop/erp", 3.0, leaf("erp", -3, "erp"), "TLSv1.2")
+    wrong = "certificate is for old.example, policy billing/invoices wants invoices.internal"
+    wire.saw(service_hop("billing/invoices"), 12.0, 1.0, bad(first, wrong, 4031, leaf("old.example", 200)))
     expired = "certificate has expired"
-    put(
-        "billing/payments",
-        HopState(
-            Health.PARTLY_FAILING,
-            now - 7200,
-            (Failure(expired, ("10.20.0.7:8443", "10.20.0.8:8443")),),
-            3,
-            (leaf("payments.internal", -1), leaf("payments.internal", 88)),
-        ),
+    wire.saw(
+        service_hop("billing/payments"),
         25.0,
         0.66,
-        EndpointSeen("10.20.0.7:8443", 211, expired, now - 9, certificate=leaf("payments.internal", -1)),
-        EndpointSeen("10.20.0.8:8443", 198, expired, now - 11),
-        EndpointSeen(
-            "10.20.0.9:8443", 0, "", 0.0, now - 1, leaf("payments.internal", 88), "TLSv1.3", "TLS_AES_256_GCM_SHA384"
-        ),
+        bad(first, expired, 211, leaf("payments.internal", -1)),
+        bad(second, expired, 198, leaf("payments.internal", -1)),
+        good(third, leaf("payments.internal", 88)),
     )
-    put("data/postgres", working("postgres.internal", 300), 2.0)
+    postgres = service_hop("data/postgres", INTERNAL, 5432, Protocol.TCP)
+    wire.saw(
+        postgres, 2.0, 0.0, good("10.40.0.2:5432", leaf("postgres.internal", 300)), route=Key("TCPRoute", "data", "postgres")
+    )
 
 
 def failing(view: ControllerView) -> None:
@@ -207,7 +207,7 @@ def failing(view: ControllerView) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(objects: Sequence[Object], socket: Path) -> AsyncIterator[tuple[ShopView, Seen, int]]:
+async def opened(objects: Sequence[Object], socket: Path) -> AsyncIterator[tuple[ControllerView, int]]:
     """Serves the page of a controller that has these objects and proxies that have acknowledged everything."""
     async with serving_api(FakeApi()) as api, client_of(api) as client:
         site = Site("lasthop", "x.svc", 1)
@@ -219,7 +219,6 @@ async def opened(objects: Sequence[Object], socket: Path) -> AsyncIterator[tuple
             INFRASTRUCTURE.set(controller.engine.graph, Infrastructure((("IPAddress", "192.0.2.10"),)), key)
             PROXY.set(controller.engine.graph, ProxyState.serving(state.gateway.listeners), key)
         controller.settle()
-        seen = Seen()
-        view, port = ShopView(runtime, seen), free_port()
+        view, port = ControllerView(runtime, where="folder shop"), free_port()
         async with serving(view, f"127.0.0.1:{port}", socket):
-            yield view, seen, port
+            yield view, port

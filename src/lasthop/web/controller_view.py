@@ -11,6 +11,7 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
+from lasthop.observe.observations import Observations
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.plan.finding import Finding
@@ -20,7 +21,6 @@ from lasthop.proxy.supervisor import Proxy
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.failures import RecentFailures
 from lasthop.web.readiness import Readiness, unapplied
-from lasthop.web.sightings import Figures
 from lasthop.web.slices import Shared, in_slices
 
 
@@ -45,6 +45,7 @@ class ControllerView(EngineView):
         super().__init__(runtime.controller.engine, locate)
         self._runtime, self.controller, self.where = runtime, runtime.controller, where
         self.failures = RecentFailures()
+        self.observations = Observations()
         engine = self.engine
 
         def version() -> tuple[int, int] | None:
@@ -58,15 +59,6 @@ class ControllerView(EngineView):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._runtime.proxies
-
-    @property
-    def figures(self) -> Figures | None:
-        """What the proxies have counted."""
-        return None
-
-    @property
-    def figures_version(self) -> int:
-        return 0
 
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes in a failed request."""

@@ -6,8 +6,6 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
-from lasthop.plan.observation import Traffic
-
 DAY: Final = 86400.0
 SOON: Final = 30
 """Days before it expires from which on a certificate is to be renewed."""
@@ -36,16 +34,6 @@ def share(part: float) -> str:
 
 def seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
-
-
-def quantile(traffic: Traffic, part: float) -> str:
-    """Returns the upper bound of the bucket in which a quantile lies; empty if nothing was measured."""
-    total = traffic.latency[-1][1] if traffic.latency else 0
-    if not total:
-        return ""
-    bound = next((bound for bound, count in traffic.latency if count >= part * total), math.inf)
-    finite = [bound for bound, _ in traffic.latency if bound < math.inf]
-    return f"≤ {seconds(bound)}" if bound < math.inf else f"> {seconds(finite[-1])}" if finite else ""
 
 
 def days_left(not_after: float, now: float) -> int:

@@ -50,7 +50,7 @@ def _templates() -> Environment:
         yaml=_yaml,
         remedy=remedy,
         per_second=figures.rate,
-        **{name: getattr(figures, name) for name in ("share", "quantile", "days", "due", "date")},
+        **{name: getattr(figures, name) for name in ("share", "seconds", "days", "due", "date")},
     )
     return found
 

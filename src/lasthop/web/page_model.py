@@ -65,25 +65,22 @@ class PageModel:
     def __init__(self, view: ControllerView) -> None:
         self.view, self.engine = view, view.engine
         self.probes = Probes(self._probe)
-        self._lines = Shared(self._make_lines, self._version, seconds=AGE)
-        self._known = Shared(self._make_known, self._version, seconds=AGE)
+        self._lines = Shared(self._make_lines, seconds=AGE)
+        self._known = Shared(self._make_known, seconds=AGE)
         self._mistakes = Shared(self._make_mistakes, seconds=AGE)
-
-    def _version(self) -> object:
-        return None if self.engine.unsettled else (self.engine.graph.version, self.view.figures_version)
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
-        figures = self.view.figures
+        observations = self.view.observations
         hops = await self.view.hops()
-        found = await in_slices(line(report, observed(self.engine, figures, report)) for report in hops)
+        found = await in_slices(line(report, observed(observations, report)) for report in hops)
         return await asyncio.to_thread(_in_order, found)
 
     async def _make_known(self) -> Known:
         listeners: dict[str, list[ListenerSeen]] = {}
         for each in await in_slices(each_listener(self.engine)):
             listeners.setdefault(each.gateway, []).append(each)
-        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.figures))}
+        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.observations))}
         lines = await self._lines.get()
         return await asyncio.to_thread(_known, routes, listeners, lines)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from lasthop.observe.observations import Rate
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.plan.observation import Failure, Health, HopSeen, HopState, LeafCertificate
 
@@ -55,10 +56,17 @@ class Observed(msgspec.Struct, frozen=True):
 
     state: HopState = HopState()
     seen: HopSeen = HopSeen()
-    rate: float = 0.0
-    """Requests per second; of a stream, connections."""
-    errors: float = 0.0
-    """The share of them that was answered with 5xx."""
+    recent: Rate = Rate()
+
+    @property
+    def rate(self) -> float:
+        """Requests per second; of a stream, connections."""
+        return self.recent.requests
+
+    @property
+    def errors(self) -> float:
+        """The share of them that was answered with 5xx."""
+        return self.recent.errors / self.recent.requests if self.recent.requests else 0.0
 
 
 class Line(msgspec.Struct, frozen=True):

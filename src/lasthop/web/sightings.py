@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.engine import Engine
+from lasthop.observe.observations import Observations
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.plan import upstream
 from lasthop.plan.listener import Listener
@@ -16,7 +17,6 @@ from lasthop.plan.problem import Problem
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import OBSERVED
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 from lasthop.web.drawing import ListenerSeen, RouteSeen
@@ -25,29 +25,14 @@ from lasthop.web.picture import Observed
 _WORST: Final = (Health.FAILING, Health.PARTLY_FAILING, Health.WORKING, Health.UNTRIED)
 
 
-class Figures(Protocol):
-    """What has been counted."""
-
-    def seen(self, hop: upstream.Hop) -> HopSeen | None: ...
-
-    def route(self, key: Key) -> Traffic | None: ...
-
-    def rate(self, key: upstream.Hop | Key) -> tuple[float, float]:
-        """Returns requests per second of a hop or a route, and the share of them that was answered with 5xx."""
-        ...
-
-
-def observed(engine: Engine, figures: Figures | None, report: HopReport) -> Observed:
+def observed(observations: Observations, report: HopReport) -> Observed:
     """Returns what has been seen of a hop; its protocols are one line."""
-    hops = list(hops_of(report))
-    states = [state for hop in hops if (state := OBSERVED.peek(engine.graph, *hop))]
-    if figures is None:
-        return Observed(_joined_state(states))
-    seen = [found for hop in hops if (found := figures.seen(hop))]
-    rates = [figures.rate(hop) for hop in hops] if seen else []
-    total = sum(rate for rate, _ in rates)
-    errors = sum(rate * share for rate, share in rates) / total if total else 0.0
-    return Observed(_joined_state(states), _joined_seen(seen), total, errors)
+    found = [(hop, seen) for hop in hops_of(report) if (seen := observations.seen(hop))]
+    if not found:
+        return Observed()
+    states = [observations.state(hop) for hop, _ in found]
+    rate = observations.rate(*(hop for hop, _ in found))
+    return Observed(_joined_state(states), _joined_seen([seen for _, seen in found]), rate)
 
 
 def hops_of(report: HopReport) -> Iterator[upstream.Hop]:
@@ -64,24 +49,24 @@ def _key(kind: str, path: str) -> Key:
 
 
 def _joined_state(states: list[HopState]) -> HopState:
-    if len(states) < 2:
-        return states[0] if states else HopState()
-    tried = [each for each in states if each.health is not Health.UNTRIED] or states
-    certificates = {certificate for each in tried for certificate in each.certificates}
+    tried = [each for each in states if each.health is not Health.UNTRIED]
+    if len(tried) < 2:
+        return tried[0] if tried else HopState()
     healths = {each.health for each in tried}
+    certificates = {certificate for each in tried for certificate in each.certificates}
     return HopState(
         next(health for health in _WORST if health in healths),
         max(each.since for each in tried),
         tuple(sorted({failure for each in tried for failure in each.failures})),
-        max(each.endpoints for each in tried),
+        tuple(sorted({address for each in tried for address in each.working})),
         tuple(sorted(certificates, key=lambda certificate: certificate.not_after)),
         tuple(sorted({version for each in tried for version in each.tls_versions})),
     )
 
 
 def _joined_seen(found: list[HopSeen]) -> HopSeen:
-    if len(found) < 2:
-        return found[0] if found else HopSeen()
+    if len(found) == 1:
+        return found[0]
     endpoints: dict[str, EndpointSeen] = {}
     for endpoint in sorted((endpoint for each in found for endpoint in each.endpoints), key=_last_tried):
         endpoints[endpoint.address] = endpoint
@@ -89,29 +74,15 @@ def _joined_seen(found: list[HopSeen]) -> HopSeen:
         sum(each.handshakes for each in found),
         sum(each.handshake_failures for each in found),
         sum(each.connect_failures for each in found),
-        max(each.last_success for each in found),
-        max(each.last_failure for each in found),
-        tuple(sorted(endpoints.values(), key=lambda each: (each.last_failure <= each.last_success, each.address))),
-        _joined_traffic([each.traffic for each in found]),
+        last_success=max(each.last_success for each in found),
+        last_failure=max(each.last_failure for each in found),
+        endpoints=tuple(sorted(endpoints.values(), key=lambda each: (not each.in_a_row, each.address))),
+        traffic=sum((each.traffic for each in found), Traffic()),
     )
 
 
 def _last_tried(endpoint: EndpointSeen) -> float:
     return max(endpoint.last_failure, endpoint.last_success)
-
-
-def _joined_traffic(found: list[Traffic]) -> Traffic:
-    counts: dict[float, int] = {}
-    for each in found:
-        for bound, count in each.latency:
-            counts[bound] = counts.get(bound, 0) + count
-    first, second, third, fourth, fifth = (sum(each.codes[number] for each in found) for number in range(5))
-    return Traffic(
-        (first, second, third, fourth, fifth),
-        tuple(sorted(counts.items())),
-        sum(each.latency_sum for each in found),
-        sum(each.active for each in found),
-    )
 
 
 def each_listener(engine: Engine) -> Iterator[ListenerSeen]:
@@ -148,7 +119,7 @@ def listener_id(owner: Key, name: str) -> str:
     return f"{owner} {name}"
 
 
-def each_route(engine: Engine, figures: Figures | None) -> Iterator[RouteSeen]:
+def each_route(engine: Engine, observations: Observations) -> Iterator[RouteSeen]:
     """Yields the routes that name a Gateway of ours."""
     for kind in ROUTE_KINDS:
         for key in engine.store.keys(kind):
@@ -160,5 +131,5 @@ def each_route(engine: Engine, figures: Figures | None) -> Iterator[RouteSeen]:
                 tuple(listener_id(parent.owner, name) for parent in found for name in parent.listeners),
                 tuple(dict.fromkeys(parent.gateway.path for parent in found)),
                 tuple(dict.fromkeys(host for parent in found for _, host in parent.hosts if host)),
-                figures.rate(key)[0] if figures else 0.0,
+                observations.rate(key).requests,
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +40,7 @@ def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str =
     return line(report, Observed(HopState(health)))
 
 
-def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: dict[str, tuple[str, ...]] | None = None) -> Known:
+def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: Mapping[str, tuple[str, ...]] | None = None) -> Known:
     by_gateway: dict[str, tuple[ListenerSeen, ...]] = {}
     for each in listeners:
         by_gateway[each.gateway] = (*by_gateway.get(each.gateway, ()), each)
@@ -51,14 +54,15 @@ def drawn(lines: list[Line], found: Known, *, whole: bool = True) -> tuple[Group
 def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
     found = known([route("a/r", "one"), route("a/s", "one", "two")], [listener("one"), listener("two")])
     (group,) = drawn([hop("a/x", "a/r"), hop("a/y", "a/r", "a/s")], found)
-    at = {node.middle: node.item.name for node in (*group.listeners, *group.routes) if not isinstance(node.item, More)}
+    listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerSeen)}
+    routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteSeen)}
     rows = {node.middle: node.item.report.backend for node in group.rows if isinstance(node.item, Line)}
-    assert {(at[link.start], at[link.end]) for link in group.attached} == {
+    assert {(listeners[link.start], routes[link.end]) for link in group.attached} == {
         ("one", "HTTPRoute a/r"),
         ("one", "HTTPRoute a/s"),
         ("two", "HTTPRoute a/s"),
     }
-    assert {(at[link.start], rows[link.end]) for link in group.led} == {
+    assert {(routes[link.start], rows[link.end]) for link in group.led} == {
         ("HTTPRoute a/r", "a/x"),
         ("HTTPRoute a/r", "a/y"),
         ("HTTPRoute a/s", "a/y"),
@@ -143,7 +147,7 @@ def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, li
         assert all(set(link.hops) <= ids for link in (*group.led, *group.attached))
 
 
-def _check_column(column: tuple[Placed[object], ...], height: int) -> None:
+def _check_column(column: Sequence[Placed[Any]], height: int) -> None:
     end = 0
     for number, node in enumerate(column):
         assert node.space >= (GAP if number else 0)

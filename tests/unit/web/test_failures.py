@@ -13,11 +13,9 @@ from lasthop.web.picture import Observed, line, line_id
 GATEWAY, SERVICE = Key("Gateway", "edge", "web"), Key("Service", "shop", "api")
 
 
-def entry(path: str = "/", why: str | None = "certificate has expired", hop: Hop | None = None, **more: str) -> AccessLogEntry:
+def entry(path: str = "/", why: str | None = "certificate has expired", hop: Hop | None = None) -> AccessLogEntry:
     cluster = (hop or Hop(GATEWAY, SERVICE, 443, Protocol.AUTO)).name
-    return AccessLogEntry(
-        method="GET", authority="a.example", path=path, status=503, upstream_cluster=cluster, why=why, **more
-    )
+    return AccessLogEntry(method="GET", authority="a.example", path=path, status=503, upstream_cluster=cluster, why=why)
 
 
 def test_the_same_failure_is_counted_and_its_last_request_shown() -> None:
@@ -66,9 +64,9 @@ def test_what_is_no_cluster_of_ours_names_no_line() -> None:
 
 def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
     endpoints = (
-        EndpointSeen("10.0.0.1:1", 7, "refused", 5.0),
+        EndpointSeen("10.0.0.1:1", 7, "refused", last_failure=5.0),
         EndpointSeen("10.0.0.2:1", 0),
-        EndpointSeen("10.0.0.3:1", 2, "x", 9.0),
+        EndpointSeen("10.0.0.3:1", 2, "x", last_failure=9.0),
     )
     report = HopReport("edge/web", "shop/api", 443, Manner.VERIFIED, "", routes=("HTTPRoute shop/api",))
     found = line(report, Observed(seen=HopSeen(endpoints=endpoints)))

@@ -16,8 +16,8 @@ def report(manner: Manner = Manner.VERIFIED, name: str = "shop/api", detail: str
     return HopReport("edge/web", name, 443, manner, detail, routes=(f"HTTPRoute {name}",))
 
 
-def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:
-    return Observed(HopState(health, 1.0, failures, endpoints))
+def seen(health: Health, *failures: Failure, working: tuple[str, ...] = ("10.0.0.3:8443",)) -> Observed:
+    return Observed(HopState(health, 1.0, failures, working))
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
     [
         (line(report(), seen(Health.WORKING)), "its own CA, for a.example"),
         (line(report(), seen(Health.UNTRIED)), "to be verified against its own CA, for a.example"),
-        (line(report(), seen(Health.FAILING, WRONG_NAME, endpoints=2)), "certificate is for old.example"),
+        (line(report(), seen(Health.FAILING, WRONG_NAME, working=())), "certificate is for old.example"),
         (
             line(report(), seen(Health.PARTLY_FAILING, WRONG_NAME)),
             "2 of 3 endpoints (10.0.0.1:8443, 10.0.0.2:8443): certificate is for old.example",
         ),
         (
-            line(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), endpoints=1)),
+            line(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), working=())),
             "1 of 1 endpoints (10.0.0.1:1) from web-7: refused",
         ),
         (line(report(), seen(Health.FAILING)), "connections to it fail"),
         (line(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
         (
-            line(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ("",)))),
+            line(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
             "nothing listens (plaintext: no policy)",
         ),
     ],

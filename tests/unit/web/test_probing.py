@@ -72,7 +72,7 @@ class Page:
 
 @asynccontextmanager
 async def page_of(objects: list[Any], tmp_path: Path) -> AsyncIterator[Page]:
-    async with shop.opened(objects, tmp_path / "s") as (_, _, port), aiohttp.ClientSession() as session:
+    async with shop.opened(objects, tmp_path / "s") as (_, port), aiohttp.ClientSession() as session:
         page = Page(session, f"http://127.0.0.1:{port}")
         await page.read()
         yield page
