@@ -35,6 +35,10 @@ def find() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+class NoPage(Exception):
+    """One page is gone and the next not there yet."""
+
+
 class Page:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -49,8 +53,29 @@ class Page:
         """Waits until the page says that something is true."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while not await self.evaluate(script):
+        while not await self._true(script):
             assert loop.time() < deadline, f"not within {seconds} s: {script}"
+
+    async def _true(self, script: str) -> bool:
+        try:
+            return bool(await self.evaluate(script))
+        except NoPage:
+            return False
+
+    async def watch_policy(self) -> None:
+        """Notes, from the next page on, what its Content-Security-Policy has kept from happening."""
+        event = "event => kept.push(`${event.violatedDirective} ${event.sample}`)"
+        noted = f"window.kept = []; addEventListener('securitypolicyviolation', {event});"
+        await self._call("Page.enable")
+        await self._call("Page.addScriptToEvaluateOnNewDocument", source=noted)
+
+    async def open(self, url: str) -> None:
+        await self._call("Page.navigate", url=url)
+        await self.until(f"location.href === {url!r} && document.readyState === 'complete'")
+
+    async def click(self, x: float, y: float) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            await self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def resize(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
         await self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
@@ -81,6 +106,8 @@ class Page:
         while True:
             answer = await self._socket.receive_json()
             if answer.get("id") == self._number:
+                if "context" in answer.get("error", {}).get("message", ""):
+                    raise NoPage
                 assert "result" in answer, answer
                 result: dict[str, Any] = answer["result"]
                 return result

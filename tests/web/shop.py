@@ -40,13 +40,16 @@ class ShopRuntime(ClusterRuntime):
         return []
 
 
-def backend(namespace: str, name: str, policy: bool = True, gateway: Key = WEB, host: str = "") -> list[Object]:
+def backend(
+    namespace: str, name: str, gateway: Key = WEB, host: str = "", *, policy: bool = True, slices: bool = True
+) -> list[Object]:
     path = f"{namespace}/{name}"
     found = [
         world.mk_service(path),
-        world.mk_slice(f"{path}-1", name, ["10.20.0.7", "10.20.0.8", "10.20.0.9"], 8443),
         world.mk_route(path, gateway.path, [{"name": name, "port": 443}], [host or f"{name}.example"]),
     ]
+    if slices:
+        found.append(world.mk_slice(f"{path}-1", name, ["10.20.0.7", "10.20.0.8", "10.20.0.9"], 8443))
     if policy:
         found.append(world.mk_policy(path, name, f"{name}.internal", ["ca"]))
     return found

@@ -103,7 +103,7 @@ def objects_of(report: HopReport) -> Iterator[Key]:
     if report.kind == XBACKEND:
         yield _key(report.kind, report.backend)
     for route in report.routes:
-        yield _key(*route.split(" "))
+        yield _key(*route.split(" ", 1))
     yield backend_of(report)
 
 

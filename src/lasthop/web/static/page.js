@@ -72,7 +72,7 @@ const shut = () => {
   detail().replaceChildren();
   const address = new URL(location.href);
   address.searchParams.delete("hop");
-  history.pushState(null, "", address);
+  history.pushState({ htmx: true }, "", address); // so that htmx answers the back button
   if (from) from.focus();
 };
 
