@@ -13,13 +13,12 @@ from lasthop.api.meta import Key, Object
 from lasthop.cluster import ClusterRuntime
 from lasthop.controller import Controller
 from lasthop.infra.kubernetes.desired import Site
-from lasthop.observe.observations import Observations
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.observation import LATENCY_BOUNDS, EndpointSeen, HopSeen, LeafCertificate, ProxyReport, Traffic
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.entry import AccessLogEntry
-from lasthop.resolve.settings import INFRASTRUCTURE, OBSERVED, PROXY
+from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
 from lasthop.sources.source import Batch
 from lasthop.web.app import serving
 from lasthop.web.controller_view import ControllerView
@@ -136,15 +135,13 @@ class Wire:
         )
         self.routes[route or Key("HTTPRoute", hop.backend.namespace, hop.backend.name)] = traffic
 
-    def tell(self, controller: Controller, observations: Observations) -> None:
+    def tell(self, controller: Controller) -> None:
         now = time.time()
         for gateway in {hop.gateway for hop in self.hops}:
             hops = {hop: seen for hop, seen in self.hops.items() if hop.gateway == gateway}
             before = {hop: msgspec.structs.replace(seen, traffic=Traffic()) for hop, seen in hops.items()}
-            for at, told, routes in ((now - 10, before, {}), (now, hops, self.routes)):
-                observations.heard(ProxyReport(gateway, "", now - 3600, at, told, routes), at)
-        for hop, state in observations.step(now).items():
-            OBSERVED.set(controller.engine.graph, state, *hop)
+            controller.observations.heard(ProxyReport(gateway, "", now - 3600, now - 10, before), now - 10)
+            controller.seen(ProxyReport(gateway, "", now - 3600, now, hops, self.routes))
         controller.settle()
 
 

@@ -28,7 +28,7 @@ async def page_of(
 ) -> AsyncIterator[tuple[Page, str]]:
     async with shop.opened(objects, tmp_path / "s") as (view, port):
         if wire:
-            wire.tell(view.controller, view.observations)
+            wire.tell(view.controller)
             shop.failing(view)
         url = f"http://127.0.0.1:{port}/"
         async with browser.opened(chromium, "about:blank") as page:

@@ -173,7 +173,7 @@ class Observations:
     def seen(self, hop: Hop) -> HopSeen | None:
         """Returns the figures of all proxies together."""
         found = [seen for proxy in self._of(hop.gateway) if (seen := proxy.hops.get(hop))]
-        return _merged(found) if found else None
+        return merged(found) if found else None
 
     def route(self, key: Key) -> Traffic:
         """Returns the traffic of a route, from all Gateways."""
@@ -243,6 +243,8 @@ def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
 
 def _matters(old: HopSeen | None, new: HopSeen) -> bool:
     """Whether a verdict may follow from the difference: one that goes on as it did is not looked at again."""
+    if old is new:
+        return False
     if old is None or len(old.endpoints) != len(new.endpoints):
         return True
     if old.endpoints == new.endpoints:
@@ -289,7 +291,8 @@ def _failures(bad: Iterable[tuple[str, EndpointSeen, Verdict]], proxies: set[str
         yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake)
 
 
-def _merged(found: list[HopSeen]) -> HopSeen:
+def merged(found: list[HopSeen]) -> HopSeen:
+    """Returns figures of several proxies, or of several protocols of one port, together."""
     if len(found) == 1:
         return found[0]
     endpoints: dict[str, list[EndpointSeen]] = {}

@@ -24,6 +24,7 @@ from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
 from lasthop.web.slices import Shared
+from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
 PAGE: Final = web.AppKey("page", PageModel)
@@ -43,6 +44,8 @@ POLICY: Final = {
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
+TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
+TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
@@ -150,6 +153,10 @@ async def _audit(request: web.Request) -> web.Response:
     return await _large(await request.app[VIEW].audit())
 
 
+async def _traffic(request: web.Request) -> web.Response:
+    return await _large(await request.app[TRAFFIC].get())
+
+
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if not _by_socket(request):
@@ -239,6 +246,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
     app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
+    app[TRAFFIC] = Shared(lambda: view.traffic(), seconds=TRAFFIC_AGE)
     app.add_routes(
         [
             web.get("/", _page),
@@ -257,6 +265,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
             web.get("/api/audit", _audit),
+            web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
         ]
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.web.picture import Line, line_id
 
@@ -54,20 +54,18 @@ class RecentFailures:
 
 
 def _line(cluster: str) -> str:
-    """Returns the id of the line that a cluster (`Hop.name`) belongs to."""
-    parts = cluster.split("/")
-    kind = parts.pop(2) if len(parts) == 7 else "Service"
-    if len(parts) != 6 or not parts[4].isdecimal():
+    """Returns the id of the line that a cluster belongs to."""
+    hop = Hop.parse(cluster)
+    if hop is None:
         return ""
-    gateway, backend, own = "/".join(parts[:2]), "/".join(parts[2:4]), parts[5]
-    policed = own not in (Protocol.PASSTHROUGH, Protocol.UDP)
-    return line_id(gateway, kind, backend, int(parts[4]), "" if policed else own)
+    own = "" if hop.protocol.policed else hop.protocol
+    return line_id(hop.gateway.path, hop.backend.kind, hop.backend.path, hop.port, own)
 
 
 def observed_failures(lines: Iterable[Line]) -> Iterator[Failed]:
     """Yields the failures that proxies have reported: what there is of them where their logs are elsewhere."""
     for line in lines:
-        for each in line.observed.seen.endpoints:
+        for each in line.endpoints:
             if each.failures:
                 route = line.report.routes[0] if len(line.report.routes) == 1 else ""
                 yield Failed(each.last_failure, each.failures, each.failure, line.id, route, each.address)

@@ -23,9 +23,9 @@ from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
 from lasthop.web.failures import Failed, latest, observed_failures
-from lasthop.web.picture import Choice, Filter, Line, choose, line
+from lasthop.web.picture import Choice, Filter, Line, choose
 from lasthop.web.probing import Probes
-from lasthop.web.sightings import each_listener, each_route, observed
+from lasthop.web.sightings import each_listener, each_route, sighted
 from lasthop.web.slices import Shared, in_slices
 
 AGE: Final = 1.0
@@ -71,16 +71,16 @@ class PageModel:
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
-        observations = self.view.observations
+        observations, graph = self.view.controller.observations, self.engine.graph
         hops = await self.view.hops()
-        found = await in_slices(line(report, observed(observations, report)) for report in hops)
+        found = await in_slices(sighted(graph, observations, report) for report in hops)
         return await asyncio.to_thread(_in_order, found)
 
     async def _make_known(self) -> Known:
         listeners: dict[str, list[ListenerSeen]] = {}
         for each in await in_slices(each_listener(self.engine)):
             listeners.setdefault(each.gateway, []).append(each)
-        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.observations))}
+        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.controller.observations))}
         lines = await self._lines.get()
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
@@ -105,7 +105,7 @@ class PageModel:
             tuple(failed),
             tuple(await self.view.certificates()),
             await asyncio.to_thread(_names, lines, {each.line for each in failed}),
-            sum(each.observed.rate for each in lines),
+            sum(each.rate for each in lines),
         )
 
     def _summary(self, kind: str, path: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ import msgspec
 
 from lasthop.observe.observations import Rate
 from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.plan.observation import Failure, Health, HopSeen, HopState, LeafCertificate
+from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
 
 SINGLE: Final = 40
 """Lines of a page; if there are more, what is in order is bundled."""
@@ -51,12 +51,28 @@ DEGRADED: Final = frozenset({State.FAILING, State.PARTLY, State.PLAINTEXT, State
 """What is shown by itself as long as there is room for it."""
 
 
-class Observed(msgspec.Struct, frozen=True):
-    """What proxies have seen of a hop, all protocols together."""
+class Line(msgspec.Struct, frozen=True):
+    """The line to one backend."""
 
-    state: HopState = HopState()
-    seen: HopSeen = HopSeen()
+    id: str
+    """Nothing that anybody has written, so that it can be part of any markup or address."""
+    report: HopReport
+    """What is asked for, and beside it what happened."""
+    state: State
+    words: str
+    """What happened, or why nothing can."""
+    endpoints: tuple[EndpointSeen, ...] = ()
+    traffic: Traffic = Traffic()
     recent: Rate = Rate()
+
+    @property
+    def namespace(self) -> str:
+        return self.report.backend.partition("/")[0]
+
+    @property
+    def certificate(self) -> LeafCertificate | None:
+        """What the backend has shown; of several, the first to expire."""
+        return next(iter(self.report.observed.certificates), None) if self.report.observed else None
 
     @property
     def rate(self) -> float:
@@ -68,38 +84,18 @@ class Observed(msgspec.Struct, frozen=True):
         """The share of them that was answered with 5xx."""
         return self.recent.errors / self.recent.requests if self.recent.requests else 0.0
 
-
-class Line(msgspec.Struct, frozen=True):
-    """The line to one backend."""
-
-    id: str
-    """Nothing that anybody has written, so that it can be part of any markup or address."""
-    report: HopReport
-    state: State
-    words: str
-    """What happened, or why nothing can."""
-    observed: Observed = Observed()
-
-    @property
-    def namespace(self) -> str:
-        return self.report.backend.partition("/")[0]
-
-    @property
-    def certificate(self) -> LeafCertificate | None:
-        """What the backend has shown; of several, the first to expire."""
-        return next(iter(self.observed.state.certificates), None)
-
     @property
     def order(self) -> tuple[int, float, str, int, str]:
         """The worst first, then the busiest."""
-        return (self.state.rank, -self.observed.rate, self.report.backend, self.report.port, self.report.gateway)
+        return (self.state.rank, -self.rate, self.report.backend, self.report.port, self.report.gateway)
 
 
-def line(report: HopReport, observed: Observed) -> Line:
-    state = _state(report.manner, observed.state.health)
+def line(report: HopReport, seen: HopSeen | None = None, recent: Rate | None = None) -> Line:
+    seen = seen or HopSeen()
+    state = _state(report.manner, report.observed.health if report.observed else Health.UNTRIED)
     own = report.manner if report.manner in (Manner.PASSTHROUGH, Manner.UDP) else ""
     id = line_id(report.gateway, report.kind, report.backend, report.port, own)
-    return Line(id, report, state, _words(report, state, observed.state), observed)
+    return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, recent or Rate())
 
 
 def line_id(gateway: str, kind: str, backend: str, port: int, own: str = "") -> str:
@@ -123,8 +119,9 @@ def _state(manner: Manner, health: Health) -> State:
     return State.UNTRIED if health is Health.UNTRIED else State.VERIFIED
 
 
-def _words(report: HopReport, state: State, seen: HopState) -> str:
-    if state in (State.FAILING, State.PARTLY) and report.manner is not Manner.FAILING:
+def _words(report: HopReport, state: State) -> str:
+    seen = report.observed
+    if seen and seen.health.bad and report.manner is not Manner.FAILING:
         words = "; ".join(_failure(each, seen.endpoints) for each in seen.failures) or "connections to it fail"
         return f"{words} (plaintext: {report.detail})" if report.manner is Manner.PLAINTEXT else words
     if state is State.WAIVED and report.why:
@@ -172,7 +169,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        return sum(each.observed.rate for each in self.lines)
+        return sum(each.rate for each in self.lines)
 
     @property
     def soonest(self) -> Line | None:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.plan.observation import Health, HopState
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.plan.observation import Health
 from lasthop.web.drawing import (
     GAP,
     LISTENERS_SHOWN,
@@ -23,7 +23,7 @@ from lasthop.web.drawing import (
     row_id,
     width,
 )
-from lasthop.web.picture import Filter, Line, Observed, State, choose, line
+from lasthop.web.picture import Filter, Line, State, choose, line
 
 
 def listener(name: str, gateway: str = "edge/web") -> ListenerSeen:
@@ -36,8 +36,8 @@ def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteSeen:
 
 def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str = "edge/web") -> Line:
     leading = tuple(f"HTTPRoute {each}" for each in routes)
-    report = HopReport(gateway, name, 443, Manner.VERIFIED, "its own CA", routes=leading)
-    return line(report, Observed(HopState(health)))
+    happened = Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
+    return line(HopReport(gateway, name, 443, Manner.VERIFIED, "its own CA", routes=leading, observed=happened))
 
 
 def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: Mapping[str, tuple[str, ...]] | None = None) -> Known:

@@ -8,7 +8,7 @@ from lasthop.plan.observation import EndpointSeen, HopSeen
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.web.failures import KEPT, Failed, RecentFailures, latest, observed_failures
-from lasthop.web.picture import Observed, line, line_id
+from lasthop.web.picture import line, line_id
 
 GATEWAY, SERVICE = Key("Gateway", "edge", "web"), Key("Service", "shop", "api")
 
@@ -52,7 +52,7 @@ def test_a_failure_names_the_line_of_its_cluster() -> None:
         line_id("edge/web", "Service", "shop/api", 443),
     ]
     report = HopReport("edge/web", "shop/api", 443, Manner.PASSTHROUGH, "")
-    assert line(report, Observed()).id == recent.last()[0].line
+    assert line(report).id == recent.last()[0].line
 
 
 def test_what_is_no_cluster_of_ours_names_no_line() -> None:
@@ -69,7 +69,7 @@ def test_what_proxies_report_is_shown_where_no_request_says_more() -> None:
         EndpointSeen("10.0.0.3:1", 2, "x", last_failure=9.0),
     )
     report = HopReport("edge/web", "shop/api", 443, Manner.VERIFIED, "", routes=("HTTPRoute shop/api",))
-    found = line(report, Observed(seen=HopSeen(endpoints=endpoints)))
+    found = line(report, HopSeen(endpoints=endpoints))
     request = Failed(6.0, 3, "refused", found.id, "HTTPRoute shop/api", "10.0.0.1:1", "GET /")
     shown = latest([request], observed_failures([found]))
     assert [(each.endpoint, each.count) for each in shown] == [("10.0.0.3:1", 2), ("10.0.0.1:1", 3)]

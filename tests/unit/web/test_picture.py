@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.plan.observation import Failure, Health, HopSeen, HopState, LeafCertificate
-from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, Observed, State, choose, line
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.plan.observation import Failure, Health, LeafCertificate
+from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, State, choose, line
 
 WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0.2:8443"))
 LEAF = LeafCertificate("CN=a", "CN=ca", ("a.example",), 0.0, 100.0)
+
+
+def made(found: HopReport, happened: Observed | None = None) -> Line:
+    return line(msgspec.structs.replace(found, observed=happened))
 
 
 def report(manner: Manner = Manner.VERIFIED, name: str = "shop/api", detail: str = "its own CA, for a.example") -> HopReport:
     return HopReport("edge/web", name, 443, manner, detail, routes=(f"HTTPRoute {name}",))
 
 
-def seen(health: Health, *failures: Failure, working: tuple[str, ...] = ("10.0.0.3:8443",)) -> Observed:
-    return Observed(HopState(health, 1.0, failures, working))
+def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:
+    return Observed(health, 1.0, 0.0, 0.0, 0, 0, 0, failures, (LEAF,), (), endpoints)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,7 @@ def seen(health: Health, *failures: Failure, working: tuple[str, ...] = ("10.0.0
 def test_a_line_is_what_happened_and_nothing_is_verified_before_it_was_tried(
     manner: Manner, health: Health, state: State
 ) -> None:
-    assert line(report(manner), seen(health)).state is state
+    assert made(report(manner), seen(health)).state is state
 
 
 def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
@@ -53,46 +58,46 @@ def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
 
 
 @pytest.mark.parametrize(
-    "made, words",
+    "shown, words",
     [
-        (line(report(), seen(Health.WORKING)), "its own CA, for a.example"),
-        (line(report(), seen(Health.UNTRIED)), "to be verified against its own CA, for a.example"),
-        (line(report(), seen(Health.FAILING, WRONG_NAME, working=())), "certificate is for old.example"),
+        (made(report(), seen(Health.WORKING)), "its own CA, for a.example"),
+        (made(report(), seen(Health.UNTRIED)), "to be verified against its own CA, for a.example"),
+        (made(report(), seen(Health.FAILING, WRONG_NAME, endpoints=2)), "certificate is for old.example"),
         (
-            line(report(), seen(Health.PARTLY_FAILING, WRONG_NAME)),
+            made(report(), seen(Health.PARTLY_FAILING, WRONG_NAME)),
             "2 of 3 endpoints (10.0.0.1:8443, 10.0.0.2:8443): certificate is for old.example",
         ),
         (
-            line(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), working=())),
+            made(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), endpoints=1)),
             "1 of 1 endpoints (10.0.0.1:1) from web-7: refused",
         ),
-        (line(report(), seen(Health.FAILING)), "connections to it fail"),
-        (line(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
+        (made(report(), seen(Health.FAILING)), "connections to it fail"),
+        (made(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
         (
-            line(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
+            made(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
             "nothing listens (plaintext: no policy)",
         ),
     ],
 )
-def test_the_words_of_a_line_say_what_happened_and_where(made: Line, words: str) -> None:
-    assert made.words == words
+def test_the_words_of_a_line_say_what_happened_and_where(shown: Line, words: str) -> None:
+    assert shown.words == words
 
 
 def test_the_first_certificate_to_expire_is_shown() -> None:
-    state = HopState(Health.WORKING, certificates=(LEAF,))
-    assert line(report(), Observed(state, HopSeen())).certificate == LEAF
+    assert made(report(), seen(Health.WORKING)).certificate == LEAF
+    assert made(report()).certificate is None
 
 
 def test_the_same_port_has_one_id_whatever_becomes_of_it_and_no_other_has_it() -> None:
-    ids = {line(report(manner), Observed()).id for manner in (Manner.VERIFIED, Manner.WAIVED, Manner.FAILING)}
+    ids = {made(report(manner)).id for manner in (Manner.VERIFIED, Manner.WAIVED, Manner.FAILING)}
     assert len(ids) == 1
-    assert line(report(Manner.PASSTHROUGH), Observed()).id not in ids, "another protocol's"
-    assert line(report(name="shop/other"), Observed()).id not in ids
+    assert made(report(Manner.PASSTHROUGH)).id not in ids, "another protocol's"
+    assert made(report(name="shop/other")).id not in ids
 
 
 def many(count: int, namespaces: int = 4, failing: int = 0) -> list[Line]:
     found = [
-        line(
+        made(
             report(name=f"n{number % namespaces}/s{number}"),
             seen(Health.FAILING, WRONG_NAME) if number < failing else seen(Health.WORKING),
         )
