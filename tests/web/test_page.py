@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.backends import backend
+from tests.proxy.certs import CA, issued
 from tests.proxy.documents import config_map, hop, policy
 from tests.proxy.lasthop import Lasthop
 from tests.web import browser
@@ -88,3 +90,41 @@ async def test_the_page_says_within_two_seconds_that_lasthop_is_silent_or_gone_a
         assert max(silent, clock() - begun) < 2.0
         lasthop.start()
         await page.until(f"!({GONE})", 10.0)
+
+
+ROW = "[...document.querySelectorAll('a.row')].find(row => row.innerText.includes('shop/{}:'))"
+
+
+async def test_after_real_traffic_each_line_is_what_happened_and_the_page_can_probe_why(
+    chromium: str, lasthop: Lasthop
+) -> None:
+    with backend(issued("good.example")) as good, backend(issued("old.example")) as wrong, backend() as plain:
+        lasthop.write(
+            "shop.yaml",
+            config_map("ca", CA.pem),
+            *hop("good", good.port, policy("good", "good.example", "ca")),
+            *hop("wrong", wrong.port, policy("wrong", "new.example", "ca")),
+            *hop("plain", plain.port),
+            *hop("quiet", good.port, policy("quiet", "good.example", "ca")),
+        )
+        lasthop.start()
+        async with browser.opened(chromium, f"http://127.0.0.1:{lasthop.admin}/") as page:
+            await page.until(f"{ROW.format('good')}?.classList.contains('not-tried-yet')")
+            for name, status in {"good": 200, "wrong": 503, "plain": 200}.items():
+                for _ in range(3):
+                    assert (await asyncio.to_thread(lasthop.get, name)).status == status
+            states = {"good": "verified", "wrong": "failing", "plain": "plaintext", "quiet": "not-tried-yet"}
+            for name, state in states.items():
+                await page.until(f"{ROW.format(name)}?.classList.contains('{state}')")
+            words = "certificate is for old.example, policy shop/wrong wants new.example"
+            assert words in await page.evaluate(f"{ROW.format('wrong')}.querySelector('.words').textContent")
+            shown = await page.evaluate(f"{ROW.format('good')}.querySelector('.certificate').innerText")
+            assert "good.example" in shown and "day" in shown
+            assert words in await page.evaluate("document.querySelector('.failures').innerText")
+            await page.until("document.querySelector('.findings').innerText.includes('old.example')")
+            await page.evaluate(f"{ROW.format('wrong')}.click()")
+            await page.until("document.querySelector('.panel form button') !== null")
+            await page.evaluate("document.querySelector('.panel form button').click()")
+            await page.until("document.querySelector('#probed .checks li.fail') !== null")
+            checks = await page.evaluate("document.getElementById('probed').innerText")
+            assert "old.example" in checks and "new.example" in checks
