@@ -58,7 +58,7 @@ class Page:
 
     async def _true(self, script: str) -> bool:
         try:
-            return bool(await self.evaluate(script))
+            return bool(await self.evaluate(f"Boolean({script})"))
         except NoPage:
             return False
 

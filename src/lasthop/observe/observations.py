@@ -195,6 +195,15 @@ class Observations:
             return Rate(active=total.active)
         return Rate(total.requests / longest, total.errors / longest, total.active, total.quantile(0.5), total.quantile(0.99))
 
+    def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
+        """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
+        requests, errors, longest = 0, 0, 0.0
+        for proxy in self._proxies.values():
+            for part in parts:
+                added, failed, seconds = proxy.added(part)
+                requests, errors, longest = requests + added, errors + failed, max(longest, seconds)
+        return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)
+
 
 class _Proxy:
     def __init__(self) -> None:
@@ -233,6 +242,14 @@ class _Proxy:
             return Traffic(), 0.0
         (then, first), (now, last) = self._reports[0], self._reports[-1]
         return _traffic(last, part) - _traffic(first, part), now - then
+
+    def added(self, part: Hop | Key) -> tuple[int, int, float]:
+        """Returns how many requests and errors were added in the last seconds, and in how many."""
+        if not self._reports:
+            return 0, 0, 0.0
+        (then, first), (now, last) = self._reports[0], self._reports[-1]
+        old, new = _traffic(first, part), _traffic(last, part)
+        return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
 
 
 def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:

@@ -13,10 +13,12 @@ from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.audit import placed
 from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import objects_of
+from lasthop.outputs.audit.hops import HopReport, objects_of
+from lasthop.outputs.audit.observed import hops_of
 from lasthop.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.outputs.status.summary import summary
 from lasthop.plan.finding import Severity
+from lasthop.plan.upstream import Hop
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.policies.judgement import validation_of
 from lasthop.web.contents import without_contents
@@ -65,6 +67,9 @@ class PageModel:
     def __init__(self, view: ControllerView) -> None:
         self.view, self.engine = view, view.engine
         self.probes = Probes(self._probe)
+        self._reports: list[HopReport] = []
+        self._hops: list[list[Hop]] = []
+        """The hops of each report, which are the same as long as the reports are."""
         self._lines = Shared(self._make_lines, seconds=AGE)
         self._known = Shared(self._make_known, seconds=AGE)
         self._mistakes = Shared(self._make_mistakes, seconds=AGE)
@@ -72,8 +77,12 @@ class PageModel:
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
         observations, graph = self.view.controller.observations, self.engine.graph
-        hops = await self.view.hops()
-        found = await in_slices(sighted(graph, observations, report) for report in hops)
+        reports = await self.view.hops()
+        if reports is not self._reports:
+            self._hops = await in_slices(map(hops_of, reports))
+            self._reports = reports
+        pairs = zip(reports, self._hops, strict=True)
+        found = await in_slices(sighted(graph, observations, report, hops) for report, hops in pairs)
         return await asyncio.to_thread(_in_order, found)
 
     async def _make_known(self) -> Known:

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.observe.observations import Rate
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
 
@@ -63,7 +62,10 @@ class Line(msgspec.Struct, frozen=True):
     """What happened, or why nothing can."""
     endpoints: tuple[EndpointSeen, ...] = ()
     traffic: Traffic = Traffic()
-    recent: Rate = Rate()
+    rate: float = 0.0
+    """Requests per second; of a stream, connections."""
+    errors: float = 0.0
+    """The share of them that was answered with 5xx."""
 
     @property
     def namespace(self) -> str:
@@ -75,27 +77,19 @@ class Line(msgspec.Struct, frozen=True):
         return next(iter(self.report.observed.certificates), None) if self.report.observed else None
 
     @property
-    def rate(self) -> float:
-        """Requests per second; of a stream, connections."""
-        return self.recent.requests
-
-    @property
-    def errors(self) -> float:
-        """The share of them that was answered with 5xx."""
-        return self.recent.errors / self.recent.requests if self.recent.requests else 0.0
-
-    @property
     def order(self) -> tuple[int, float, str, int, str]:
         """The worst first, then the busiest."""
         return (self.state.rank, -self.rate, self.report.backend, self.report.port, self.report.gateway)
 
 
-def line(report: HopReport, seen: HopSeen | None = None, recent: Rate | None = None) -> Line:
-    seen = seen or HopSeen()
+def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, float] = (0.0, 0.0)) -> Line:
+    """`recent` has the requests and errors of a second."""
     state = _state(report.manner, report.observed.health if report.observed else Health.UNTRIED)
     own = report.manner if report.manner in (Manner.PASSTHROUGH, Manner.UDP) else ""
-    id = line_id(report.gateway, report.kind, report.backend, report.port, own)
-    return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, recent or Rate())
+    id, seen = line_id(report.gateway, report.kind, report.backend, report.port, own), seen or HopSeen()
+    requests, errors = recent
+    share = errors / requests if requests else 0.0
+    return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, requests, share)
 
 
 def line_id(gateway: str, kind: str, backend: str, port: int, own: str = "") -> str:

@@ -9,9 +9,10 @@ from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.engine import Engine
 from lasthop.observe.observations import Observations, merged
 from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import hops_of, observed
+from lasthop.outputs.audit.observed import with_figures
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
+from lasthop.plan.upstream import Hop
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.gateways import gateway
@@ -21,13 +22,12 @@ from lasthop.web.drawing import ListenerSeen, RouteSeen
 from lasthop.web.picture import Line, line
 
 
-def sighted(g: Graph, observations: Observations, report: HopReport) -> Line:
+def sighted(g: Graph, observations: Observations, report: HopReport, hops: Iterable[Hop]) -> Line:
     """Returns the line of a hop with what has been seen of it; the protocols of a port are one line."""
-    found = [(hop, seen) for hop in hops_of(report) if (seen := observations.seen(hop))]
+    found = {hop: seen for hop in hops if (seen := observations.seen(hop))}
     if not found:
         return line(report)
-    rate = observations.rate(*(hop for hop, _ in found))
-    return line(observed(g, report, observations.seen), merged([seen for _, seen in found]), rate)
+    return line(with_figures(g, report, found), merged(list(found.values())), observations.per_second(*found))
 
 
 def each_listener(engine: Engine) -> Iterator[ListenerSeen]:
@@ -66,6 +66,7 @@ def listener_id(owner: Key, name: str) -> str:
 
 def each_route(engine: Engine, observations: Observations) -> Iterator[RouteSeen]:
     """Yields the routes that name a Gateway of ours."""
+    used = observations.routes()
     for kind in ROUTE_KINDS:
         for key in engine.store.keys(kind):
             found = parents.attempt(engine.graph, key)
@@ -76,5 +77,5 @@ def each_route(engine: Engine, observations: Observations) -> Iterator[RouteSeen
                 tuple(listener_id(parent.owner, name) for parent in found for name in parent.listeners),
                 tuple(dict.fromkeys(parent.gateway.path for parent in found)),
                 tuple(dict.fromkeys(host for parent in found for _, host in parent.hosts if host)),
-                observations.rate(key).requests,
+                observations.per_second(key)[0] if key in used else 0.0,
             )
