@@ -116,6 +116,8 @@ class Wire:
     def __init__(self) -> None:
         self.hops: dict[Hop, HopSeen] = {}
         self.routes: dict[Key, Traffic] = {}
+        self.led: dict[Key, Key] = {}
+        """The Gateway of each route."""
 
     def saw(self, hop: Hop, rate: float, errors: float, *endpoints: EndpointSeen, route: Key | None = None) -> None:
         now = time.time()
@@ -133,7 +135,8 @@ class Wire:
             endpoints=endpoints,
             traffic=traffic,
         )
-        self.routes[route or Key("HTTPRoute", hop.backend.namespace, hop.backend.name)] = traffic
+        key = route or Key("HTTPRoute", hop.backend.namespace, hop.backend.name)
+        self.routes[key], self.led[key] = traffic, hop.gateway
 
     def tell(self, controller: Controller) -> None:
         now = time.time()
@@ -141,7 +144,8 @@ class Wire:
             hops = {hop: seen for hop, seen in self.hops.items() if hop.gateway == gateway}
             before = {hop: msgspec.structs.replace(seen, traffic=Traffic()) for hop, seen in hops.items()}
             controller.observations.heard(ProxyReport(gateway, "", now - 3600, now - 10, before), now - 10)
-            controller.seen(ProxyReport(gateway, "", now - 3600, now, hops, self.routes))
+            routes = {key: traffic for key, traffic in self.routes.items() if self.led[key] == gateway}
+            controller.seen(ProxyReport(gateway, "", now - 3600, now, hops, routes))
         controller.settle()
 
 

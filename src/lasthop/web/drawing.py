@@ -20,7 +20,11 @@ LISTENER: Final = 68
 ROUTE: Final = 52
 ROW: Final = 76
 TALL: Final = 100
-"""A row whose words matter most: it fails."""
+"""A row that fails, where the reason takes more than a line."""
+SHORT: Final = 56
+"""Characters that have room in a line."""
+HIGH: Final = 240
+"""How far down the only listener may be: beside the first rows, however many there are."""
 GAP: Final = 10
 ROUTES_OF_LINE: Final = 4
 """Routes that are drawn for one line; the others are counted."""
@@ -192,7 +196,7 @@ def _way(line: Line, own: Mapping[str, ListenerSeen], known: Known) -> Iterable[
 
 
 def _tall(row: Row) -> bool:
-    return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY)
+    return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY) and len(row.words) > SHORT
 
 
 def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, tuple[str, ...]]]:
@@ -239,6 +243,8 @@ def _listeners(
 ) -> tuple[tuple[Placed[ListenerSeen | More], ...], tuple[Link, ...]]:
     attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
     wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
+    if len(wanted) == 1:
+        wanted = [min(HIGH, wanted[0])]
     hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attached]
     placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), wanted, hops, height)
     links = tuple(

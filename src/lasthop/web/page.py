@@ -17,7 +17,7 @@ import msgspec
 from lasthop.outputs.findings.remedies import remedy
 from lasthop.printable import printable
 from lasthop.web import figures
-from lasthop.web.drawing import row_id
+from lasthop.web.drawing import ROW, row_id
 from lasthop.web.page_model import Detail, PageModel, Picture
 from lasthop.web.picture import BY_SLUG, Filter, Line, State
 
@@ -42,6 +42,7 @@ def _templates() -> Environment:
         loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     found.globals.update(
+        ROW=ROW,
         State=State,
         address=address,
         row_id=row_id,
@@ -107,8 +108,9 @@ def _page(model: PageModel, picture: Picture, opened: Detail | None) -> str:
 
 
 async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
-    """Returns the part of the page that changes; None if it is what the browser has already seen."""
-    picture = await model.picture(asked)
+    """Returns the part of the page that changes; None if it is what the browser has already seen. Who has seen nothing of it
+    has just asked for something else, and is not kept waiting for news: those come with the next question, a second later."""
+    picture = await model.picture(asked, at_once=not seen)
     return await asyncio.to_thread(_changed, picture, seen)
 
 

@@ -38,6 +38,16 @@ RULING_ROUTES: Final = 8
 """Routes of a line whose YAML is shown."""
 
 
+class Material(msgspec.Struct, frozen=True):
+    """What pictures are made of, whatever part of it a reader asks for."""
+
+    lines: tuple[Line, ...]
+    """In their order."""
+    known: Known
+    mistakes: tuple[Mistake, ...]
+    certificates: tuple[CertificateReport, ...]
+
+
 class Picture(msgspec.Struct, frozen=True):
     asked: Filter
     choice: Choice
@@ -70,9 +80,12 @@ class PageModel:
         self._reports: list[HopReport] = []
         self._hops: list[list[Hop]] = []
         """The hops of each report, which are the same as long as the reports are."""
-        self._lines = Shared(self._make_lines, seconds=AGE)
-        self._known = Shared(self._make_known, seconds=AGE)
-        self._mistakes = Shared(self._make_mistakes, seconds=AGE)
+        self._material = Shared(self._make_material, seconds=AGE)
+
+    async def _make_material(self) -> Material:
+        lines = await self._make_lines()
+        known = await self._make_known(lines)
+        return Material(lines, known, await self._make_mistakes(), tuple(await self.view.certificates()))
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
@@ -85,23 +98,24 @@ class PageModel:
         found = await in_slices(sighted(graph, observations, report, hops) for report, hops in pairs)
         return await asyncio.to_thread(_in_order, found)
 
-    async def _make_known(self) -> Known:
+    async def _make_known(self, lines: Sequence[Line]) -> Known:
         listeners: dict[str, list[ListenerSeen]] = {}
         for each in await in_slices(each_listener(self.engine)):
             listeners.setdefault(each.gateway, []).append(each)
         routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.controller.observations))}
-        lines = await self._lines.get()
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
-    async def picture(self, asked: Filter) -> Picture:
-        lines, known = await self._lines.get(), await self._known.get()
+    async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
+        """`at_once`: as it was worked out last."""
+        made = await (self._material.at_once() if at_once else self._material.get())
+        lines = made.lines
         choice = await asyncio.to_thread(choose, lines, asked)
-        groups = await asyncio.to_thread(draw, choice, known, whole=asked.empty)
+        groups = await asyncio.to_thread(draw, choice, made.known, whole=asked.empty)
         readiness = self.view.readiness()
         gateways = await in_slices((group.gateway, self._summary("Gateway", group.gateway)) for group in groups)
         names = [node.item.name for group in groups for node in group.routes if not isinstance(node.item, More)]
         routes = await in_slices((name, self._summary(*name.split(" ", 1))) for name in names)
-        failed = latest(self.view.failures.last(), observed_failures(lines))
+        failed = await asyncio.to_thread(_failed, self.view.failures.last(), lines)
         return Picture(
             asked,
             choice,
@@ -110,9 +124,9 @@ class PageModel:
             dict(routes),
             not readiness.unready,
             readiness.problems,
-            await self._mistakes.get(),
+            made.mistakes,
             tuple(failed),
-            tuple(await self.view.certificates()),
+            made.certificates,
             await asyncio.to_thread(_names, lines, {each.line for each in failed}),
             sum(each.rate for each in lines),
         )
@@ -141,7 +155,7 @@ class PageModel:
         return Mistake(msgspec.structs.replace(finding, file=place[0], line=place[1]), mistake.follows)
 
     async def line(self, id: str) -> Line | None:
-        found = next((each for each in await self._lines.get() if each.id == id), None)
+        found = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)
         return msgspec.structs.replace(found, report=placed(found.report, self.view.locate)) if found else None
 
     async def detail(self, id: str) -> Detail | None:
@@ -181,6 +195,10 @@ class PageModel:
         return await self.view.probe_hop(found.report) if found else None
 
 
+def _line(made: Material, id: str) -> Line | None:
+    return next((each for each in made.lines if each.id == id), None)
+
+
 def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
     return mistake.finding.severity is not Severity.ERROR, not mistake.finding.file
 
@@ -204,6 +222,10 @@ def _known(routes: dict[str, RouteSeen], listeners: dict[str, list[ListenerSeen]
         {gateway: tuple(found) for gateway, found in listeners.items()},
         {gateway: tuple(sorted(names)) for gateway, names in idle.items()},
     )
+
+
+def _failed(recent: list[Failed], lines: Sequence[Line]) -> list[Failed]:
+    return latest(recent, observed_failures(lines))
 
 
 def _names(lines: Sequence[Line], wanted: set[str]) -> dict[str, str]:

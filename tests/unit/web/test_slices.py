@@ -22,7 +22,7 @@ from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.page_model import PageModel
-from lasthop.web.picture import Filter, State
+from lasthop.web.picture import Filter, Line, State
 from lasthop.web.slices import SLICE, Shared, in_slices
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -69,6 +69,27 @@ async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have
     assert await asyncio.gather(*(shared.get() for _ in range(20))) == [2] * 20
     version = None  # type: ignore[assignment]
     assert await shared.get() == 3, "not known whether it has"
+
+
+async def test_who_cannot_wait_is_told_what_was_made_last() -> None:
+    made, go = 0, asyncio.Event()
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        if made > 1:
+            await go.wait()
+        return made
+
+    shared = Shared(make)
+    assert await shared.at_once() == 1, "the first who asks waits"
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(shared.get())
+        await asyncio.sleep(0)
+        assert await shared.at_once() == 1, "while the next one is being made"
+        go.set()
+        assert await waiting == 2
+    assert await shared.at_once() == 2
 
 
 async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +179,8 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
 
 
 async def _opened(model: PageModel) -> object:
-    line = next(iter(await model._lines.get()))
+    (line, *_) = (await model.picture(Filter(page=1))).choice.rows
+    assert isinstance(line, Line)
     return await model.detail(line.id)
 
 
