@@ -30,6 +30,7 @@ from tests.ports import free_port
 WEB, INTERNAL = Key("Gateway", "edge", "web"), Key("Gateway", "edge", "internal")
 ALL = {"namespaces": {"from": "All"}}
 DAY = 86400.0
+TODAY = time.time()
 
 
 class ShopRuntime(ClusterRuntime):
@@ -106,8 +107,7 @@ def shop() -> list[Object]:
 
 
 def leaf(name: str, days: float, issuer: str = "Shop internal CA") -> LeafCertificate:
-    now = time.time()
-    return LeafCertificate(f"CN={name}", f"CN={issuer}", (name,), now - 30 * DAY, now + days * DAY)
+    return LeafCertificate(f"CN={name}", f"CN={issuer}", (name,), TODAY - 30 * DAY, TODAY + days * DAY)
 
 
 class Wire:

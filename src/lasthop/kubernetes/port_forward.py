@@ -25,15 +25,17 @@ Target = Callable[[], Awaitable[tuple[str, str, int]]]
 
 
 @contextlib.asynccontextmanager
-async def forwarding(client: Client, target: Target, failed: Callable[[ApiError], None], port: int = 0) -> AsyncIterator[int]:
-    """Listens on loopback and yields the port. `failed` is told why a connection came to nothing."""
+async def forwarding(
+    client: Client, target: Target, on_error: Callable[[ApiError], None], port: int = 0
+) -> AsyncIterator[int]:
+    """Listens on loopback and yields the port. `on_error` is told why a connection came to nothing."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             namespace, name, remote = await target()
             await _forward(client, namespace, name, remote, reader, writer)
         except ApiError as error:
-            failed(error)
+            on_error(error)
         finally:
             writer.close()
 

@@ -126,14 +126,14 @@ def _words(report: HopReport, state: State) -> str:
 
 
 def _failure(failure: Failure, tried: int) -> str:
-    """As `2 of 3 endpoints (10.0.0.1:8443, 10.0.0.2:8443): certificate is for old.example`."""
+    """As `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`: what may be cut comes last."""
     endpoints = [each for each in failure.endpoints if each]
     by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
     if not endpoints or (len(endpoints) >= tried and not by):
         return failure.words
     more = f" and {len(endpoints) - NAMED_ENDPOINTS} more" if len(endpoints) > NAMED_ENDPOINTS else ""
     named = f"{', '.join(endpoints[:NAMED_ENDPOINTS])}{more}"
-    return f"{len(endpoints)} of {max(tried, len(endpoints))} endpoints ({named}){by}: {failure.words}"
+    return f"{len(endpoints)} of {max(tried, len(endpoints))} endpoints{by}: {failure.words} ({named})"
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -65,11 +65,11 @@ def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
         (made(report(), seen(Health.FAILING, WRONG_NAME, endpoints=2)), "certificate is for old.example"),
         (
             made(report(), seen(Health.PARTLY_FAILING, WRONG_NAME)),
-            "2 of 3 endpoints (10.0.0.1:8443, 10.0.0.2:8443): certificate is for old.example",
+            "2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)",
         ),
         (
             made(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), endpoints=1)),
-            "1 of 1 endpoints (10.0.0.1:1) from web-7: refused",
+            "1 of 1 endpoints from web-7: refused (10.0.0.1:1)",
         ),
         (made(report(), seen(Health.FAILING)), "connections to it fail"),
         (made(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),

@@ -96,14 +96,14 @@ async def forward(client: Client, namespace: str, port: int, *, browser: bool) -
     note(f"Pod {namespace}/{name} leads; Ctrl-C ends the forwarding")
     told: set[str] = set()
 
-    def failed(error: ApiError) -> None:
+    def on_error(error: ApiError) -> None:
         leader.forget()
         if (words := in_words(error, namespace)) not in told:  # a page asks each second
             told.add(words)
             note(words)
 
     try:
-        async with forwarding(client, leader.find, failed, port) as local:
+        async with forwarding(client, leader.find, on_error, port) as local:
             show(f"http://127.0.0.1:{local}/", browser=browser)
             await asyncio.Event().wait()
     except OSError as error:
