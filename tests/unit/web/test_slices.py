@@ -15,7 +15,8 @@ from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
 from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.upstream import Hop
+from lasthop.plan.observation import EndpointSeen, HopSeen, ProxyReport
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
 from lasthop.web.controller_view import ControllerView
@@ -154,6 +155,12 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
             objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca" if number % 2 else "none"])]
             objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
         runtime.controller.take(Batch(keyed(*objects)))
+        gateway, now = Key("Gateway", "a", "gw"), time.time()
+        endpoints = (EndpointSeen("10.0.0.1:1", last_success=now), EndpointSeen("10.0.0.2:1", 9, "why", True, 9, now, now))
+        hops = (Hop(gateway, Key("Service", "a", f"s{number}"), 443, Protocol.AUTO) for number in range(HOPS))
+        runtime.controller.seen(
+            ProxyReport(gateway, "", 0.0, now, {hop: HopSeen(1, 1, 1, endpoints=endpoints) for hop in hops})
+        )
         runtime.controller.engine.settle()
         view = ControllerView(runtime)
         asked = [(kind, reads) for kind in ("Gateway", "ConfigMap", "GatewayClass", "Service") for reads in (False, True)]

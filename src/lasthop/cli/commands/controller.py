@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -25,6 +26,8 @@ from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
+
+FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a proxy may reach other addresses and has its own."
 
 
 @click.command("controller")
@@ -142,7 +145,7 @@ async def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, runtime.stop)
-        view = ControllerView(runtime, where=access.name)
+        view = ControllerView(runtime, where=access.name, probe_note="" if site is None else FROM_CONTROLLER)
         with held:
             async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
                 runtime.controller.log.info("running", cluster=access.name, admin=admin)
