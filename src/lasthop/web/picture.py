@@ -166,6 +166,10 @@ class Bundle(msgspec.Struct, frozen=True):
         return sum(each.rate for each in self.lines)
 
     @property
+    def namespaces(self) -> int:
+        return len({each.namespace for each in self.lines})
+
+    @property
     def soonest(self) -> Line | None:
         """The one whose certificate expires first."""
         known = ((each.certificate.not_after, each.id, each) for each in self.lines if each.certificate)
@@ -237,11 +241,16 @@ def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
         if each.id not in shown:
             rest.setdefault((each.state, each.report.gateway, each.namespace), []).append(each)
     kept = sorted(rest, key=lambda key: (key[0].rank, -len(rest[key]), key[1:]))
-    bundles = [_bundle(key, rest[key]) for key in kept[: BUNDLES - len(State)]]
-    others: dict[State, list[Line]] = {}
-    for key in kept[BUNDLES - len(State) :]:
-        others.setdefault(key[0], []).extend(rest[key])
-    bundles += [Bundle("", "", state, tuple(lines)) for state, lines in others.items()]
+    room = BUNDLES - len(State)
+    others: dict[tuple[State, str, str], list[Line]] = {}
+    for key in kept[room:]:
+        others.setdefault((key[0], key[1], ""), []).extend(rest[key])
+    if len(others) > len(State):
+        several: dict[tuple[State, str, str], list[Line]] = {}
+        for key, lines in others.items():
+            several.setdefault((key[0], "", ""), []).extend(lines)
+        others = several
+    bundles = [_bundle(key, rest[key]) for key in kept[:room]] + [_bundle(key, lines) for key, lines in others.items()]
     return (*single, *sorted(bundles, key=lambda each: each.state.rank))
 
 

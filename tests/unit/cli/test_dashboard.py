@@ -12,6 +12,8 @@ import aiohttp
 import click
 import pytest
 from click.testing import CliRunner
+from kubernetes.client import ApiClient, Configuration, CoreV1Api
+from kubernetes.stream import portforward
 
 from lasthop.cli.commands import dashboard
 from lasthop.cli.commands.dashboard import Leader, forward, local_url
@@ -162,3 +164,33 @@ async def test_the_page_of_a_gateway_on_this_machine_is_opened(
     url = f"http://127.0.0.1:{port}/"
     assert result.exit_code == 0 and url in result.output.split(), result.output
     assert found == ([url] if opened else [])
+
+
+async def test_the_pods_of_these_tests_forward_as_the_official_client_expects() -> None:
+    """Another implementation of the protocol than ours, so that both ends of it are not mistaken in the same way."""
+    greeting = b"hello" * 5000
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"who?\n"
+        writer.write(greeting)
+        writer.close()
+
+    def ask(url: str) -> bytes:
+        configuration = Configuration(host=url)
+        configuration.api_key["authorization"] = "Bearer a token"
+        with contextlib.closing(ApiClient(configuration)) as client:
+            core = CoreV1Api(client)
+            forwarded = portforward(core.connect_get_namespaced_pod_portforward, "a", "lasthop-system", ports=str(PORT))
+            socket = forwarded.socket(PORT)
+            socket.sendall(b"who?\n")
+            received = b""
+            while chunk := socket.recv(65536):
+                received += chunk
+            socket.close()
+            forwarded.websocket.shutdown()
+            return received
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server, cluster("a", holder="a") as (pods, _):
+        pods.listening["a", PORT] = server.sockets[0].getsockname()[1]
+        assert await asyncio.to_thread(ask, pods.url) == greeting

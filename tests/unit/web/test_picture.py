@@ -131,6 +131,13 @@ def test_however_many_there_are_the_picture_has_few_rows_and_leaves_nobody_out(n
     assert len(shown) == len(set(shown)) == 5000
 
 
+def test_namespaces_for_which_there_is_no_room_are_one_bundle_of_their_gateway() -> None:
+    bundles = [row for row in choose(many(5000, namespaces=500), Filter()).rows if isinstance(row, Bundle)]
+    assert {row.gateway for row in bundles} == {"edge/web"}
+    (rest,) = (row for row in bundles if not row.namespace)
+    assert rest.namespaces == 500 - (len(bundles) - 1)
+
+
 def test_pages_show_every_line_once() -> None:
     lines = many(101, failing=2)
     pages = [choose(lines, Filter(page=number)).rows for number in (1, 2, 3)]
