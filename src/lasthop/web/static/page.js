@@ -2,8 +2,8 @@
 // together. Everything else is HTML from the server, which htmx puts in its place.
 "use strict";
 
-const HEARTBEAT = 700;
-const SILENT = 1700; // milliseconds without an answer after which the page says so; it must within two seconds
+const HEARTBEAT = 600;
+const SILENT = 1500; // milliseconds without an answer after which the page says so; it must within two seconds
 let answered = Date.now();
 let away = false;
 
@@ -45,11 +45,16 @@ const missed = () => {
   if (banner.textContent !== said) banner.textContent = said;
 };
 
+let asked = 0;
 const beat = () => {
-  if (document.hidden) return;
-  fetch("healthz", { cache: "no-store", signal: AbortSignal.timeout(5000) }).then((answer) => (answer.ok ? heard() : missed()), () => {
-    if (Date.now() - answered > HEARTBEAT) missed();
-  });
+  if (document.hidden || asked > 1) return; // a browser has few connections, and the picture needs one
+  asked += 1;
+  fetch("healthz", { cache: "no-store", signal: AbortSignal.timeout(5000) })
+    .then(
+      (answer) => (answer.ok ? heard() : missed()),
+      () => { if (Date.now() - answered > HEARTBEAT) missed(); }, // one that was lost on the way means little
+    )
+    .finally(() => { asked -= 1; });
 };
 
 document.addEventListener("visibilitychange", () => {
