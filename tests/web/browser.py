@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import re
 import shutil
@@ -27,9 +28,15 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 
+KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40}
+
 
 def find() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+class NoPage(Exception):
+    """One page is gone and the next not there yet."""
 
 
 class Page:
@@ -46,8 +53,52 @@ class Page:
         """Waits until the page says that something is true."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while not await self.evaluate(script):
+        while not await self._true(script):
             assert loop.time() < deadline, f"not within {seconds} s: {script}"
+
+    async def _true(self, script: str) -> bool:
+        try:
+            return bool(await self.evaluate(f"Boolean({script})"))
+        except NoPage:
+            return False
+
+    async def watch_policy(self) -> None:
+        """Notes, from the next page on, what its Content-Security-Policy has kept from happening."""
+        event = "event => kept.push(`${event.violatedDirective} ${event.sample}`)"
+        noted = f"window.kept = []; addEventListener('securitypolicyviolation', {event});"
+        await self._call("Page.enable")
+        await self._call("Page.addScriptToEvaluateOnNewDocument", source=noted)
+
+    async def open(self, url: str) -> None:
+        await self._call("Page.navigate", url=url)
+        await self.until(f"location.href === {url!r} && document.readyState === 'complete'")
+
+    async def click(self, x: float, y: float) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            await self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def resize(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
+        await self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def press(self, key: str, code: int = 0) -> None:
+        """Presses and releases a key, as `ArrowDown` or `/`."""
+        text = key if len(key) == 1 else "\r" if key == "Enter" else ""
+        codes = {"windowsVirtualKeyCode": code or KEY_CODES.get(key, 0)}
+        await self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **codes)
+        await self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **codes)
+
+    async def type(self, text: str) -> None:
+        await self._call("Input.insertText", text=text)
+
+    async def screenshot(self, *, whole: bool = False) -> bytes:
+        answer = await self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(answer["data"])
+
+    async def reduce_colours(self, deficiency: str) -> None:
+        """Shows colours as somebody sees them who is colour-blind, as `deuteranopia`."""
+        await self._call("Emulation.setEmulatedVisionDeficiency", type=deficiency)
 
     async def _call(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
@@ -55,6 +106,9 @@ class Page:
         while True:
             answer = await self._socket.receive_json()
             if answer.get("id") == self._number:
+                if "context" in answer.get("error", {}).get("message", ""):
+                    raise NoPage
+                assert "result" in answer, answer
                 result: dict[str, Any] = answer["result"]
                 return result
 

@@ -1,28 +1,26 @@
-"""The admin page in a real browser: what it shows, that it follows edits by itself, and that nothing in it runs."""
+"""The admin page of `lasthop run` in a real browser: it follows edits by itself, and says so when Lasthop has gone."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.backends import backend
+from tests.proxy.certs import CA, issued
 from tests.proxy.documents import config_map, hop, policy
 from tests.proxy.lasthop import Lasthop
 from tests.web import browser
 from tests.world import ca_pem
 
 TEXT = "(document.body?.innerText ?? '')"
-
-
-@pytest.fixture
-def chromium() -> str:
-    found = browser.find()
-    if found is None:
-        pytest.skip("there is no Chromium on this machine; apt-get install chromium")
-    return found
+GONE = "document.getElementById('gone')?.hidden === false"
 
 
 @pytest.fixture
@@ -32,13 +30,18 @@ def lasthop() -> Iterator[Lasthop]:
         yield found
 
 
-async def test_the_page_shows_hops_and_findings_and_follows_an_edit_by_itself(chromium: str, lasthop: Lasthop) -> None:
+async def test_the_page_shows_hops_and_findings_with_their_places_and_follows_an_edit_by_itself(
+    chromium: str, lasthop: Lasthop
+) -> None:
     lasthop.write("api.yaml", *hop("api", 9, policy("api", "api.example", "missing")))
     lasthop.start()
     async with browser.opened(chromium, f"http://127.0.0.1:{lasthop.admin}/") as page:
-        await page.until(f"{TEXT}.includes('failing closed')")
+        await page.until("document.querySelector('a.row.failing') !== null")
         assert await page.evaluate(f"{TEXT}.includes('ConfigMap shop/missing does not exist')")
+        places = await page.evaluate("[...document.querySelectorAll('.findings .place')].map(each => each.textContent)")
+        assert any(place.startswith("api.yaml:") or "/api.yaml:" in place for place in places), places
         lasthop.write("ca.yaml", config_map("missing", ca_pem("good")))
+        await page.until("document.querySelector('a.row.not-tried-yet') !== null")
         await page.until(f"{TEXT}.includes('its own CA, for api.example')")
         await page.until(f"!{TEXT}.includes('does not exist')")
 
@@ -60,3 +63,68 @@ async def test_an_unchanged_page_is_answered_with_nothing(chromium: str, lasthop
         await page.until("document.getElementById('live') !== null")
         path = await page.evaluate("document.getElementById('live').getAttribute('hx-get')")
         assert await page.evaluate(f"fetch('{path}').then(answer => answer.status)") == 204
+
+
+async def test_the_page_says_within_two_seconds_that_lasthop_is_silent_or_gone_and_when_it_is_back(
+    chromium: str, lasthop: Lasthop
+) -> None:
+    lasthop.start()
+    clock = asyncio.get_running_loop().time
+    async with browser.opened(chromium, f"http://127.0.0.1:{lasthop.admin}/") as page:
+        await page.until("window.htmx !== undefined && document.getElementById('live') !== null")
+        await asyncio.sleep(1.5)
+        assert not await page.evaluate(GONE)
+        assert lasthop.process
+        pid = lasthop.process.pid
+        os.kill(pid, signal.SIGSTOP)
+        begun = clock()
+        await page.until(GONE, 2.0)
+        silent = clock() - begun
+        assert await page.evaluate("document.getElementById('gone').innerText.includes('does not answer')")
+        assert await page.evaluate("getComputedStyle(document.querySelector('main')).opacity") < "1", "nothing looks live"
+        os.kill(pid, signal.SIGCONT)
+        await page.until(f"!({GONE})", 5.0)
+        lasthop.kill()
+        begun = clock()
+        await page.until(GONE, 2.0)
+        assert max(silent, clock() - begun) < 2.0
+        lasthop.start()
+        await page.until(f"!({GONE})", 10.0)
+
+
+ROW = "[...document.querySelectorAll('a.row')].find(row => row.innerText.includes('shop/{}:'))"
+
+
+async def test_after_real_traffic_each_line_is_what_happened_and_the_page_can_probe_why(
+    chromium: str, lasthop: Lasthop
+) -> None:
+    with backend(issued("good.example")) as good, backend(issued("old.example")) as wrong, backend() as plain:
+        lasthop.write(
+            "shop.yaml",
+            config_map("ca", CA.pem),
+            *hop("good", good.port, policy("good", "good.example", "ca")),
+            *hop("wrong", wrong.port, policy("wrong", "new.example", "ca")),
+            *hop("plain", plain.port),
+            *hop("quiet", good.port, policy("quiet", "good.example", "ca")),
+        )
+        lasthop.start()
+        async with browser.opened(chromium, f"http://127.0.0.1:{lasthop.admin}/") as page:
+            await page.until(f"{ROW.format('good')}?.classList.contains('not-tried-yet')")
+            for name, status in {"good": 200, "wrong": 503, "plain": 200}.items():
+                for _ in range(3):
+                    assert (await asyncio.to_thread(lasthop.get, name)).status == status
+            states = {"good": "verified", "wrong": "failing", "plain": "plaintext", "quiet": "not-tried-yet"}
+            for name, state in states.items():
+                await page.until(f"{ROW.format(name)}?.classList.contains('{state}')")
+            words = "certificate is for old.example, policy shop/wrong wants new.example"
+            assert words in await page.evaluate(f"{ROW.format('wrong')}.querySelector('.words').textContent")
+            shown = await page.evaluate(f"{ROW.format('good')}.querySelector('.certificate').innerText")
+            assert "good.example" in shown and "day" in shown
+            assert words in await page.evaluate("document.querySelector('.failures').innerText")
+            await page.until("document.querySelector('.findings').innerText.includes('old.example')")
+            await page.evaluate(f"{ROW.format('wrong')}.click()")
+            await page.until("document.querySelector('.panel form button') !== null")
+            await page.evaluate("document.querySelector('.panel form button').click()")
+            await page.until("document.querySelector('#probed .checks li.fail') !== null")
+            checks = await page.evaluate("document.getElementById('probed').innerText")
+            assert "old.example" in checks and "new.example" in checks

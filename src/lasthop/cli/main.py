@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "explain": "Explain what applies to an object, and why.",
     "audit": "Show how each backend is verified, and which certificates expire soon.",
     "probe": "Test the TLS connection to a backend, check by check.",
+    "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
     "completion": "Print the script for shell completion.",
 }

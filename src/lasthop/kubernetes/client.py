@@ -82,6 +82,33 @@ class Client:
             async for line in _lines(response.content):
                 yield line
 
+    @asynccontextmanager
+    async def websocket(self, path: str, params: Params, protocol: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Opens a WebSocket. Raises `ApiError` if the server does not want it, or not with this protocol."""
+        assert self._session is not None, "use `async with`"
+        try:
+            authorization = await self.access.authorization()
+            async with self._session.ws_connect(
+                self.access.url + path,
+                params=params,
+                protocols=(protocol,),
+                headers={"Authorization": authorization} if authorization else {},
+                timeout=aiohttp.ClientWSTimeout(ws_close=CONNECT),
+                ssl=self.access.ssl or True,
+                server_hostname=self.access.server_hostname,
+                proxy=self.access.proxy,
+                max_msg_size=0,
+            ) as socket:
+                if socket.protocol != protocol:
+                    raise ApiError(0, RESET, f"{self.access.url} does not know the protocol {protocol}")
+                yield socket
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(error.status, "", error.message) from error
+        except ConfigError as error:
+            raise ApiError(0, UNREACHABLE, str(error)) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiError(0, UNREACHABLE, f"{self.access.url}: {error}") from error
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def create(self, path: str, body: Json) -> Json:

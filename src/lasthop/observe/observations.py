@@ -182,7 +182,7 @@ class Observations:
     def seen(self, hop: Hop) -> HopSeen | None:
         """Returns the figures of all proxies together."""
         found = [seen for proxy in self._of(hop.gateway) if (seen := proxy.hops.get(hop))]
-        return _merged(found) if found else None
+        return merged(found) if found else None
 
     def route(self, key: Key) -> Traffic:
         """Returns the traffic of a route, from all Gateways."""
@@ -203,6 +203,15 @@ class Observations:
         if longest <= 0:
             return Rate(active=total.active)
         return Rate(total.requests / longest, total.errors / longest, total.active, total.quantile(0.5), total.quantile(0.99))
+
+    def per_second(self, *parts: Hop | Key) -> tuple[float, float]:
+        """Returns requests and errors a second, of hops (or routes) together: `rate` for those who look at thousands."""
+        requests, errors, longest = 0, 0, 0.0
+        for proxy in self._proxies.values():
+            for part in parts:
+                added, failed, seconds = proxy.added(part)
+                requests, errors, longest = requests + added, errors + failed, max(longest, seconds)
+        return (requests / longest, errors / longest) if longest > 0 else (0.0, 0.0)
 
 
 class _Proxy:
@@ -242,6 +251,14 @@ class _Proxy:
             return Traffic(), 0.0
         (then, first), (now, last) = self._reports[0], self._reports[-1]
         return _traffic(last, part) - _traffic(first, part), now - then
+
+    def added(self, part: Hop | Key) -> tuple[int, int, float]:
+        """Returns how many requests and errors were added in the last seconds, and in how many."""
+        if not self._reports:
+            return 0, 0, 0.0
+        (then, first), (now, last) = self._reports[0], self._reports[-1]
+        old, new = _traffic(first, part), _traffic(last, part)
+        return (0, 0, now - then) if old is new else (new.requests - old.requests, new.errors - old.errors, now - then)
 
 
 def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
@@ -289,7 +306,8 @@ def _failures(bad: Iterable[tuple[str, EndpointSeen, Verdict]], proxies: set[str
         yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake)
 
 
-def _merged(found: list[HopSeen]) -> HopSeen:
+def merged(found: list[HopSeen]) -> HopSeen:
+    """Returns figures of several proxies, or of several protocols of one port, together."""
     if len(found) == 1:
         return found[0]
     endpoints: dict[str, list[EndpointSeen]] = {}

@@ -1,4 +1,5 @@
-"""The admin server. Read-only, on loopback and on a unix socket; shows no Secret, and of a ConfigMap only certificates."""
+"""The admin server, on loopback and on a unix socket. It changes nothing; it shows no Secret, and of a ConfigMap only
+certificates."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +18,30 @@ from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
 from lasthop.outputs.audit import document as audit_document
 from lasthop.probe.result import document
+from lasthop.web import page
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
-from lasthop.web.page import live, page
+from lasthop.web.page_model import PageModel
+from lasthop.web.probing import TooMany
 from lasthop.web.slices import Shared
 from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
+PAGE: Final = web.AppKey("page", PageModel)
+ADMIN: Final = web.AppKey("admin", str)
+LARGEST_FORM: Final = 4096
+"""Bytes."""
 POLICY: Final = {
-    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
-"""The page shows names and messages that users have written; none of it may run as code."""
+"""The page shows names and messages that users have written; none of it may run as code, or style the page."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
@@ -164,12 +177,63 @@ def _by_socket(request: web.Request) -> bool:
 
 
 async def _page(request: web.Request) -> web.Response:
-    return web.Response(text=await page(request.app[VIEW]), content_type="text/html", headers=POLICY)
+    return _html(await page.page(request.app[PAGE], page.filter_of(request.query), request.query.get("hop", "")))
 
 
 async def _live(request: web.Request) -> web.Response:
-    changed = await live(request.app[VIEW], request.query.get("seen", ""))
-    return web.Response(status=204) if changed is None else web.Response(text=changed, content_type="text/html")
+    asked = page.filter_of(request.query)
+    changed = await page.live(request.app[PAGE], asked, request.query.get("seen", ""))
+    if changed is None:
+        return web.Response(status=204)
+    # What was typed is part of the address; what polls is not told twice.
+    typed = request.headers.get("HX-Trigger") == "filter"
+    return _html(changed, **({"HX-Replace-Url": f"./{page.address(asked)}"} if typed else {}))
+
+
+async def _detail(request: web.Request) -> web.Response:
+    return _found(await page.detail(request.app[PAGE], request.query.get("hop", "")))
+
+
+async def _state(request: web.Request) -> web.Response:
+    return _found(await page.state(request.app[PAGE], request.query.get("hop", "")))
+
+
+async def _probe_line(request: web.Request) -> web.Response:
+    """Probes a line of the picture, for a reader of the page; see `probing.py` for what keeps others from using it."""
+    model = request.app[PAGE]
+    if not _same_origin(request):
+        raise web.HTTPForbidden(text="this is for the page itself\n")
+    form = await request.post()
+    hop, token = form.get("hop"), form.get("token")
+    if not isinstance(token, str) or not model.probes.is_token(token):
+        raise web.HTTPForbidden(text="this page is older than the process that runs now: open the backend again\n")
+    try:
+        result = await model.probes.get(hop if isinstance(hop, str) else "")
+    except TooMany:
+        raise web.HTTPTooManyRequests(text="other probes are under way: try again in some seconds\n") from None
+    return _found(await page.probed(result) if result else None)
+
+
+def _same_origin(request: web.Request) -> bool:
+    """Whether a page of this very server asks. Browsers say which page does, and no page can say otherwise."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        return False
+    return request.headers.get("Origin") == f"http://{request.host}"
+
+
+def _found(text: str | None) -> web.Response:
+    if text is None:
+        raise web.HTTPNotFound(text="there is no such backend any more\n")
+    return _html(text)
+
+
+def _html(text: str, **headers: str) -> web.Response:
+    return web.Response(text=text, content_type="text/html", headers={**POLICY, **headers})
+
+
+async def _about(request: web.Request) -> web.Response:
+    """What this process is, for `lasthop dashboard`."""
+    return _json({"version": version("lasthop"), "where": request.app[VIEW].where, "admin": request.app[ADMIN]})
 
 
 async def _large(value: object) -> web.Response:
@@ -182,19 +246,24 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 
-def application(view: ControllerView) -> web.Application:
-    app = web.Application(middlewares=[_local_only])
-    app[VIEW] = view
+def application(view: ControllerView, admin: str = "") -> web.Application:
+    """`admin` is the HOST:PORT at which it will be served."""
+    app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
+    app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
     app[TRAFFIC] = Shared(lambda: view.traffic(), seconds=TRAFFIC_AGE)
     app.add_routes(
         [
             web.get("/", _page),
             web.get("/live", _live),
+            web.get("/detail", _detail),
+            web.get("/detail/state", _state),
+            web.post("/probe", _probe_line),
             web.static("/static", Path(__file__).parent / "static"),
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
             web.get("/metrics", _metrics),
+            web.get("/api/about", _about),
             web.get("/api/readiness", _readiness),
             web.get("/api/objects", _objects),
             web.get("/api/findings", _findings),
@@ -213,7 +282,7 @@ def application(view: ControllerView) -> web.Application:
 async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
         socket.unlink(missing_ok=True)

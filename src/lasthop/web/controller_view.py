@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -19,9 +20,11 @@ from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.audit.observed import observed
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.supervisor import Proxy
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
+from lasthop.web.failures import RecentFailures
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices
 from lasthop.web.traffic import TrafficReport
@@ -43,9 +46,13 @@ class Runtime(Protocol):
 class ControllerView(EngineView):
     """Keeps what is expensive until something changes: every open page asks for it each second."""
 
-    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None) -> None:
+    def __init__(self, runtime: Runtime, locate: Locate = lambda *_: None, where: str = "", probe_note: str = "") -> None:
+        """`where`: what is served, as people know it: a folder, or a cluster. `probe_note`: where probes are made from, if not
+        where the proxies are."""
         super().__init__(runtime.controller.engine, locate)
-        self._runtime, self.controller = runtime, runtime.controller
+        self.probe_notes = (probe_note,) if probe_note else ()
+        self._runtime, self.controller, self.where = runtime, runtime.controller, where
+        self.failures = RecentFailures()
         engine = self.engine
 
         def version() -> tuple[int, int] | None:
@@ -59,6 +66,10 @@ class ControllerView(EngineView):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._runtime.proxies
+
+    def failed(self, entry: AccessLogEntry) -> None:
+        """Takes in a failed request."""
+        self.failures.add(entry, time.time())
 
     def readiness(self) -> Readiness:
         """Whether it is ready, and what of the input is not in force."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Collection
-from typing import ClassVar
 
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
@@ -22,7 +21,7 @@ Locate = Callable[..., tuple[str, int] | None]
 
 
 class EngineView:
-    probe_notes: ClassVar[tuple[str, ...]] = ()
+    probe_notes: tuple[str, ...] = ()
     """What a reader of a probe's result should know about where it was made."""
 
     def __init__(self, engine: Engine, locate: Locate = lambda *_: None) -> None:
@@ -56,6 +55,14 @@ class EngineView:
         host, _, port = address.rpartition(":")
         endpoint = Endpoint(host.strip("[]").lower(), int(port)) if address else None
         todo = targets(self.engine, key, endpoint)
+        return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+
+    async def probe_hop(self, hop: HopReport) -> ProbeResult:
+        """Connects to the endpoints of one hop, as its Gateway would, and nowhere else."""
+        from lasthop.probe.plan import probe, targets
+
+        key, where = hop.backend, (hop.gateway.path, hop.port)
+        todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == where]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 
 

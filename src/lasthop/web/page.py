@@ -1,5 +1,5 @@
-"""The page at the admin address: Gateways, routes, policies, hops and findings, live. htmx asks each second what has changed
-and is told "nothing" unless something has; there is nothing to build.
+"""The page at the admin address: one picture of what happens on every hop, live. htmx asks each second what has changed and is
+told "nothing" unless something has; there is nothing to build.
 """
 
 from __future__ import annotations
@@ -7,98 +7,169 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
-from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.outputs.status.summary import summary
-from lasthop.web.controller_view import ControllerView
-from lasthop.web.slices import in_slices
+import msgspec
+
+from lasthop.outputs.findings.remedies import remedy
+from lasthop.printable import printable
+from lasthop.web import figures
+from lasthop.web.drawing import ROW, row_id
+from lasthop.web.page_model import Detail, PageModel, Picture
+from lasthop.web.picture import BY_SLUG, Filter, Line, State
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lasthop.outputs.audit.certificates import CertificateReport
+    from lasthop.probe.result import ProbeResult
 
-DAY = 86400
-SOON = 30
-"""Days before it expires from which on a certificate is shown."""
-SECTIONS = (
-    ("Gateways", "Gateway"),
-    ("Listener sets", "ListenerSet"),
-    ("Routes", "HTTPRoute"),
-    *((f"{kind}s", kind) for kind in ROUTE_KINDS if kind != "HTTPRoute"),
-    ("Policies", "BackendTLSPolicy"),
-    ("Backends", "XBackend"),
-)
-ALWAYS = frozenset({"Gateway", "ListenerSet", "HTTPRoute", "BackendTLSPolicy"})
-"""Sections that are shown even if they are empty."""
-_MANNER = {"verified": "good", "pinned only": "good", "waived": "bad", "failing closed": "bad"}
-"""Whatever else there is deserves a look."""
+LONGEST: Final = 200
+"""Characters of what is searched for."""
+FINDINGS: Final = 20
+CERTIFICATES: Final = 10
+YAML_LINES: Final = 400
 
 
 @functools.cache
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader
 
-    return Environment(loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    # Everything is escaped, and before that made printable: what reorders or hides text is shown as its code.
+    found = Environment(
+        loader=PackageLoader("lasthop.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    found.globals.update(
+        ROW=ROW,
+        State=State,
+        address=address,
+        row_id=row_id,
+        rem=lambda units: f"{units / 16:g}rem",
+        is_line=lambda row: isinstance(row, Line),
+        yaml=_yaml,
+        remedy=remedy,
+        per_second=figures.rate,
+        **{name: getattr(figures, name) for name in ("share", "seconds", "days", "due", "date")},
+    )
+    return found
 
 
-async def page(view: ControllerView) -> str:
-    values = await _values(view)
-    return await asyncio.to_thread(_page, values)
+def _shown(value: object) -> object:
+    return printable(str(value)) if type(value) is str or isinstance(value, State) else value
 
 
-def _page(values: dict[str, Any]) -> str:
-    return _templates().get_template("page.html").render(values, seen=_digest(_live(values)))
+def filter_of(query: Mapping[str, str]) -> Filter:
+    """Returns what the reader asks to see; what makes no sense is left out."""
+    page = query.get("page", "")
+    return Filter(
+        query.get("q", "")[:LONGEST].strip(),
+        query.get("namespace", "")[:LONGEST],
+        query.get("gateway", "")[: 2 * LONGEST],
+        BY_SLUG.get(query.get("state", "")),
+        int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 0,
+    )
 
 
-async def live(view: ControllerView, seen: str) -> str | None:
-    """The part of the page that changes; None if it is what the browser has already seen."""
-    values = await _values(view)
-    content = await asyncio.to_thread(_live, values)
-    digest = _digest(content)
-    if digest == seen:
-        return None
-    return f'<main id="live" hx-get="live?seen={digest}" hx-trigger="every 1s" hx-swap="outerHTML">\n{content}</main>'
-
-
-def _live(values: dict[str, Any]) -> str:
-    return _templates().get_template("live.html").render(values)
-
-
-async def _values(view: ControllerView) -> dict[str, Any]:
-    """Plain and unchanging, so that they can be rendered beside the event loop."""
-    found = [(title, kind, await in_slices(map(_row, await view.objects(kind)))) for title, kind in SECTIONS]
-    sections = [(title, rows) for title, kind, rows in found if rows or kind in ALWAYS]
-    await asyncio.sleep(0)  # what is there already is answered without a pause
-    hops, certificates = await view.hops(), await view.certificates()
-    await asyncio.sleep(0)
-    readiness = view.readiness()
-    return {
-        "ready": not readiness.unready,
-        "problems": readiness.problems,
-        "sections": sections,
-        "hops": hops,
-        "certificates": _expiring(certificates),
-        "findings": await view.findings(),
-        "manner": _MANNER,
+def address(asked: Filter, /, **others: str | int | None) -> str:
+    """Returns the query of an address that asks for this, with other values for some of it."""
+    state = asked.state.slug if asked.state else ""
+    values: dict[str, str | int | None] = {
+        "q": asked.text,
+        "namespace": asked.namespace,
+        "gateway": asked.gateway,
+        "state": state,
+        "page": asked.page,
+        **others,
     }
+    return f"?{urlencode({name: value for name, value in values.items() if value})}"
 
 
-def _expiring(held: list[CertificateReport]) -> list[tuple[int, bool, CertificateReport]]:
-    """Certificates that are to be renewed, each with the days that are left and whether it is not valid yet."""
+async def page(model: PageModel, asked: Filter, hop: str = "") -> str:
+    picture = await model.picture(asked)
+    opened = await model.detail(hop) if hop else None
+    return await asyncio.to_thread(_page, model, picture, opened)
+
+
+def _page(model: PageModel, picture: Picture, opened: Detail | None) -> str:
+    values = _values(picture)
+    content = _templates().get_template("picture.html").render(values)
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            values,
+            live=_live(picture, content),
+            where=model.view.where,
+            detail=_templates().get_template("detail.html").render(_detail_values(model, opened)) if opened else "",
+        )
+    )
+
+
+async def live(model: PageModel, asked: Filter, seen: str) -> str | None:
+    """Returns the part of the page that changes; None if it is what the browser has already seen. Who has seen nothing of it
+    has just asked for something else, and is not kept waiting for news: those come with the next question, a second later."""
+    picture = await model.picture(asked, at_once=not seen)
+    return await asyncio.to_thread(_changed, picture, seen)
+
+
+def _changed(picture: Picture, seen: str) -> str | None:
+    content = _templates().get_template("picture.html").render(_values(picture))
+    return None if _digest(content) == seen else _live(picture, content)
+
+
+def _live(picture: Picture, content: str) -> str:
+    poll = address(picture.asked, seen=_digest(content))
+    return _templates().get_template("live.html").render(poll=poll, content=content, asked=picture.asked)
+
+
+def _values(picture: Picture) -> dict[str, Any]:
     now = time.time()
-    found = ((math.floor((each.not_after - now) / DAY), each) for each in held)
-    return [(days, now < each.not_before, each) for days, each in found if each.due(now, SOON)]
+    due = [each for each in picture.certificates if each.due(now, figures.SOON)]
+    return {
+        **{name: getattr(picture, name) for name in picture.__struct_fields__},
+        "now": now,
+        "mistakes": picture.mistakes[:FINDINGS],
+        "more_mistakes": max(0, len(picture.mistakes) - FINDINGS),
+        "certificates": due[:CERTIFICATES],
+        "more_certificates": max(0, len(due) - CERTIFICATES),
+    }
 
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _row(document: dict[str, Any]) -> tuple[str, str, str]:
-    metadata = document["metadata"]
-    path = "/".join(part for part in (metadata.get("namespace", ""), metadata["name"]) if part)
-    return (path, *summary(document))
+async def detail(model: PageModel, hop: str) -> str | None:
+    """Returns all that there is to know of a line; None if there is no such line any more."""
+    found = await model.detail(hop)
+    if found is None:
+        return None
+    return await asyncio.to_thread(_render, "detail.html", _detail_values(model, found))
+
+
+def _detail_values(model: PageModel, found: Detail) -> dict[str, Any]:
+    return {"detail": found, "line": found.line, "token": model.probes.token, "now": time.time()}
+
+
+async def state(model: PageModel, hop: str) -> str | None:
+    """Returns the part of a line's detail that changes by itself."""
+    found = await model.line(hop)
+    return await asyncio.to_thread(_render, "state.html", {"line": found, "now": time.time()}) if found else None
+
+
+async def probed(result: ProbeResult) -> str:
+    return await asyncio.to_thread(_render, "probe.html", {"result": result, "at": time.time()})
+
+
+def _render(template: str, values: dict[str, Any]) -> str:
+    return _templates().get_template(template).render(values)
+
+
+def _yaml(document: Any) -> list[str]:
+    """Returns the lines of an object, with the end of a very long one left out."""
+    import yaml
+
+    lines = yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True, width=120).splitlines()
+    return lines if len(lines) <= YAML_LINES else [*lines[:YAML_LINES], f"... and {len(lines) - YAML_LINES} more lines"]

@@ -54,6 +54,10 @@ class Shared(Generic[T]):
         self._of: Any = None
         self._begun, self._until = 0.0, 0.0
 
+    async def at_once(self) -> T:
+        """Returns the value as it was made last, however old it is; only the first who asks waits."""
+        return await self.get() if self._kept is None else self._kept
+
     async def get(self) -> T:
         asked = time.monotonic()
         async with self._lock:

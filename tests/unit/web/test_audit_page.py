@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +35,7 @@ NOW = datetime.now(UTC)
 SOON = Certificate("soon CA", ca=True, valid=(NOW - timedelta(days=1), NOW + timedelta(days=9, hours=1)))
 
 
-async def test_what_is_waived_is_red_and_certificates_are_to_be_renewed() -> None:
+async def test_the_page_shows_what_is_waived_and_which_certificates_are_to_be_renewed() -> None:
     async with serving(FakeApi()) as api, client_of(api) as client:
         runtime = ClusterRuntime(
             client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
@@ -60,8 +61,9 @@ async def test_what_is_waived_is_red_and_certificates_are_to_be_renewed() -> Non
         async with TestClient(TestServer(application(view))) as browser:
             page = await (await browser.get("/")).text()
             audit: dict[str, Any] = json.loads(await (await browser.get("/api/audit")).text())
-    assert '<td>a/s:443<td class="bad">waived' in page
-    assert '<td>a/t:443<td class="good">verified' in page
-    assert '<td>soon CA<td class="warn">9<td>CA of backends<td>ConfigMap a/c<td>BackendTLSPolicy a/q' in page
+    rows = dict(re.findall(r'<a id="h-\w+" class="row ([\w-]+)".*?<b class="cut" title="([^"]+)"', page, re.DOTALL))
+    assert rows == {"waived": "a/s:443", "not-tried-yet": "a/t:443"}, "nothing is called verified before it has been tried"
+    assert re.search(r'expiry soon".*>9 days left</span> <b><bdi>soon CA</bdi></b>', page)
+    assert "CA of backends in <bdi>ConfigMap a/c</bdi>, for <bdi>BackendTLSPolicy a/q</bdi>" in page
     assert {(hop["service"], hop["manner"]) for hop in audit["hops"]} == {("a/s", "waived"), ("a/t", "verified")}
     assert [each["subject"] for each in audit["certificates"]] == ["soon CA"]

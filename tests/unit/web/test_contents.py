@@ -31,7 +31,7 @@ async def test_contents_of_config_maps_are_told_by_the_socket_only(tmp_path: Pat
     async def objects(kind: str | None) -> list[dict[str, Any]]:
         return told
 
-    view: Any = SimpleNamespace(objects=objects)
+    view: Any = SimpleNamespace(objects=objects, engine=None)
     port, socket = free_port(), tmp_path / "admin.sock"
     async with serving(view, f"127.0.0.1:{port}", socket):
         async with aiohttp.ClientSession() as anybody:

@@ -15,12 +15,15 @@ from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
 from lasthop.outputs.audit import certificates, hops
 from lasthop.plan.messages import CRASHED
-from lasthop.plan.upstream import Hop
+from lasthop.plan.observation import EndpointSeen, HopSeen, ProxyReport
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
-from lasthop.web.page import page
+from lasthop.web.page import live, page
+from lasthop.web.page_model import PageModel
+from lasthop.web.picture import Filter, Line, State
 from lasthop.web.slices import SLICE, Shared, in_slices
 from tests.fake_api import FakeApi, client_of, serving
 from tests.world import ca_pem, keyed, mk_class, mk_config_map, mk_gateway, mk_policy, mk_route, mk_service
@@ -69,6 +72,27 @@ async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have
     assert await shared.get() == 3, "not known whether it has"
 
 
+async def test_who_cannot_wait_is_told_what_was_made_last() -> None:
+    made, go = 0, asyncio.Event()
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        if made > 1:
+            await go.wait()
+        return made
+
+    shared = Shared(make)
+    assert await shared.at_once() == 1, "the first who asks waits"
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(shared.get())
+        await asyncio.sleep(0)
+        assert await shared.at_once() == 1, "while the next one is being made"
+        go.set()
+        assert await waiting == 2
+    assert await shared.at_once() == 2
+
+
 async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = hops._judged
 
@@ -94,7 +118,7 @@ async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(mon
         view = ControllerView(runtime)
         text = (await metrics(view)).decode()
         found = {hop.backend.path: hop.manner for hop in (await view.audit()).hops}
-        shown = await page(view)
+        shown = await page(PageModel(view), Filter())
     assert found == {"a/odd": "failing closed", "a/even": "verified"}
     (even,) = (line for line in text.splitlines() if line.startswith("lasthop_backend_tls_verification{") and "even" in line)
     assert 'mode="Verified"' in even
@@ -131,12 +155,21 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
             objects += [mk_service(f"a/{name}"), mk_policy(f"a/{name}", name, "api.example", ["ca" if number % 2 else "none"])]
             objects.append(mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]))
         runtime.controller.take(Batch(keyed(*objects)))
+        gateway, now = Key("Gateway", "a", "gw"), time.time()
+        endpoints = (EndpointSeen("10.0.0.1:1", last_success=now), EndpointSeen("10.0.0.2:1", 9, "why", True, 9, now, now))
+        hops = (Hop(gateway, Key("Service", "a", f"s{number}"), 443, Protocol.AUTO) for number in range(HOPS))
+        runtime.controller.seen(
+            ProxyReport(gateway, "", 0.0, now, {hop: HopSeen(1, 1, 1, endpoints=endpoints) for hop in hops})
+        )
         runtime.controller.engine.settle()
         view = ControllerView(runtime)
         asked = [(kind, reads) for kind in ("Gateway", "ConfigMap", "GatewayClass", "Service") for reads in (False, True)]
         names = {"Gateway": ("a", "gw"), "ConfigMap": ("a", "ca"), "GatewayClass": ("", "lasthop"), "Service": ("a", "s1")}
         questions: dict[str, Callable[[], Awaitable[object]]] = {
-            "page": lambda: page(view),
+            "page": lambda: page(PageModel(view), Filter()),
+            "a page of many": lambda: page(PageModel(view), Filter(text="s", state=State.FAILING, page=7)),
+            "what has changed": lambda: live(PageModel(view), Filter(), ""),
+            "a line": lambda: _opened(PageModel(view)),
             "metrics": lambda: metrics(view),
             "audit": view.audit,
             "objects": view.objects,
@@ -150,6 +183,12 @@ async def test_no_question_holds_the_event_loop_however_many_hops_there_are() ->
         finally:
             gc.enable()
     assert not {name: seconds for name, seconds in held.items() if seconds > HELD}, held
+
+
+async def _opened(model: PageModel) -> object:
+    (line, *_) = (await model.picture(Filter(page=1))).choice.rows
+    assert isinstance(line, Line)
+    return await model.detail(line.id)
 
 
 async def _longest_turn(question: Callable[[], Awaitable[object]]) -> float:

@@ -12,7 +12,10 @@ from lasthop.web.controller_view import ControllerView
 from tests.fake_api import FakeApi, client_of, serving
 
 PROXIED = {"x-forwarded-for": "192.0.2.1"}
-PRIVATE = ("/", "/live", "/api/objects", "/api/findings", "/api/not-applied", "/api/explain", "/api/audit", "/api/readiness")
+PRIVATE = (
+    *("/", "/live", "/detail", "/detail/state", "/static/page.js"),
+    *("/api/objects", "/api/findings", "/api/not-applied", "/api/explain", "/api/audit", "/api/readiness", "/api/about"),
+)
 
 
 @pytest.mark.parametrize(

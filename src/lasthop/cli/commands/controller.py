@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -22,8 +23,11 @@ from lasthop.kubernetes.config import load
 from lasthop.kubernetes.errors import ConfigError
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
+
+FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a proxy may reach other addresses and has its own."
 
 
 @click.command("controller")
@@ -111,6 +115,11 @@ async def _run(
         identity = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
         runtime: ClusterRuntime | ClusterHostRuntime
         held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+
+        def failed(entry: AccessLogEntry) -> None:
+            printer(entry)
+            view.failed(entry)
+
         if site is None:
             runtime = ClusterHostRuntime(
                 client,
@@ -120,7 +129,7 @@ async def _run(
                 namespace=namespace,
                 address=address,
                 namespaces=namespaces,
-                entry=printer,
+                entry=failed,
             )
             held = ProxyDirectory(run_dir).locked()
         else:
@@ -136,7 +145,7 @@ async def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, runtime.stop)
-        view = ControllerView(runtime)
+        view = ControllerView(runtime, where=access.name, probe_note="" if site is None else FROM_CONTROLLER)
         with held:
             async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
                 runtime.controller.log.info("running", cluster=access.name, admin=admin)

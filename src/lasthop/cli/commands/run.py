@@ -18,6 +18,7 @@ from lasthop.host import HostRuntime
 from lasthop.infra import memory
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
+from lasthop.proxy.entry import AccessLogEntry
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.folder import FilesError
 from lasthop.sources.files.source import FilesSource
@@ -70,20 +71,26 @@ async def _run(folder: Path, admin: str, address: str, concurrency: int | None, 
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))
     source = FilesSource(folder, state, target.allowed_files())
+
+    def failed(entry: AccessLogEntry) -> None:
+        printer(entry)
+        view.failed(entry)
+
     runtime = HostRuntime(
         source,
         envoy,
         run_dir,
         engine=Engine(Settings(default_address=address), now=time.time()),
-        entry=printer,
+        entry=failed,
         concurrency=concurrency,
         remembered=state / memory.FILE,
     )
+    view = ControllerView(runtime, source.locate, f"folder {folder}")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, runtime.stop)
     # Locked first: a second gateway on the same folder must not remove the sockets of the first.
     with ProxyDirectory(run_dir).locked():
-        async with serving(ControllerView(runtime, source.locate), admin, run_dir / paths.ADMIN_SOCKET):
+        async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
             runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
             await runtime.run()

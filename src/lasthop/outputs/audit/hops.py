@@ -59,6 +59,8 @@ class Observed(msgspec.Struct, frozen=True, order=True):
     certificates: tuple[LeafCertificate, ...]
     """What the backend has shown, the first to expire first."""
     tls_versions: tuple[str, ...]
+    endpoints: int = 0
+    """How many have been tried, of those that there are now."""
 
 
 class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -24,11 +24,14 @@ def hops_of(report: HopReport) -> list[Hop]:
 
 def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None]) -> HopReport:
     """Returns the line with what was seen; as it is where nothing was."""
-    hops = hops_of(report)
-    figures = [found for hop in hops if (found := seen(hop))]
-    if not figures:
+    return with_figures(g, report, {hop: found for hop in hops_of(report) if (found := seen(hop))})
+
+
+def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> HopReport:
+    """Returns the line with the figures of those of its hops that have some."""
+    if not seen:
         return report
-    (state,) = port_states(g, hops)
+    (state,), figures = port_states(g, seen), seen.values()
     leaves = {each.certificate for found in figures for each in found.endpoints if each.certificate}
     part = Observed(
         state.health,
@@ -41,5 +44,6 @@ def observed(g: Graph, report: HopReport, seen: Callable[[Hop], HopSeen | None])
         state.failures if state.health.bad else (),
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
         tuple(sorted({each.tls_version for found in figures for each in found.endpoints if each.tls_version})),
+        state.endpoints,
     )
     return msgspec.structs.replace(report, observed=part)

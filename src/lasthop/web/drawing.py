@@ -1,0 +1,299 @@
+"""Lays out the picture: listeners, routes and backends of each Gateway in three columns, and the lines between them. Pure.
+
+Everything in a column has a height that is known here (and in `static/page.css`), so the server draws the lines without having
+to ask a browser where things are. Lengths are in sixteenths of the browser's font size: pixels, unless somebody changes that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from lasthop.web.picture import Bundle, Choice, Line, Row, State
+
+T = TypeVar("T")
+
+LISTENER: Final = 68
+ROUTE: Final = 52
+ROW: Final = 76
+TALL: Final = 100
+"""A row that fails, where the reason takes more than a line."""
+SHORT: Final = 56
+"""Characters that have room in a line."""
+HIGH: Final = 240
+"""How far down the only listener may be: beside the first rows, however many there are."""
+GAP: Final = 10
+ROUTES_OF_LINE: Final = 4
+"""Routes that are drawn for one line; the others are counted."""
+WAYS: Final = 2
+LISTENERS_SHOWN: Final = 10
+IDLE_SHOWN: Final = 10
+"""Routes without a backend, and Gateways without a line, that are drawn."""
+
+
+class ListenerSeen(msgspec.Struct, frozen=True):
+    id: str
+    """As `Gateway shop/web https`."""
+    gateway: str
+    name: str
+    port: int
+    protocol: str
+    hostname: str
+    set: str = ""
+    """The ListenerSet that it belongs to."""
+    problem: str = ""
+    """Why it is not served."""
+    certificate: str = ""
+    not_after: float = 0.0
+    """Unix time; 0: there is no certificate."""
+
+
+class RouteSeen(msgspec.Struct, frozen=True):
+    name: str
+    """As `HTTPRoute shop/web`."""
+    listeners: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rate: float = 0.0
+
+
+class More(msgspec.Struct, frozen=True):
+    """Several of something, in one place."""
+
+    count: int
+    what: str
+    of: str = ""
+
+
+class Placed(msgspec.Struct, Generic[T], frozen=True):
+    item: T
+    y: int
+    height: int
+    space: int
+    """Above it, down from the item before."""
+    hops: tuple[str, ...] = ()
+    """The rows that it leads to."""
+
+    @property
+    def middle(self) -> int:
+        return self.y + self.height // 2
+
+
+class Link(msgspec.Struct, frozen=True):
+    start: int
+    end: int
+    width: float
+    hops: tuple[str, ...]
+    state: State | None = None
+    """None: before the last hop, where nothing is decided yet."""
+
+    @property
+    def path(self) -> str:
+        return f"M0 {self.start}C50 {self.start} 50 {self.end} 100 {self.end}"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One Gateway."""
+
+    gateway: str
+    """Empty: bundles of several."""
+    listeners: tuple[Placed[ListenerSeen | More], ...]
+    routes: tuple[Placed[RouteSeen | More], ...]
+    rows: tuple[Placed[Row], ...]
+    attached: tuple[Link, ...]
+    """From listeners to routes."""
+    led: tuple[Link, ...]
+    """From routes to backends."""
+    ways: Mapping[str, tuple[str, ...]]
+    """How each single line is reached, in words: where there is no room for columns."""
+    height: int
+
+    @property
+    def worst(self) -> int:
+        return min((each.item.state.rank for each in self.rows), default=len(State))
+
+
+def row_id(row: Row) -> str:
+    return row.id if isinstance(row, Line) else f"{row.state.slug}-{row.lines[0].id}"
+
+
+def width(rate: float) -> float:
+    """How thick a line is: a little with no traffic, twelve times that with a thousand requests a second."""
+    return round(min(14.0, 1.5 + 2.5 * math.log10(1 + 10 * rate)), 1) if rate > 0 else 1.5
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a picture is drawn from beside the lines."""
+
+    routes: Mapping[str, RouteSeen]
+    listeners: Mapping[str, tuple[ListenerSeen, ...]]
+    """By Gateway."""
+    idle: Mapping[str, tuple[str, ...]] = {}
+    """By Gateway: routes that lead to no backend."""
+
+
+def draw(choice: Choice, known: Known, *, whole: bool) -> tuple[Group, ...]:
+    """Draws the chosen rows. `whole`: nothing is filtered out, so what leads nowhere is drawn too."""
+    by_gateway: dict[str, list[Row]] = {}
+    for row in choice.rows:
+        by_gateway.setdefault(row.gateway, []).append(row)
+    groups = [_group(gateway, rows, known, whole=whole) for gateway, rows in by_gateway.items()]
+    if whole:
+        empty = [gateway for gateway in known.listeners if gateway not in by_gateway]
+        groups += [_group(gateway, [], known, whole=True) for gateway in empty[:IDLE_SHOWN]]
+    return tuple(sorted(groups, key=lambda group: (not group.gateway, group.worst, group.gateway)))
+
+
+def _group(gateway: str, rows: list[Row], known: Known, *, whole: bool) -> Group:
+    leads: dict[str, list[int]] = {}
+    routes: dict[str, RouteSeen | More] = {}
+    behind: dict[str, tuple[str, ...]] = {}
+    """The route objects of each node in the middle column."""
+    for number, row in enumerate(rows):
+        for name, item, objects in _routes_of(row, known):
+            routes.setdefault(name, item)
+            behind.setdefault(name, objects)
+            leads.setdefault(name, []).append(number)
+    if whole:
+        for name in known.idle.get(gateway, ())[:IDLE_SHOWN]:
+            routes[name], behind[name] = known.routes[name], (name,)
+    placed_rows = _stack(rows, [TALL if _tall(row) else ROW for row in rows], None)
+    height = _end(placed_rows)
+    names = sorted(routes, key=lambda name: (_mean(leads.get(name, ()), len(rows)), name))
+    wanted = [_mean([placed_rows[n].middle for n in leads.get(name, ())], height) for name in names]
+    ids = [row_id(row) for row in rows]
+    reached = [tuple(ids[n] for n in leads.get(name, ())) for name in names]
+    placed_routes = _stack([routes[name] for name in names], [ROUTE] * len(names), wanted, reached, height)
+
+    attached = _attachments(gateway, names, behind, known, whole=whole)
+    placed_listeners, links = _listeners(attached, placed_routes, max(height, _end(placed_routes)))
+    led = tuple(
+        Link(placed_routes[at].middle, placed_rows[n].middle, _width(routes[name], rows[n]), (ids[n],), rows[n].state)
+        for at, name in enumerate(names)
+        for n in leads.get(name, ())
+    )
+    # The worst are drawn last, on top of the others.
+    led = tuple(sorted(led, key=lambda link: -link.state.rank if link.state else 0))
+    end = max(height, _end(placed_routes), _end(placed_listeners))
+    return Group(gateway, placed_listeners, placed_routes, placed_rows, links, led, _ways(gateway, rows, known), end)
+
+
+def _ways(gateway: str, rows: Iterable[Row], known: Known) -> dict[str, tuple[str, ...]]:
+    own = {each.id: each for each in known.listeners.get(gateway, ())}
+    return {row.id: tuple(_way(row, own, known)) for row in rows if isinstance(row, Line)}
+
+
+def _way(line: Line, own: Mapping[str, ListenerSeen], known: Known) -> Iterable[str]:
+    routes = [known.routes[name] for name in line.routes if name in known.routes]
+    for route in routes[:WAYS]:
+        ports = dict.fromkeys(f":{own[id].port} {own[id].hostname}".rstrip() for id in route.listeners if id in own)
+        yield f"{', '.join(list(ports)[:WAYS])} → {route.name}" if ports else route.name
+    if len(routes) > WAYS:
+        yield f"and {len(routes) - WAYS} more routes"
+
+
+def _tall(row: Row) -> bool:
+    return isinstance(row, Line) and row.state in (State.FAILING, State.PARTLY) and len(row.words) > SHORT
+
+
+def _routes_of(row: Row, known: Known) -> Iterable[tuple[str, RouteSeen | More, tuple[str, ...]]]:
+    """Yields the nodes in the middle column that lead to a row: name, node, and the route objects behind it."""
+    lines = row.lines if isinstance(row, Bundle) else (row,)
+    leading = dict.fromkeys(name for line in lines for name in line.routes)
+    names = tuple(name for name in leading if name in known.routes)
+    shown = () if isinstance(row, Bundle) and len(names) > 1 else names[:ROUTES_OF_LINE]
+    for name in shown:
+        yield name, known.routes[name], (name,)
+    if more := names[len(shown) :]:
+        id = row_id(row)
+        yield f"~{id}", More(len(more), "more routes" if shown else "routes", id), more
+
+
+def _attachments(
+    gateway: str, names: Sequence[str], behind: Mapping[str, tuple[str, ...]], known: Known, *, whole: bool
+) -> list[tuple[ListenerSeen | More, tuple[int, ...]]]:
+    """Returns the listeners, each with the nodes of the middle column that are attached to it."""
+    own = {each.id: each for each in known.listeners.get(gateway, ())}
+    if not gateway:
+        own = {each.id: each for listeners in known.listeners.values() for each in listeners}
+    used: dict[str, dict[int, None]] = {}
+    for at, name in enumerate(names):
+        for route in behind[name]:
+            for listener in known.routes[route].listeners:
+                if listener in own:
+                    used.setdefault(listener, {})[at] = None
+    ordered = list(used)
+    if whole:
+        ordered += [id for id in own if id not in used]
+    shown, more = ordered[:LISTENERS_SHOWN], ordered[LISTENERS_SHOWN:]
+    found: list[tuple[ListenerSeen | More, tuple[int, ...]]] = [(own[id], tuple(used.get(id, ()))) for id in shown]
+    if more:
+        ends = dict.fromkeys(at for id in more for at in used.get(id, ()))
+        found.append((More(len(more), "more listeners"), tuple(ends)))
+    return found
+
+
+def _listeners(
+    attached: list[tuple[ListenerSeen | More, tuple[int, ...]]], routes: Sequence[Placed[RouteSeen | More]], height: int
+) -> tuple[tuple[Placed[ListenerSeen | More], ...], tuple[Link, ...]]:
+    attached = sorted(attached, key=lambda each: (isinstance(each[0], More), _mean(each[1], len(routes))))
+    wanted = [_mean([routes[at].middle for at in ends], height) for _, ends in attached]
+    if len(wanted) == 1:
+        wanted = [min(HIGH, wanted[0])]
+    hops = [tuple(dict.fromkeys(id for at in ends for id in routes[at].hops)) for _, ends in attached]
+    placed = _stack([item for item, _ in attached], [LISTENER] * len(attached), wanted, hops, height)
+    links = tuple(
+        Link(placed[number].middle, routes[at].middle, _route_width(routes[at].item), routes[at].hops)
+        for number, (_, ends) in enumerate(attached)
+        for at in ends
+    )
+    return placed, links
+
+
+def _route_width(route: RouteSeen | More) -> float:
+    return width(route.rate) if isinstance(route, RouteSeen) else width(0)
+
+
+def _width(route: RouteSeen | More, row: Row) -> float:
+    """A route's share in a hop that others lead to as well is not known; it is at most what the route has."""
+    rate = row.rate
+    alone = isinstance(row, Bundle) or len(row.report.routes) == 1
+    return width(rate if alone or isinstance(route, More) else min(rate, route.rate))
+
+
+def _mean(values: Iterable[float], otherwise: float) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else otherwise
+
+
+def _end(column: Sequence[Placed[T]]) -> int:
+    return column[-1].y + column[-1].height if column else 0
+
+
+def _stack(
+    items: Sequence[T],
+    heights: Sequence[int],
+    middles: Sequence[float] | None,
+    hops: Sequence[tuple[str, ...]] = (),
+    height: int = 0,
+) -> tuple[Placed[T], ...]:
+    """Places a column in its order, each item as near to where it should be as the others let it."""
+    tops: list[int] = []
+    end = 0
+    for number, own in enumerate(heights):
+        wanted = int(middles[number] - own / 2) if middles else 0
+        tops.append(max(wanted, end + GAP if number else 0))
+        end = tops[-1] + own
+    # What was pushed below the end of the longest column goes back up as far as there is room.
+    limit = max(height, sum(heights) + GAP * (len(heights) - 1))
+    for number in reversed(range(len(tops))):
+        tops[number] = min(tops[number], limit - heights[number])
+        limit = tops[number] - GAP
+    ends = [0, *(top + own for top, own in zip(tops, heights, strict=True))]
+    return tuple(
+        Placed(item, top, own, top - ends[number], hops[number] if hops else ())
+        for number, (item, top, own) in enumerate(zip(items, tops, heights, strict=True))
+    )

@@ -1,0 +1,231 @@
+"""Collects what the page shows, from a running controller, in slices; what is plain and unchanging is then drawn beside the
+event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.audit import placed
+from lasthop.outputs.audit.certificates import CertificateReport
+from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.audit.observed import hops_of
+from lasthop.outputs.findings.root_causes import Mistake, mistakes
+from lasthop.outputs.status.summary import summary
+from lasthop.plan.finding import Severity
+from lasthop.plan.upstream import Hop
+from lasthop.probe.result import ProbeResult
+from lasthop.resolve.policies.judgement import validation_of
+from lasthop.web.contents import without_contents
+from lasthop.web.controller_view import ControllerView
+from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
+from lasthop.web.failures import Failed, latest, observed_failures
+from lasthop.web.picture import Choice, Filter, Line, choose
+from lasthop.web.probing import Probes
+from lasthop.web.sightings import each_listener, each_route, sighted
+from lasthop.web.slices import Shared, in_slices
+
+AGE: Final = 1.0
+"""Seconds that lines may be old while there is traffic, however many pages are open."""
+LOCATED: Final = 50
+"""Findings whose file and line are looked for."""
+RULING_ROUTES: Final = 8
+"""Routes of a line whose YAML is shown."""
+
+
+class Material(msgspec.Struct, frozen=True):
+    """What pictures are made of, whatever part of it a reader asks for."""
+
+    lines: tuple[Line, ...]
+    """In their order."""
+    known: Known
+    mistakes: tuple[Mistake, ...]
+    certificates: tuple[CertificateReport, ...]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    asked: Filter
+    choice: Choice
+    groups: tuple[Group, ...]
+    gateways: Mapping[str, tuple[str, str]]
+    """READY and WHY of each Gateway that is drawn."""
+    routes: Mapping[str, tuple[str, str]]
+    ready: bool
+    problems: tuple[str, ...]
+    mistakes: tuple[Mistake, ...]
+    failures: tuple[Failed, ...]
+    certificates: tuple[CertificateReport, ...]
+    names: Mapping[str, str]
+    """What the lines of failures are called, by id."""
+    rate: float
+
+
+class Detail(msgspec.Struct, frozen=True):
+    line: Line
+    explained: tuple[tuple[Key, Json], ...]
+    """The objects that decide, each with its tree; the first is the one to read first."""
+    ruling: tuple[tuple[Key, str, Json], ...]
+    """What rules the hop: object, `file:line`, and the object as it was written."""
+
+
+class PageModel:
+    def __init__(self, view: ControllerView) -> None:
+        self.view, self.engine = view, view.engine
+        self.probes = Probes(self._probe)
+        self._reports: list[HopReport] = []
+        self._hops: list[list[Hop]] = []
+        """The hops of each report, which are the same as long as the reports are."""
+        self._material = Shared(self._make_material, seconds=AGE)
+
+    async def _make_material(self) -> Material:
+        lines = await self._make_lines()
+        known = await self._make_known(lines)
+        return Material(lines, known, await self._make_mistakes(), tuple(await self.view.certificates()))
+
+    async def _make_lines(self) -> tuple[Line, ...]:
+        """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
+        observations, graph = self.view.controller.observations, self.engine.graph
+        reports = await self.view.hops()
+        if reports is not self._reports:
+            self._hops = await in_slices(map(hops_of, reports))
+            self._reports = reports
+        pairs = zip(reports, self._hops, strict=True)
+        found = await in_slices(sighted(graph, observations, report, hops) for report, hops in pairs)
+        return await asyncio.to_thread(_in_order, found)
+
+    async def _make_known(self, lines: Sequence[Line]) -> Known:
+        listeners: dict[str, list[ListenerSeen]] = {}
+        for each in await in_slices(each_listener(self.engine)):
+            listeners.setdefault(each.gateway, []).append(each)
+        routes = {each.name: each for each in await in_slices(each_route(self.engine, self.view.controller.observations))}
+        return await asyncio.to_thread(_known, routes, listeners, lines)
+
+    async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
+        """`at_once`: as it was worked out last."""
+        made = await (self._material.at_once() if at_once else self._material.get())
+        lines = made.lines
+        choice = await asyncio.to_thread(choose, lines, asked)
+        groups = await asyncio.to_thread(draw, choice, made.known, whole=asked.empty)
+        readiness = self.view.readiness()
+        gateways = await in_slices((group.gateway, self._summary("Gateway", group.gateway)) for group in groups)
+        names = [node.item.name for group in groups for node in group.routes if not isinstance(node.item, More)]
+        routes = await in_slices((name, self._summary(*name.split(" ", 1))) for name in names)
+        failed = await asyncio.to_thread(_failed, self.view.failures.last(), lines)
+        return Picture(
+            asked,
+            choice,
+            groups,
+            dict(gateways),
+            dict(routes),
+            not readiness.unready,
+            readiness.problems,
+            made.mistakes,
+            tuple(failed),
+            made.certificates,
+            await asyncio.to_thread(_names, lines, {each.line for each in failed}),
+            sum(each.rate for each in lines),
+        )
+
+    def _summary(self, kind: str, path: str) -> tuple[str, str]:
+        namespace, _, name = path.rpartition("/")
+        document = self.view.controller.statuses.document(Key(kind, namespace, name))
+        return summary(document) if document else ("", "")
+
+    async def _make_mistakes(self) -> tuple[Mistake, ...]:
+        """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the
+        first of them are looked for in files."""
+        broken = {key: each.file for each in self.view.not_applied() for key in each.objects}
+        found = await asyncio.to_thread(mistakes, await self.view.findings(), broken)
+        found = await asyncio.to_thread(sorted, found, key=_errors_first)
+        located = await in_slices(map(self._located, found[:LOCATED]))
+        return (*sorted(located, key=_errors_first), *found[LOCATED:])
+
+    def _located(self, mistake: Mistake) -> Mistake:
+        finding = mistake.finding
+        if finding.file or finding.object is None:
+            return mistake
+        place = self.view.locate(finding.object, finding.field) or self.view.locate(finding.object)
+        if place is None:
+            return mistake
+        return Mistake(msgspec.structs.replace(finding, file=place[0], line=place[1]), mistake.follows)
+
+    async def line(self, id: str) -> Line | None:
+        found = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)
+        return msgspec.structs.replace(found, report=placed(found.report, self.view.locate)) if found else None
+
+    async def detail(self, id: str) -> Detail | None:
+        found = await self.line(id)
+        if found is None:
+            return None
+        ruling = self._ruling(found)
+        first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", "Service")][:1]
+        routes = [key for key in ruling if key.kind.endswith("Route")]
+        explained = [(key, tree) for key in (*first, *routes) if (tree := await self.view.explain(key))]
+        documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
+        return Detail(found, tuple(explained), tuple((key, place, text) for key, place, text in documents if text))
+
+    def _ruling(self, found: Line) -> list[Key]:
+        """Returns the objects that decide how the hop is connected, the one that decides most first. No Secret."""
+        report = msgspec.structs.replace(found.report, routes=found.report.routes[:RULING_ROUTES])
+        keys = list(report.objects)
+        for owner in [key for key in keys if key.kind in ("BackendTLSPolicy", "XBackend")]:
+            validation = validation_of(self.engine.graph, owner)
+            for ref in validation.ca_certificate_refs if validation else ():
+                keys.append(Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else owner.namespace, ref.name))
+        keys.append(report.gateway)
+        return [key for key in dict.fromkeys(keys) if key.kind != "Secret"]
+
+    def _place(self, key: Key) -> str:
+        place = self.view.locate(key)
+        return f"{place[0]}:{place[1]}" if place else ""
+
+    def _written(self, key: Key) -> Json:
+        """Returns an object as it was written, without its status; of a ConfigMap only what is public by nature."""
+        document = self.view.controller.statuses.document(key)
+        return {name: part for name, part in without_contents(document).items() if name != "status"} if document else {}
+
+    async def _probe(self, id: str) -> ProbeResult | None:
+        found = await self.line(id)
+        return await self.view.probe_hop(found.report) if found else None
+
+
+def _line(made: Material, id: str) -> Line | None:
+    return next((each for each in made.lines if each.id == id), None)
+
+
+def _errors_first(mistake: Mistake) -> tuple[bool, bool]:
+    return mistake.finding.severity is not Severity.ERROR, not mistake.finding.file
+
+
+def _in_order(found: list[Line]) -> tuple[Line, ...]:
+    """Returns each line once: where the protocols of a port differ, the worst of them."""
+    kept: dict[str, Line] = {}
+    for each in sorted(found, key=lambda line: line.order):
+        kept.setdefault(each.id, each)
+    return tuple(kept.values())
+
+
+def _known(routes: dict[str, RouteSeen], listeners: dict[str, list[ListenerSeen]], lines: Sequence[Line]) -> Known:
+    leading = {name for each in lines for name in each.routes}
+    idle: dict[str, list[str]] = {}
+    for name in routes.keys() - leading:
+        for gateway in routes[name].gateways:
+            idle.setdefault(gateway, []).append(name)
+    return Known(
+        routes,
+        {gateway: tuple(found) for gateway, found in listeners.items()},
+        {gateway: tuple(sorted(names)) for gateway, names in idle.items()},
+    )
+
+
+def _failed(recent: list[Failed], lines: Sequence[Line]) -> list[Failed]:
+    return latest(recent, observed_failures(lines))
+
+
+def _names(lines: Sequence[Line], wanted: set[str]) -> dict[str, str]:
+    return {each.id: each.report.address for each in lines if each.id in wanted}

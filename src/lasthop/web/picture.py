@@ -1,0 +1,268 @@
+"""What the page shows of each hop, and which hops it shows: pure, reports and observations in, rows out.
+
+HopReport (asked for) + Observed (happened)  ──line──>  Line  ──choose──>  rows: single lines, and bundles of many
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.plan.observation import EndpointSeen, Failure, Health, HopSeen, LeafCertificate, Traffic
+
+SINGLE: Final = 40
+"""Lines of a page; if there are more, what is in order is bundled."""
+BUNDLES: Final = 20
+NAMED_ENDPOINTS: Final = 3
+
+
+class State(StrEnum):
+    """What happened on a hop, the worst first. Plaintext is worse than a waiver, which at least encrypts."""
+
+    FAILING = "failing"
+    PARTLY = "partly failing"
+    PLAINTEXT = "plaintext"
+    WAIVED = "waived"
+    UNTRIED = "not tried yet"
+    VERIFIED = "verified"
+    OUTSIDE = "not ours"
+    """TLS that is the client's own, and UDP."""
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    @property
+    def slug(self) -> str:
+        """The name as CSS classes and addresses have it."""
+        return self.replace(" ", "-")
+
+
+_RANKS: Final = {state: rank for rank, state in enumerate(State)}
+BY_SLUG: Final = {state.slug: state for state in State}
+DEGRADED: Final = frozenset({State.FAILING, State.PARTLY, State.PLAINTEXT, State.WAIVED})
+"""What is shown by itself as long as there is room for it."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The line to one backend."""
+
+    id: str
+    """Nothing that anybody has written, so that it can be part of any markup or address."""
+    report: HopReport
+    """What is asked for, and beside it what happened."""
+    state: State
+    words: str
+    """What happened, or why nothing can."""
+    endpoints: tuple[EndpointSeen, ...] = ()
+    traffic: Traffic = Traffic()
+    rate: float = 0.0
+    """Requests per second; of a stream, connections."""
+    errors: float = 0.0
+    """The share of them that was answered with 5xx."""
+
+    @property
+    def namespace(self) -> str:
+        return self.report.backend.namespace
+
+    @property
+    def gateway(self) -> str:
+        return self.report.gateway.path
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        return tuple(map(str, self.report.routes))
+
+    @property
+    def certificate(self) -> LeafCertificate | None:
+        """What the backend has shown; of several, the first to expire."""
+        return next(iter(self.report.observed.certificates), None) if self.report.observed else None
+
+    @property
+    def order(self) -> tuple[int, float, str, int, str]:
+        """The worst first, then the busiest."""
+        return (self.state.rank, -self.rate, self.report.backend.path, self.report.port, self.gateway)
+
+
+def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, float] = (0.0, 0.0)) -> Line:
+    """`recent` has the requests and errors of a second."""
+    state = _state(report.manner, report.observed.health if report.observed else Health.UNTRIED)
+    own = report.manner if report.manner in (Manner.PASSTHROUGH, Manner.UDP) else ""
+    id, seen = line_id(report.gateway, report.backend, report.port, own), seen or HopSeen()
+    requests, errors = recent
+    share = errors / requests if requests else 0.0
+    return Line(id, report, state, _words(report, state), seen.endpoints, seen.traffic, requests, share)
+
+
+def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
+    """`own`: the protocol of a hop that policies do not apply to."""
+    text = "\n".join((gateway.path, str(backend), str(port), own))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _state(manner: Manner, health: Health) -> State:
+    if manner is Manner.FAILING or health is Health.FAILING:
+        return State.FAILING
+    if health is Health.PARTLY_FAILING:
+        return State.PARTLY
+    match manner:
+        case Manner.PLAINTEXT:
+            return State.PLAINTEXT
+        case Manner.WAIVED:
+            return State.WAIVED
+        case Manner.PASSTHROUGH | Manner.UDP:
+            return State.OUTSIDE
+    return State.UNTRIED if health is Health.UNTRIED else State.VERIFIED
+
+
+def _words(report: HopReport, state: State) -> str:
+    seen = report.observed
+    if seen and seen.health.bad and report.manner is not Manner.FAILING:
+        words = "; ".join(_failure(each, seen.endpoints) for each in seen.failures) or "connections to it fail"
+        return f"{words} (plaintext: {report.detail})" if report.manner is Manner.PLAINTEXT else words
+    if state is State.WAIVED and report.why:
+        return f"{report.detail}: {report.why}"
+    if state is State.UNTRIED:
+        return f"to be verified against {report.detail}"
+    return report.detail
+
+
+def _failure(failure: Failure, tried: int) -> str:
+    """As `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`: what may be cut comes last."""
+    endpoints = [each for each in failure.endpoints if each]
+    by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
+    if not endpoints or (len(endpoints) >= tried and not by):
+        return failure.words
+    more = f" and {len(endpoints) - NAMED_ENDPOINTS} more" if len(endpoints) > NAMED_ENDPOINTS else ""
+    named = f"{', '.join(endpoints[:NAMED_ENDPOINTS])}{more}"
+    return f"{len(endpoints)} of {max(tried, len(endpoints))} endpoints{by}: {failure.words} ({named})"
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What the reader asks to see."""
+
+    text: str = ""
+    namespace: str = ""
+    gateway: str = ""
+    state: State | None = None
+    page: int = 0
+    """0: what is in order is bundled if there is much of it; from 1 on: every line, page by page."""
+
+    @property
+    def empty(self) -> bool:
+        return self == Filter()
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """Lines of a Gateway and a namespace that are in the same state, drawn as one."""
+
+    gateway: str
+    """Empty: of several."""
+    namespace: str
+    """Empty: of several."""
+    state: State
+    lines: tuple[Line, ...]
+
+    @property
+    def rate(self) -> float:
+        return sum(each.rate for each in self.lines)
+
+    @property
+    def namespaces(self) -> int:
+        return len({each.namespace for each in self.lines})
+
+    @property
+    def soonest(self) -> Line | None:
+        """The one whose certificate expires first."""
+        known = ((each.certificate.not_after, each.id, each) for each in self.lines if each.certificate)
+        return min(known, default=(0.0, "", None))[2]
+
+
+Row = Line | Bundle
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Which lines are shown, and how many there are of what."""
+
+    rows: tuple[Row, ...]
+    states: tuple[tuple[State, int], ...]
+    """What the reader could ask for instead, with the number of lines; of the present text, namespace and Gateway."""
+    namespaces: tuple[tuple[str, int], ...]
+    gateways: tuple[tuple[str, int], ...]
+    found: int
+    total: int
+    page: int
+    pages: int
+
+
+def choose(lines: Sequence[Line], asked: Filter) -> Choice:
+    """Returns what to draw; `lines` are in their order."""
+    words = asked.text.lower().split()
+    within = [each for each in lines if _wanted(each, words, asked)]
+    states = Counter(each.state for each in within)
+    found = [each for each in within if asked.state in (None, each.state)]
+    pages = max(1, -(-len(found) // SINGLE))
+    page = min(asked.page, pages)
+    rows: tuple[Row, ...]
+    if page:
+        rows = tuple(found[(page - 1) * SINGLE : page * SINGLE])
+    else:
+        rows = tuple(found) if len(found) <= SINGLE else _bundled(found)
+    return Choice(
+        rows,
+        tuple((state, states[state]) for state in State),
+        _counted(each.namespace for each in lines),
+        _counted(each.gateway for each in lines),
+        len(found),
+        len(lines),
+        page,
+        pages,
+    )
+
+
+def _wanted(each: Line, words: Iterable[str], asked: Filter) -> bool:
+    report = each.report
+    if asked.namespace and asked.namespace != each.namespace:
+        return False
+    if asked.gateway and asked.gateway != each.gateway:
+        return False
+    objects = (key.path for key in (report.policy, report.waiver) if key)
+    text = (report.address, each.gateway, *objects, each.words, *each.routes)
+    return all(any(word in part.lower() for part in text) for word in words)
+
+
+def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(names).items()))
+
+
+def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
+    """What needs a look by itself, as far as there is room; everything else in bundles."""
+    single = [each for each in found if each.state in DEGRADED][: SINGLE - BUNDLES]
+    shown = {each.id for each in single}
+    rest: dict[tuple[State, str, str], list[Line]] = {}
+    for each in found:
+        if each.id not in shown:
+            rest.setdefault((each.state, each.gateway, each.namespace), []).append(each)
+    kept = sorted(rest, key=lambda key: (key[0].rank, -len(rest[key]), key[1:]))
+    room = BUNDLES - len(State)
+    others: dict[tuple[State, str, str], list[Line]] = {}
+    for key in kept[room:]:
+        others.setdefault((key[0], key[1], ""), []).extend(rest[key])
+    if len(others) > len(State):
+        several: dict[tuple[State, str, str], list[Line]] = {}
+        for key, lines in others.items():
+            several.setdefault((key[0], "", ""), []).extend(lines)
+        others = several
+    bundles = [_bundle(key, rest[key]) for key in kept[:room]] + [_bundle(key, lines) for key, lines in others.items()]
+    return (*single, *sorted(bundles, key=lambda each: each.state.rank))
+
+
+def _bundle(key: tuple[State, str, str], lines: list[Line]) -> Row:
+    return lines[0] if len(lines) == 1 else Bundle(key[1], key[2], key[0], tuple(lines))

@@ -1,0 +1,64 @@
+"""Probes backends for people who look at the page.
+
+A probe connects to backends, and any user of this machine can open the page, so nobody is given more than the gateway does by
+itself: only lines of the picture can be probed, never an address that is asked for; a result is kept for some seconds, so that
+asking more often connects no more often; and few are made at once. The token and the origin keep the pages of other sites out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from lasthop.probe.result import ProbeResult
+
+KEPT: Final = 5.0
+"""Seconds for which a result is shown instead of a new one."""
+AT_ONCE: Final = 2
+WAITING: Final = 8
+"""Readers that may wait for a result."""
+
+
+class TooMany(Exception):
+    """So many probes are under way that no other is begun."""
+
+
+class Probes:
+    def __init__(self, make: Callable[[str], Awaitable[ProbeResult | None]]) -> None:
+        """`make` probes a line by its id; None: there is no such line."""
+        self.token: Final = secrets.token_urlsafe(24)
+        self._make = make
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._asked: Counter[str] = Counter()
+        """How many wait for each line, the one whose probe is under way included."""
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._kept: dict[str, tuple[float, ProbeResult]] = {}
+
+    def is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    async def get(self, line: str) -> ProbeResult | None:
+        """Probes a line, or waits for the probe of it that is under way. Raises `TooMany`."""
+        if self._asked.total() >= WAITING:
+            raise TooMany
+        self._asked[line] += 1
+        try:
+            async with self._locks.setdefault(line, asyncio.Lock()):
+                now = time.monotonic()
+                self._kept = {id: kept for id, kept in self._kept.items() if kept[0] > now}
+                if line in self._kept:
+                    return self._kept[line][1]
+                async with self._turn:
+                    found = await self._make(line)
+                if found is not None:
+                    self._kept[line] = (time.monotonic() + KEPT, found)
+                return found
+        finally:
+            self._asked[line] -= 1
+            if not self._asked[line]:
+                del self._asked[line], self._locks[line]

@@ -1,0 +1,196 @@
+"""`lasthop dashboard`: the page of a gateway on this machine, and of the controller of a cluster through the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import webbrowser
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import click
+import pytest
+from click.testing import CliRunner
+from kubernetes.client import ApiClient, Configuration, CoreV1Api
+from kubernetes.stream import portforward
+
+from lasthop.cli.commands import dashboard
+from lasthop.cli.commands.dashboard import Leader, forward, local_url
+from lasthop.cli.main import main
+from lasthop.kubernetes.client import Client
+from lasthop.kubernetes.errors import ApiError
+from lasthop.kubernetes.port_forward import forwarding
+from tests.fake_api import until
+from tests.pods import PORT, Pods, pod
+from tests.web import shop
+
+
+@contextlib.asynccontextmanager
+async def cluster(*names: str, holder: str = "") -> AsyncIterator[tuple[Pods, Client]]:
+    pods = Pods()
+    pods.holder = holder
+    pods.pods = {name: pod(name) for name in names}
+    async with pods.serving(), Client(pods.access, timeout=5.0) as client:  # type: ignore[arg-type]
+        yield pods, client
+
+
+async def test_the_page_of_the_leading_controller_is_forwarded(tmp_path: Path) -> None:
+    async with (
+        cluster("lasthop-a", "lasthop-b", holder="lasthop-b") as (pods, client),
+        shop.opened(shop.shop(), tmp_path / "s") as (_, port),
+        forwarding(client, Leader(client, "lasthop-system").find, print) as local,
+        aiohttp.ClientSession() as session,
+    ):
+        pods.listening["lasthop-b", PORT] = port
+        async with session.get(f"http://127.0.0.1:{local}/") as answer:
+            assert answer.status == 200 and "shop/api:443" in await answer.text()
+        async with session.get(f"http://127.0.0.1:{local}/static/htmx.min.js") as answer:
+            whole = (Path(dashboard.__file__).parents[2] / "web/static/htmx.min.js").read_bytes()
+            assert await answer.read() == whole, "larger than any one message"
+        assert set(pods.forwarded) == {"lasthop-b"}
+
+
+async def test_when_another_leads_new_connections_go_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "KNOWN", 0.0)
+    async with cluster("a", "b", holder="a") as (pods, client):
+        leader = Leader(client, "lasthop-system")
+        assert await leader.find() == ("lasthop-system", "a", PORT)
+        pods.holder = "b"
+        assert await leader.find() == ("lasthop-system", "b", PORT)
+
+
+async def test_the_admin_port_is_the_one_that_the_pod_names() -> None:
+    async with cluster("a", holder="a") as (pods, client):
+        pods.pods["a"] = pod("a", 19111)
+        assert await Leader(client, "lasthop-system").find() == ("lasthop-system", "a", 19111)
+
+
+@pytest.mark.parametrize("holder, denied", [("", set()), ("a-laptop-4711", set()), ("b", {"leases"})])
+async def test_without_a_lease_that_names_a_pod_a_ready_controller_is_taken(holder: str, denied: set[str]) -> None:
+    async with cluster("a", "b", holder=holder) as (pods, client):
+        pods.denied = denied
+        pods.pods["a"] = pod("a", ready=False)
+        assert (await Leader(client, "lasthop-system").find())[1] == "b"
+
+
+async def test_who_may_not_read_pods_may_forward_all_the_same() -> None:
+    async with cluster("a", holder="a") as (pods, client):
+        pods.denied = {"pods"}
+        assert await Leader(client, "lasthop-system").find() == ("lasthop-system", "a", PORT)
+
+
+async def test_where_no_controller_runs_the_error_says_what_to_do() -> None:
+    async with cluster() as (_, client):
+        with pytest.raises(
+            click.ClickException, match=r"no controller of Lasthop runs in namespace lasthop-system.*lasthop install"
+        ):
+            await forward(client, "lasthop-system", 0, browser=False)
+
+
+@pytest.mark.parametrize(
+    "break_it, words",
+    [
+        (lambda pods: pods.denied.add("portforward"), "ask for get and create on pods/portforward"),
+        (lambda pods: None, "failed to connect to localhost:19000"),
+        (lambda pods: setattr(pods, "protocol", "v9.unknown"), "does not know the protocol v4.channel.k8s.io"),
+    ],
+)
+async def test_why_a_connection_fails_is_said_once_in_words(
+    break_it: object, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(break_it)
+    async with cluster("a", holder="a") as (pods, client), asyncio.TaskGroup() as tasks:
+        break_it(pods)
+        running = tasks.create_task(forward(client, "lasthop-system", 0, browser=False))
+        said = ""
+
+        def shown() -> bool:
+            nonlocal said
+            said += "".join(capsys.readouterr())
+            return "http://127.0.0.1:" in said
+
+        await until(shown)
+        url = said[said.index("http://127.0.0.1:") :].split()[0]
+        async with aiohttp.ClientSession() as session:
+            for _ in range(3):
+                with pytest.raises(aiohttp.ClientError):
+                    await session.get(url)
+        said += "".join(capsys.readouterr())
+        running.cancel()
+    assert " ".join(said.split()).count(words) == 1
+
+
+async def test_a_port_that_is_taken_is_said() -> None:
+    async with cluster("a", holder="a") as (_, client):
+        taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        async with taken:
+            port = taken.sockets[0].getsockname()[1]
+            with pytest.raises(click.ClickException, match=f"port {port} of this machine cannot be used"):
+                await forward(client, "lasthop-system", port, browser=False)
+
+
+async def test_an_error_of_the_api_server_is_passed_on() -> None:
+    async with cluster("a", holder="a") as (pods, client):
+        pods.denied = {"leases", "pods"}
+        with pytest.raises(ApiError, match="403"):
+            await Leader(client, "lasthop-system").find()
+
+
+@pytest.mark.parametrize(
+    "admin, url",
+    [
+        ("127.0.0.1:19000", "http://127.0.0.1:19000/"),
+        ("0.0.0.0:19000", "http://127.0.0.1:19000/"),
+        ("[::]:19000", "http://[::1]:19000/"),
+        ("[::1]:1", "http://[::1]:1/"),
+        ("localhost:1", "http://localhost:1/"),
+    ],
+)
+def test_the_address_is_one_that_a_browser_on_this_machine_can_open(admin: str, url: str) -> None:
+    assert local_url(admin) == url
+
+
+@pytest.mark.parametrize("args, opened", [([], True), (["--no-open"], False)])
+async def test_the_page_of_a_gateway_on_this_machine_is_opened(
+    args: list[str], opened: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", found.append)
+    monkeypatch.setenv("LASTHOP_RUN_DIR", str(tmp_path))
+    (tmp_path / "x").mkdir(mode=0o700)
+    async with shop.opened([], tmp_path / "x" / "admin.sock") as (_, port):
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["dashboard", *args])
+    url = f"http://127.0.0.1:{port}/"
+    assert result.exit_code == 0 and url in result.output.split(), result.output
+    assert found == ([url] if opened else [])
+
+
+async def test_the_pods_of_these_tests_forward_as_the_official_client_expects() -> None:
+    """Another implementation of the protocol than ours, so that both ends of it are not mistaken in the same way."""
+    greeting = b"hello" * 5000
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readline() == b"who?\n"
+        writer.write(greeting)
+        writer.close()
+
+    def ask(url: str) -> bytes:
+        configuration = Configuration(host=url)
+        configuration.api_key["authorization"] = "Bearer a token"
+        with contextlib.closing(ApiClient(configuration)) as client:
+            core = CoreV1Api(client)
+            forwarded = portforward(core.connect_get_namespaced_pod_portforward, "a", "lasthop-system", ports=str(PORT))
+            socket = forwarded.socket(PORT)
+            socket.sendall(b"who?\n")
+            received = b""
+            while chunk := socket.recv(65536):
+                received += chunk
+            socket.close()
+            forwarded.websocket.shutdown()
+            return received
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server, cluster("a", holder="a") as (pods, _):
+        pods.listening["a", PORT] = server.sockets[0].getsockname()[1]
+        assert await asyncio.to_thread(ask, pods.url) == greeting

@@ -1,0 +1,158 @@
+"""Where things are in the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.plan.observation import Health
+from lasthop.web.drawing import (
+    GAP,
+    LISTENERS_SHOWN,
+    Group,
+    Known,
+    ListenerSeen,
+    More,
+    Placed,
+    RouteSeen,
+    draw,
+    row_id,
+    width,
+)
+from lasthop.web.picture import Filter, Line, State, choose, line
+
+
+def listener(name: str, gateway: str = "edge/web") -> ListenerSeen:
+    return ListenerSeen(f"Gateway {gateway} {name}", gateway, name, 443, "HTTPS", f"{name}.example")
+
+
+def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteSeen:
+    return RouteSeen(f"HTTPRoute {name}", tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
+
+
+def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str = "edge/web") -> Line:
+    leading = tuple(Key.read("HTTPRoute", each) for each in routes)
+    between = (Key.read("Gateway", gateway), Key.read("Service", name))
+    happened = Observed(health, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
+    return line(HopReport(*between, 443, Manner.VERIFIED, "its own CA", routes=leading, observed=happened))
+
+
+def known(routes: list[RouteSeen], listeners: list[ListenerSeen], idle: Mapping[str, tuple[str, ...]] | None = None) -> Known:
+    by_gateway: dict[str, tuple[ListenerSeen, ...]] = {}
+    for each in listeners:
+        by_gateway[each.gateway] = (*by_gateway.get(each.gateway, ()), each)
+    return Known({each.name: each for each in routes}, by_gateway, idle or {})
+
+
+def drawn(lines: list[Line], found: Known, *, whole: bool = True) -> tuple[Group, ...]:
+    return draw(choose(sorted(lines, key=lambda each: each.order), Filter()), found, whole=whole)
+
+
+def test_lines_go_from_the_listener_over_the_route_to_the_backend() -> None:
+    found = known([route("a/r", "one"), route("a/s", "one", "two")], [listener("one"), listener("two")])
+    (group,) = drawn([hop("a/x", "a/r"), hop("a/y", "a/r", "a/s")], found)
+    listeners = {node.middle: node.item.name for node in group.listeners if isinstance(node.item, ListenerSeen)}
+    routes = {node.middle: node.item.name for node in group.routes if isinstance(node.item, RouteSeen)}
+    rows = {node.middle: node.item.report.backend.path for node in group.rows if isinstance(node.item, Line)}
+    assert {(listeners[link.start], routes[link.end]) for link in group.attached} == {
+        ("one", "HTTPRoute a/r"),
+        ("one", "HTTPRoute a/s"),
+        ("two", "HTTPRoute a/s"),
+    }
+    assert {(routes[link.start], rows[link.end]) for link in group.led} == {
+        ("HTTPRoute a/r", "a/x"),
+        ("HTTPRoute a/r", "a/y"),
+        ("HTTPRoute a/s", "a/y"),
+    }
+    assert {link.state for link in group.led} == {State.VERIFIED} and {link.state for link in group.attached} == {None}
+
+
+def test_what_leads_nowhere_is_drawn_only_in_the_whole_picture() -> None:
+    idle = {"edge/web": ("HTTPRoute a/idle",)}
+    found = known([route("a/r", "one"), route("a/idle")], [listener("one"), listener("two"), listener("x", "edge/new")], idle)
+    web, new = drawn([hop("a/x", "a/r")], found)
+    assert [node.item.name for node in web.routes if isinstance(node.item, RouteSeen)] == ["HTTPRoute a/r", "HTTPRoute a/idle"]
+    assert len(web.listeners) == 2
+    assert (new.gateway, new.rows) == ("edge/new", ())
+    (web,) = drawn([hop("a/x", "a/r")], found, whole=False)
+    assert len(web.routes) == len(web.listeners) == 1
+
+
+def test_a_gateway_that_fails_comes_first() -> None:
+    lines = [hop("a/x", "a/r"), hop("b/y", "b/r", health=Health.FAILING, gateway="edge/zoo")]
+    groups = drawn(lines, known([route("a/r"), route("b/r", gateway="edge/zoo")], []))
+    assert [group.gateway for group in groups] == ["edge/zoo", "edge/web"]
+
+
+def test_many_routes_and_listeners_are_counted_and_not_drawn() -> None:
+    names = [f"a/r{number}" for number in range(300)]
+    listeners = [listener(f"l{number}") for number in range(300)]
+    routes = [route(name, f"l{number}") for number, name in enumerate(names)]
+    (group,) = drawn([hop("a/x", *names)], known(routes, listeners))
+    counted = [node.item for node in group.routes if isinstance(node.item, More)]
+    assert [(each.count, each.what) for each in counted] == [(296, "more routes")]
+    assert len(group.listeners) == LISTENERS_SHOWN + 1
+    last = group.listeners[-1].item
+    assert isinstance(last, More) and last.count == 300 - LISTENERS_SHOWN
+
+
+def test_a_bundle_has_one_line_from_its_routes() -> None:
+    names = [f"a/s{number}" for number in range(200)]
+    found = known([route(name, "one") for name in names], [listener("one")])
+    (group,) = drawn([hop(name, name) for name in names], found)
+    assert len(group.rows) == len(group.led) == len(group.routes) == 1
+    (counted,) = (node.item for node in group.routes)
+    assert isinstance(counted, More) and (counted.count, counted.what) == (200, "routes")
+
+
+def test_lines_get_thicker_with_the_rate_and_never_too_thick() -> None:
+    widths = [width(rate) for rate in (0, 0.1, 1, 10, 100, 1000, 1e9)]
+    assert widths == sorted(widths) and len(set(widths[:6])) == 6
+    assert widths[0] == 1.5 and widths[-1] == 14.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 30),
+            st.lists(st.integers(0, 12), max_size=6),
+            st.sampled_from(Health),
+            st.sampled_from(("edge/a", "edge/b")),
+        ),
+        max_size=60,
+    )
+)
+def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, list[int], Health, str]]) -> None:
+    by_id = {
+        each.id: each
+        for number, routes, health, gateway in made
+        for each in [hop(f"n/s{number}", *(f"n/r{each}" for each in routes), health=health, gateway=gateway)]
+    }
+    routes = [
+        RouteSeen(f"HTTPRoute n/r{n}", ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b")) for n in range(13)
+    ]
+    listeners = [listener("l", "edge/a"), listener("m", "edge/a"), listener("l", "edge/b")]
+    for group in drawn(list(by_id.values()), known(routes, listeners)):
+        for column in (group.listeners, group.routes, group.rows):
+            _check_column(column, group.height)
+        ends = {node.middle for node in group.rows}
+        middles = {node.middle for node in group.routes}
+        starts = {node.middle for node in group.listeners}
+        assert all(link.start in middles and link.end in ends for link in group.led)
+        assert all(link.start in starts and link.end in middles for link in group.attached)
+        ids = {row_id(node.item) for node in group.rows}
+        assert all(set(link.hops) <= ids for link in (*group.led, *group.attached))
+
+
+def _check_column(column: Sequence[Placed[Any]], height: int) -> None:
+    end = 0
+    for number, node in enumerate(column):
+        assert node.space >= (GAP if number else 0)
+        assert node.y == end + node.space
+        end = node.y + node.height
+    assert end <= height

@@ -1,0 +1,166 @@
+"""What the page says of a hop, and which hops it shows."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.plan.observation import Failure, Health, LeafCertificate
+from lasthop.web.picture import BUNDLES, SINGLE, Bundle, Filter, Line, State, choose, line
+
+WRONG_NAME = Failure("certificate is for old.example", ("10.0.0.1:8443", "10.0.0.2:8443"))
+LEAF = LeafCertificate("CN=a", "CN=ca", ("a.example",), 0.0, 100.0)
+
+
+def made(found: HopReport, happened: Observed | None = None) -> Line:
+    return line(msgspec.structs.replace(found, observed=happened))
+
+
+def report(manner: Manner = Manner.VERIFIED, name: str = "shop/api", detail: str = "its own CA, for a.example") -> HopReport:
+    gateway, backend, route = Key("Gateway", "edge", "web"), Key.read("Service", name), Key.read("HTTPRoute", name)
+    return HopReport(gateway, backend, 443, manner, detail, routes=(route,))
+
+
+def seen(health: Health, *failures: Failure, endpoints: int = 3) -> Observed:
+    return Observed(health, 1.0, 0.0, 0.0, 0, 0, 0, failures, (LEAF,), (), endpoints)
+
+
+@pytest.mark.parametrize(
+    "manner, health, state",
+    [
+        (Manner.VERIFIED, Health.WORKING, State.VERIFIED),
+        (Manner.PINNED_ONLY, Health.WORKING, State.VERIFIED),
+        (Manner.VERIFIED, Health.UNTRIED, State.UNTRIED),
+        (Manner.VERIFIED, Health.FAILING, State.FAILING),
+        (Manner.VERIFIED, Health.PARTLY_FAILING, State.PARTLY),
+        (Manner.FAILING, Health.UNTRIED, State.FAILING),
+        (Manner.FAILING, Health.WORKING, State.FAILING),
+        (Manner.WAIVED, Health.WORKING, State.WAIVED),
+        (Manner.WAIVED, Health.UNTRIED, State.WAIVED),
+        (Manner.WAIVED, Health.FAILING, State.FAILING),
+        (Manner.PLAINTEXT, Health.WORKING, State.PLAINTEXT),
+        (Manner.PLAINTEXT, Health.UNTRIED, State.PLAINTEXT),
+        (Manner.PLAINTEXT, Health.FAILING, State.FAILING),
+        (Manner.PASSTHROUGH, Health.WORKING, State.OUTSIDE),
+        (Manner.UDP, Health.UNTRIED, State.OUTSIDE),
+        (Manner.PASSTHROUGH, Health.FAILING, State.FAILING),
+    ],
+)
+def test_a_line_is_what_happened_and_nothing_is_verified_before_it_was_tried(
+    manner: Manner, health: Health, state: State
+) -> None:
+    assert made(report(manner), seen(health)).state is state
+
+
+def test_plaintext_is_worse_than_a_waiver_and_failing_is_worst() -> None:
+    worst = [State.FAILING, State.PARTLY, State.PLAINTEXT, State.WAIVED, State.UNTRIED, State.VERIFIED]
+    assert sorted(reversed(worst), key=lambda state: state.rank) == worst
+
+
+@pytest.mark.parametrize(
+    "shown, words",
+    [
+        (made(report(), seen(Health.WORKING)), "its own CA, for a.example"),
+        (made(report(), seen(Health.UNTRIED)), "to be verified against its own CA, for a.example"),
+        (made(report(), seen(Health.FAILING, WRONG_NAME, endpoints=2)), "certificate is for old.example"),
+        (
+            made(report(), seen(Health.PARTLY_FAILING, WRONG_NAME)),
+            "2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)",
+        ),
+        (
+            made(report(), seen(Health.PARTLY_FAILING, Failure("refused", ("10.0.0.1:1",), ("web-7",)), endpoints=1)),
+            "1 of 1 endpoints from web-7: refused (10.0.0.1:1)",
+        ),
+        (made(report(), seen(Health.FAILING)), "connections to it fail"),
+        (made(report(Manner.FAILING, detail="no CA is left"), seen(Health.UNTRIED)), "no CA is left"),
+        (
+            made(report(Manner.PLAINTEXT, detail="no policy"), seen(Health.FAILING, Failure("nothing listens", ()))),
+            "nothing listens (plaintext: no policy)",
+        ),
+    ],
+)
+def test_the_words_of_a_line_say_what_happened_and_where(shown: Line, words: str) -> None:
+    assert shown.words == words
+
+
+def test_the_first_certificate_to_expire_is_shown() -> None:
+    assert made(report(), seen(Health.WORKING)).certificate == LEAF
+    assert made(report()).certificate is None
+
+
+def test_the_same_port_has_one_id_whatever_becomes_of_it_and_no_other_has_it() -> None:
+    ids = {made(report(manner)).id for manner in (Manner.VERIFIED, Manner.WAIVED, Manner.FAILING)}
+    assert len(ids) == 1
+    assert made(report(Manner.PASSTHROUGH)).id not in ids, "another protocol's"
+    assert made(report(name="shop/other")).id not in ids
+
+
+def many(count: int, namespaces: int = 4, failing: int = 0) -> list[Line]:
+    found = [
+        made(
+            report(name=f"n{number % namespaces}/s{number}"),
+            seen(Health.FAILING, WRONG_NAME) if number < failing else seen(Health.WORKING),
+        )
+        for number in range(count)
+    ]
+    return sorted(found, key=lambda each: each.order)
+
+
+def test_few_lines_are_all_shown_the_worst_first() -> None:
+    choice = choose(many(SINGLE, failing=3), Filter())
+    assert [row.state for row in choice.rows[:4]] == [State.FAILING] * 3 + [State.VERIFIED]
+    assert len(choice.rows) == SINGLE and choice.pages == 1 and not any(isinstance(row, Bundle) for row in choice.rows)
+
+
+def test_of_many_lines_those_that_fail_are_shown_and_the_others_bundled_by_namespace() -> None:
+    choice = choose(many(5000, failing=7), Filter())
+    assert [row.state for row in choice.rows[:7]] == [State.FAILING] * 7
+    bundles = [row for row in choice.rows if isinstance(row, Bundle)]
+    assert {row.namespace for row in bundles} == {"n0", "n1", "n2", "n3"}
+    assert sum(len(row.lines) for row in bundles) == 4993
+    assert choice.found == choice.total == 5000
+    assert dict(choice.states)[State.FAILING] == 7
+
+
+@pytest.mark.parametrize("namespaces", [1, 500, 5000])
+@pytest.mark.parametrize("failing", [0, 1, 5000])
+def test_however_many_there_are_the_picture_has_few_rows_and_leaves_nobody_out(namespaces: int, failing: int) -> None:
+    choice = choose(many(5000, namespaces, failing), Filter())
+    assert len(choice.rows) <= SINGLE + BUNDLES
+    shown = [each.id for row in choice.rows for each in (row.lines if isinstance(row, Bundle) else (row,))]
+    assert len(shown) == len(set(shown)) == 5000
+
+
+def test_namespaces_for_which_there_is_no_room_are_one_bundle_of_their_gateway() -> None:
+    bundles = [row for row in choose(many(5000, namespaces=500), Filter()).rows if isinstance(row, Bundle)]
+    assert {row.gateway for row in bundles} == {"edge/web"}
+    (rest,) = (row for row in bundles if not row.namespace)
+    assert rest.namespaces == 500 - (len(bundles) - 1)
+
+
+def test_pages_show_every_line_once() -> None:
+    lines = many(101, failing=2)
+    pages = [choose(lines, Filter(page=number)).rows for number in (1, 2, 3)]
+    assert [row for rows in pages for row in rows] == lines
+    assert choose(lines, Filter(page=999)).page == 3, "what is beyond the end is the end"
+
+
+@pytest.mark.parametrize(
+    "asked, found",
+    [
+        (Filter(text="S1"), {"n1/s1", "n2/s10", "n3/s11"}),
+        (Filter(text="n3 s1"), {"n3/s11"}),
+        (Filter(text="old.example"), {"n0/s0"}),
+        (Filter(text="httproute n2"), {"n2/s2", "n2/s6", "n2/s10"}),
+        (Filter(namespace="n0"), {"n0/s0", "n0/s4", "n0/s8"}),
+        (Filter(state=State.FAILING), {"n0/s0"}),
+        (Filter(namespace="n1", state=State.FAILING), set()),
+        (Filter(gateway="edge/other"), set()),
+    ],
+)
+def test_lines_are_found_by_text_namespace_gateway_and_state(asked: Filter, found: set[str]) -> None:
+    choice = choose(many(12, failing=1), asked)
+    assert {row.report.backend.path for row in choice.rows if isinstance(row, Line)} == found
+    assert choice.total == 12
