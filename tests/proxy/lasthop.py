@@ -12,9 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+import msgspec
 import yaml
 
+from lasthop.plan.request import read_request
 from lasthop.proxy.handle import find_envoys
 from tests.backends import until
 from tests.ports import free_port
@@ -188,6 +191,14 @@ class Lasthop:
 
     def conditions(self, kind: str, path: str, gateway: str = "web") -> Conditions:
         return conditions(self.object(kind, path), gateway)
+
+    def explained(self, method: str, url: str, *headers: str, sni: str = "") -> Document:
+        """What `lasthop explain request` says of a request at the only Gateway."""
+        asked = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
+        status, body = self.ask(f"/api/explain-request?{urlencode({'request': asked})}")
+        assert status == 200, body
+        (found,) = json.loads(body)
+        return dict(found)
 
     def findings(self) -> list[Document]:
         found: list[Document] = json.loads(self.ask("/api/findings")[1])

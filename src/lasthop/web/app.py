@@ -14,6 +14,7 @@ from aiohttp import web
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
+from lasthop.plan.request import MAX_SIZE, Request
 from lasthop.probe.result import document
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
@@ -31,6 +32,8 @@ METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
+MAX_LINE: Final = 8 * MAX_SIZE
+"""Characters of a request line: that of `explain request` holds another request, escaped."""
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
 """How names end that only a cluster's own DNS resolves."""
@@ -133,6 +136,14 @@ async def _explain(request: web.Request) -> web.Response:
     return await _large(found)
 
 
+async def _explain_request(request: web.Request) -> web.Response:
+    try:
+        asked = msgspec.json.decode(request.query.get("request", ""), type=Request)
+    except msgspec.MsgspecError as error:
+        raise web.HTTPBadRequest(text=f"request: {error}\n") from None
+    return await _large(await request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
+
+
 async def _audit(request: web.Request) -> web.Response:
     return await _large(await request.app[VIEW].audit())
 
@@ -187,6 +198,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/findings", _findings),
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
+            web.get("/api/explain-request", _explain_request),
             web.get("/api/audit", _audit),
             web.get("/api/probe", _probe),
         ]
@@ -198,7 +210,7 @@ def application(view: ControllerView) -> web.Application:
 async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(application(view), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()
     try:
         socket.unlink(missing_ok=True)

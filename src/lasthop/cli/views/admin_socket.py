@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
+    from lasthop.plan.request import Request
     from lasthop.probe.result import ProbeResult
 
 TIMEOUT: Final = 10.0
@@ -90,6 +91,13 @@ class AdminSocketView:
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         found: Json = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
+        return found
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        import msgspec
+
+        asked = msgspec.json.encode(request).decode()
+        found: list[Json] = self.ask("/api/explain-request", request=asked, gateway=gateway)
         return found
 
     async def probe(self, key: Key, address: str) -> ProbeResult:

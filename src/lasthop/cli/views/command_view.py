@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of th
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
+    from lasthop.plan.request import Request
     from lasthop.probe.result import ProbeResult
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class View(Protocol):
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
+        ...
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        """Returns what becomes of a request at each Gateway that has its port, or (`gateway`) at that one."""
         ...
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
