@@ -109,7 +109,8 @@ def test_envoy_chooses_the_rule_that_the_spec_chooses(running: Lasthop, hostname
     routes = world(seed, hostname, count, regex)
     running.load("routes.yaml", *map(redirecting, routes))
     assert all(d["status"]["parents"] for d in running.objects("HTTPRoute").values())
-    chance, wrong, hits = random.Random(seed), [], set()
+    chance, hits = random.Random(seed), set()
+    wrong: list[tuple[object, ...]] = []
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=15)) as connection:
         for _ in range(REQUESTS):
             asked = request(chance)

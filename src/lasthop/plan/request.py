@@ -20,6 +20,7 @@ _VISIBLE: Final = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _ESCAPED_SLASH: Final = re.compile("%2[fF]|%5[cC]")
 _ESCAPED: Final = re.compile("%([0-9a-fA-F]{2})")
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_NAME_WITH_DOT: Final = re.compile(r"^(.*)\.(:[0-9]+)?$")
 _TO_ESCAPE: Final = re.compile('[ "<>^`{|}]')
 
 
@@ -68,13 +69,16 @@ class Request(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{self.authority}{self.target}"
 
     def header(self, name: str) -> str | None:
-        """Returns the values of a header, joined as the proxy joins them; None if there is none."""
+        """Returns the first value of a header; None if there is none."""
+        return next(iter(self.values(name)), None)
+
+    def values(self, name: str) -> list[str]:
+        """Returns the values of a header, each as it was sent: the proxy compares them one by one."""
         if name == "host":
-            return self.authority
+            return [self.authority]
         if name == "x-forwarded-proto":
-            return self.scheme  # the proxy's own, whatever the client says
-        found = [value for each, value in self.headers if each == name]
-        return ",".join(found) if found else None
+            return [self.scheme]  # the proxy's own, whatever the client says
+        return [value for each, value in self.headers if each == name]
 
     def query(self, name: str) -> str | None:
         """Returns the first value of a query parameter, as it is written; None if there is none."""
@@ -171,7 +175,8 @@ def seen(request: Request, rules: HttpRules) -> Request | Rejected:
         if request.grpc:
             return Rejected(400, f"the path of the call has an escaped slash ({escaped[0]})")
         return Rejected(307, f"the path has an escaped slash ({escaped[0]}); the client is to ask without", target)
-    return msgspec.structs.replace(request, target=target, headers=headers)
+    authority = _NAME_WITH_DOT.sub(r"\1\2", request.authority)
+    return msgspec.structs.replace(request, authority=authority, target=target, headers=headers)
 
 
 def normalized(path: str, *, merge: bool) -> str:

@@ -29,9 +29,10 @@ def misses(match: Match, request: Request) -> Iterator[str]:
     if match.method and match.method != request.method:
         yield f"the method is not {match.method}"
     for header in match.headers:
-        yield from _value(f"header {header.name}", header, request.header(header.name))
+        yield from _value(f"header {header.name}", header, request.values(header.name))
     for parameter in match.query:
-        yield from _value(f"query parameter {parameter.name}", parameter, request.query(parameter.name))
+        found = request.query(parameter.name)
+        yield from _value(f"query parameter {parameter.name}", parameter, [] if found is None else [found])
 
 
 def _path(match: Match, request: Request) -> Iterator[str]:
@@ -47,13 +48,13 @@ def _path(match: Match, request: Request) -> Iterator[str]:
         yield "the path is another"
 
 
-def _value(what: str, wanted: ValueMatch, found: str | None) -> Iterator[str]:
-    if found is None:
+def _value(what: str, wanted: ValueMatch, found: list[str]) -> Iterator[str]:
+    if not found:
         yield f"{what} is missing"
-    elif wanted.regex and not matches_regex(wanted.value, found):
-        yield f"{what} is {shown(found)}, which does not match {shown(wanted.value)}"
-    elif not wanted.regex and found != wanted.value:
-        yield f"{what} is {shown(found)}, not {shown(wanted.value)}"
+    elif wanted.regex and not any(matches_regex(wanted.value, value) for value in found):
+        yield f"{what} is {shown(found[0])}, which does not match {shown(wanted.value)}"
+    elif not wanted.regex and wanted.value not in found:
+        yield f"{what} is {shown(found[0])}, not {shown(wanted.value)}"
 
 
 def matches_regex(pattern: str, text: str) -> bool:

@@ -163,7 +163,9 @@ def other_hostnames(g: Graph, gateway: Key, listeners: Iterable[Listener], host:
     for listener in listeners:
         for route in ATTACHED.of(g, listener.owner, listener.name):
             for parent in parents(g, route):
-                names |= {name: route for table, name in parent.hosts if (parent.gateway, table) == (gateway, listener.table)}
+                for table, name in parent.hosts:
+                    if (parent.gateway, table) == (gateway, listener.table):
+                        names.setdefault(name, route)
     close = closest(host, names)
     if close:
         yield plain(f"did you mean {close}? It is a hostname of {names[close]}", object=names[close])
