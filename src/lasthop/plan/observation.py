@@ -9,6 +9,7 @@ Every text here comes from a backend or a client, has been made printable and is
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 import msgspec
@@ -21,6 +22,10 @@ MAX_ENDPOINTS: Final = 32
 MAX_NAMES: Final = 10
 MAX_WORDS: Final = 300
 """Characters of a failure in words, of a subject, an issuer or a name."""
+MAX_CERTIFICATES: Final = 10
+"""Of a hop, each different."""
+LATENCY_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, inf)
+"""Seconds."""
 
 
 class LeafCertificate(msgspec.Struct, frozen=True):
@@ -43,8 +48,13 @@ class EndpointSeen(msgspec.Struct, frozen=True):
     failures: int = 0
     failure: str = ""
     """The last failure to connect, in words."""
+    handshake: bool = False
+    """It was the TLS handshake that failed, not the connection before it."""
+    in_a_row: int = 0
+    """Failures since the last success."""
+    failing_since: float = 0.0
+    """When the first of these was; Unix time, 0: never."""
     last_failure: float = 0.0
-    """Unix time; 0: never."""
     last_success: float = 0.0
     certificate: LeafCertificate | None = None
     tls_version: str = ""
@@ -55,16 +65,51 @@ class Traffic(msgspec.Struct, frozen=True):
     """Requests (or connections, of a stream) since the proxies began."""
 
     codes: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
-    """1xx to 5xx."""
+    """1xx to 5xx. A connection of a stream that was forwarded counts as 2xx, one that was not as 5xx."""
     latency: tuple[tuple[float, int], ...] = ()
-    """(upper bound in seconds, how many were at most that), cumulative; the last bound is infinite."""
-    latency_sum: float = 0.0
-    """Seconds."""
+    """(upper bound in seconds, how many were at most that), cumulative; the bounds are `LATENCY_BOUNDS`, or there are none."""
     active: int = 0
 
     @property
     def requests(self) -> int:
         return sum(self.codes)
+
+    @property
+    def errors(self) -> int:
+        """Those of class 5xx: the backend's own, or the proxy's for want of one."""
+        return self.codes[4]
+
+    @property
+    def latency_sum(self) -> float:
+        """Seconds that all took together, as exactly as the bounds are close."""
+        total, below, bound = 0.0, 0, 0.0
+        for upper, count in self.latency:
+            total += (count - below) * (bound if upper == inf else (upper + bound) / 2)
+            below, bound = count, upper
+        return total
+
+    def quantile(self, share: float) -> float | None:
+        """Returns within how many seconds that share of the requests was answered, interpolated; None if there was none."""
+        wanted, below, bound = share * (self.latency[-1][1] if self.latency else 0), 0, 0.0
+        for upper, count in self.latency:
+            if count >= wanted > 0:
+                return bound if upper == inf else bound + (upper - bound) * (wanted - below) / max(1, count - below)
+            below, bound = count, upper
+        return None
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        """Returns what has been added since `other`."""
+        return self._combined(other, -1)
+
+    def _combined(self, other: Traffic, sign: int) -> Traffic:
+        one, two, three, four, five = (ours + sign * theirs for ours, theirs in zip(self.codes, other.codes, strict=True))
+        bounds = self.latency or tuple((bound, 0) for bound, _ in other.latency)
+        counts = dict(other.latency)
+        latency = tuple((bound, count + sign * counts.get(bound, 0)) for bound, count in bounds)
+        return Traffic((one, two, three, four, five), latency, self.active + max(0, sign) * other.active)
 
 
 class HopSeen(msgspec.Struct, frozen=True):
@@ -73,6 +118,8 @@ class HopSeen(msgspec.Struct, frozen=True):
     handshake_failures: int = 0
     connect_failures: int = 0
     """Connections that came to nothing, failed handshakes included."""
+    tls_failures: dict[str, int] = {}
+    """Failed handshakes by Envoy's own names: `fail_verify_san`, `fail_verify_error`, `connection_error`, ..."""
     last_success: float = 0.0
     last_failure: float = 0.0
     endpoints: tuple[EndpointSeen, ...] = ()
@@ -87,6 +134,8 @@ class ProxyReport(msgspec.Struct, frozen=True):
     proxy: str
     """The Pod's name; empty for the only proxy, on a host."""
     since: float
+    at: float
+    """When it was made, by the proxy's own clock, which may differ from the controller's."""
     hops: dict[Hop, HopSeen] = {}
     routes: dict[Key, Traffic] = {}
 
@@ -99,15 +148,21 @@ class Health(StrEnum):
     """Some endpoints fail, or all of them from some proxies."""
     FAILING = "failing"
 
+    @property
+    def bad(self) -> bool:
+        return self in (Health.PARTLY_FAILING, Health.FAILING)
+
 
 class Failure(msgspec.Struct, frozen=True, order=True):
     """One reason for which connections fail, and where."""
 
     words: str
     endpoints: tuple[str, ...]
-    """Those concerned; in a status only the first few are named."""
+    """Those concerned; in a status only the first few are named. None where there is no endpoint at all."""
     proxies: tuple[str, ...] = ()
     """Those that see it, if others do not."""
+    handshake: bool = False
+    """The TLS handshake fails, not the connection before it."""
 
 
 class HopState(msgspec.Struct, frozen=True):
@@ -117,8 +172,13 @@ class HopState(msgspec.Struct, frozen=True):
     health: Health = Health.UNTRIED
     since: float = 0.0
     failures: tuple[Failure, ...] = ()
-    endpoints: int = 0
-    """How many have been tried."""
+    working: tuple[str, ...] = ()
+    """Endpoints that have been connected to, from some proxy at least."""
     certificates: tuple[LeafCertificate, ...] = ()
     """Each once, the first to expire first."""
     tls_versions: tuple[str, ...] = ()
+
+    @property
+    def endpoints(self) -> int:
+        """How many have been tried."""
+        return len({*self.working, *(address for failure in self.failures for address in failure.endpoints)})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,6 +40,10 @@ class Protocol(StrEnum):
         return self not in (Protocol.PASSTHROUGH, Protocol.UDP)
 
 
+_PROTOCOLS: Final = frozenset(map(str, Protocol))
+_PORT: Final = re.compile("[0-9]{1,5}", re.ASCII)
+
+
 class Hop(NamedTuple):
     """Names a cluster for good: policies decide only on its content, so no policy edit touches a route."""
 
@@ -52,6 +57,16 @@ class Hop(NamedTuple):
     def name(self) -> str:
         kind = "" if self.backend.kind == "Service" else f"{self.backend.kind}/"
         return f"{self.gateway.path}/{kind}{self.backend.path}/{self.port}/{self.protocol}"
+
+    @classmethod
+    def parse(cls, name: str) -> Hop | None:
+        """Returns the hop of that name; None if it is no hop's."""
+        match name.split("/"):
+            case [namespace, gateway, *kind, of, backend, port, protocol] if len(kind) < 2 and _PORT.fullmatch(port):
+                if protocol in _PROTOCOLS:
+                    to = Key(kind[0] if kind else "Service", of, backend)
+                    return cls(Key("Gateway", namespace, gateway), to, int(port), Protocol(protocol))
+        return None
 
 
 class EndpointsKind(StrEnum):

@@ -1,0 +1,70 @@
+"""What a proxy tells of its connections to backends, before anything is concluded from it.
+
+access log ──> Outcome   one connection that was made, or was not; made ones are sampled
+statistics ──> Counts    everything, and exact; without words
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.plan.observation import LeafCertificate
+from lasthop.plan.upstream import Hop
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one request, or one connection of a stream, has shown of an endpoint."""
+
+    hop: Hop
+    address: str
+    """Empty where there is no endpoint."""
+    at: float
+    """Unix time."""
+    failure: str = ""
+    """Why there is no connection, in words; empty: there is one."""
+    handshake: bool = False
+    """The TLS handshake has failed, not the connection before it."""
+    doubtful: bool = False
+    """The connection ended without a byte from the backend, which may be the client's doing. It is a failure if Envoy counts a
+    TLS error of that backend as well."""
+    certificate: LeafCertificate | None = None
+    tls_version: str = ""
+    cipher: str = ""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request that was answered, or one connection of a stream that has ended."""
+
+    route: Key | None
+    hop: Hop | None
+    status: int
+    seconds: float
+    weight: float = 1.0
+    """How many it stands for."""
+
+
+class HopCounts(msgspec.Struct, frozen=True):
+    """Since the proxy began, or since the cluster did: it may begin anew when the cluster is replaced."""
+
+    connections: int = 0
+    """That were tried."""
+    connect_failures: int = 0
+    handshakes: int = 0
+    tls_failures: dict[str, int] = {}
+    """By Envoy's own names."""
+    active: int = 0
+    """Requests under way; of a stream, connections."""
+
+
+class EndpointCounts(msgspec.Struct, frozen=True):
+    connections: int = 0
+    """That were tried."""
+    connect_failures: int = 0
+    answers: int = 0
+    """Requests that the backend has answered, other than with 5xx."""
+
+
+Counts = dict[Hop, HopCounts]
+EndpointsCounted = dict[Hop, dict[str, EndpointCounts]]
+"""By address."""

@@ -1,0 +1,326 @@
+"""What all proxies have seen, and what is known of each hop because of it. No I/O; time is an argument.
+
+ProxyReport ──heard──> Observations ──step(now)──> HopState, where there is news   (input OBSERVED of the graph)
+                                    ──seen, route, recent──> figures               (shown as they are)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.observe.verdict import NONE, Verdict, judge
+from lasthop.plan.observation import (
+    MAX_CERTIFICATES,
+    MAX_ENDPOINTS,
+    EndpointSeen,
+    Failure,
+    Health,
+    HopSeen,
+    HopState,
+    ProxyReport,
+    Traffic,
+)
+from lasthop.plan.upstream import Hop
+
+EXPIRES: Final = 30.0
+"""Seconds after which a proxy that says nothing counts no more."""
+WORDS_HOLD: Final = 30.0
+"""Seconds between two changes of what is said of a hop whose health stays the same: a backend may show another certificate to
+each connection."""
+WINDOW: Final = 10.0
+"""Seconds over which rates are taken."""
+_KEPT: Final = 16
+"""Reports of a proxy that are kept for that."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Of the last seconds."""
+
+    requests: float = 0.0
+    """A second."""
+    errors: float = 0.0
+    active: int = 0
+    p50: float | None = None
+    """Seconds."""
+    p99: float | None = None
+
+
+class Observations:
+    def __init__(self) -> None:
+        self._proxies: dict[tuple[Key, str], _Proxy] = {}
+        self._states: dict[Hop, HopState] = {}
+        self._changed: dict[Hop, float] = {}
+        """When what is said of a hop has last changed."""
+        self._began: dict[Hop, float] = {}
+        """Since when a hop is connected as it is now."""
+        self._news: dict[Hop, None] = {}
+        self._due: list[tuple[float, Hop]] = []
+        self._due_at: dict[Hop, float] = {}
+        """When each hop is to be looked at next; other entries of the heap are obsolete."""
+
+    # --- in ----------------------------------------------------------------------------------------------------------
+
+    def heard(self, report: ProxyReport, now: float) -> None:
+        """Takes in the report of a proxy, in place of its last one."""
+        proxy = self._proxies.setdefault((report.gateway, report.proxy), _Proxy())
+        old = proxy.report.hops if proxy.report else {}
+        proxy.take(report, now)
+        hops = (hop for hop in report.hops if hop.gateway == report.gateway)
+        self._news.update(dict.fromkeys(hop for hop in hops if _matters(old.get(hop), report.hops[hop])))
+        self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
+
+    def began(self, hop: Hop, now: float) -> None:
+        """The hop is connected in another way from now on, or not at all: what was seen before says nothing of it."""
+        if any(hop in proxy.hops for proxy in self._of(hop.gateway)) or hop in self._states:
+            self._began[hop] = now
+            self._news[hop] = None
+
+    def forget(self, gateway: Key) -> None:
+        """The Gateway is gone."""
+        for key in [key for key in self._proxies if key[0] == gateway]:
+            self._drop(key)
+        for hop in [hop for hop in self._began if hop.gateway == gateway]:
+            del self._began[hop]
+
+    def step(self, now: float) -> dict[Hop, HopState | None]:
+        """Returns what is known of hops of which something else is known than before; None: nothing any more."""
+        for key in [key for key, proxy in self._proxies.items() if now - proxy.heard >= EXPIRES]:
+            self._drop(key)
+        while self._due and self._due[0][0] <= now:
+            due, hop = heapq.heappop(self._due)
+            if self._due_at.get(hop) == due:
+                del self._due_at[hop]
+                self._news[hop] = None
+        todo, self._news = self._news, {}
+        changes: dict[Hop, HopState | None] = {}
+        for hop in todo:
+            old = self._states.get(hop, HopState())
+            new = self._judge(hop, old, now)
+            if new == old:
+                continue
+            due = self._changed.get(hop, 0.0) + WORDS_HOLD
+            if new.health is old.health and due > now:
+                self._at(due, hop)
+                continue
+            if new == HopState():
+                self._states.pop(hop, None)
+                self._changed.pop(hop, None)
+                changes[hop] = None
+            else:
+                self._states[hop], self._changed[hop] = new, now
+                changes[hop] = new
+        return changes
+
+    def next_step(self) -> float | None:
+        """Returns when there may be news without a report."""
+        return self._due[0][0] if self._due else None
+
+    def _at(self, due: float, hop: Hop) -> None:
+        if due < self._due_at.get(hop, inf):
+            self._due_at[hop] = due
+            heapq.heappush(self._due, (due, hop))
+
+    def _drop(self, key: tuple[Key, str]) -> None:
+        self._news.update(dict.fromkeys(self._proxies.pop(key).hops))
+
+    def _of(self, gateway: Key) -> Iterator[_Proxy]:
+        return (proxy for (owner, _), proxy in self._proxies.items() if owner == gateway)
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def _judge(self, hop: Hop, old: HopState, now: float) -> HopState:
+        found: list[tuple[str, EndpointSeen, Verdict]] = []
+        for (gateway, name), proxy in self._proxies.items():
+            seen = proxy.hops.get(hop) if gateway == hop.gateway else None
+            if seen is None:
+                proxy.verdicts.pop(hop, None)
+                continue
+            before, after = proxy.verdicts.get(hop, {}), {}
+            endpoints = tuple(map(proxy.by_our_clock, seen.endpoints))
+            success = max((each.last_success for each in endpoints), default=0.0)
+            for each in endpoints:
+                verdict, due = judge(
+                    before.get(each.address, NONE),
+                    each,
+                    began=self._began.get(hop, 0.0),
+                    hop_success=success,
+                    now=now,
+                )
+                after[each.address] = verdict
+                if due is not None:
+                    self._at(due, hop)
+                if verdict.health is not Health.UNTRIED:
+                    found.append((name, each, verdict))
+            proxy.verdicts[hop] = after
+        return _concluded(found, old)
+
+    # --- figures -----------------------------------------------------------------------------------------------------
+
+    def state(self, hop: Hop) -> HopState:
+        return self._states.get(hop, HopState())
+
+    def hops(self) -> set[Hop]:
+        """Returns every hop that some proxy has used."""
+        return {hop for proxy in self._proxies.values() for hop in proxy.hops}
+
+    def seen(self, hop: Hop) -> HopSeen | None:
+        """Returns the figures of all proxies together."""
+        found = [seen for proxy in self._of(hop.gateway) if (seen := proxy.hops.get(hop))]
+        return _merged(found) if found else None
+
+    def route(self, key: Key) -> Traffic:
+        """Returns the traffic of a route, from all Gateways."""
+        return sum((proxy.routes.get(key, Traffic()) for proxy in self._proxies.values()), Traffic())
+
+    def routes(self) -> set[Key]:
+        return {key for proxy in self._proxies.values() for key in proxy.routes}
+
+    def proxies(self, gateway: Key) -> tuple[ProxyReport, ...]:
+        """Returns the last report of each proxy of a Gateway."""
+        return tuple(proxy.report for proxy in self._of(gateway) if proxy.report)
+
+    def rate(self, *parts: Hop | Key) -> Rate:
+        """Returns the traffic of the last seconds, of hops (or routes) together."""
+        recent = [proxy.recent(part) for part in parts for proxy in self._proxies.values()]
+        longest = max((seconds for _, seconds in recent), default=0.0)
+        total = sum((traffic for traffic, _ in recent), Traffic())
+        if longest <= 0:
+            return Rate(active=total.active)
+        return Rate(total.requests / longest, total.errors / longest, total.active, total.quantile(0.5), total.quantile(0.99))
+
+
+class _Proxy:
+    def __init__(self) -> None:
+        self.report: ProxyReport | None = None
+        self.heard = 0.0
+        self.ahead = 0.0
+        """Seconds that our clock is ahead of the proxy's; what the report took to arrive is in it."""
+        self.verdicts: dict[Hop, dict[str, Verdict]] = {}
+        self._reports: deque[tuple[float, ProxyReport]] = deque(maxlen=_KEPT)
+
+    @property
+    def hops(self) -> dict[Hop, HopSeen]:
+        return self.report.hops if self.report else {}
+
+    @property
+    def routes(self) -> dict[Key, Traffic]:
+        return self.report.routes if self.report else {}
+
+    def take(self, report: ProxyReport, now: float) -> None:
+        if self.report and self.report.since != report.since:
+            self._reports.clear()  # another process, whose figures begin anew
+        self.report, self.heard, self.ahead = report, now, now - report.at
+        self._reports.append((now, report))
+        while len(self._reports) > 2 and now - self._reports[1][0] >= WINDOW:
+            self._reports.popleft()
+
+    def by_our_clock(self, seen: EndpointSeen) -> EndpointSeen:
+        if abs(self.ahead) < 0.001:
+            return seen
+        times = {name: getattr(seen, name) for name in ("failing_since", "last_failure", "last_success")}
+        return msgspec.structs.replace(seen, **{name: time + self.ahead for name, time in times.items() if time})
+
+    def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
+        """Returns what was added in the last seconds, and in how many."""
+        if not self._reports:
+            return Traffic(), 0.0
+        (then, first), (now, last) = self._reports[0], self._reports[-1]
+        return _traffic(last, part) - _traffic(first, part), now - then
+
+
+def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
+    if isinstance(part, Hop):
+        return report.hops[part].traffic if part in report.hops else Traffic()
+    return report.routes.get(part, Traffic())
+
+
+def _matters(old: HopSeen | None, new: HopSeen) -> bool:
+    """Whether a verdict may follow from the difference: one that goes on as it did is not looked at again."""
+    if old is None or len(old.endpoints) != len(new.endpoints):
+        return True
+    if old.endpoints == new.endpoints:
+        return False
+    return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
+
+
+def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
+    succeeded = not seen.in_a_row and seen.last_success // 60
+    return seen.address, min(seen.in_a_row, 2), succeeded, seen.failure, seen.certificate, seen.tls_version
+
+
+def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) -> HopState:
+    if not found:
+        return HopState()
+    bad = [(name, seen, verdict) for name, seen, verdict in found if verdict.health is Health.FAILING]
+    absent = [each for each in bad if not each[1].address]
+    if absent:
+        # No endpoint is left, so what was known of some says nothing.
+        bad = absent
+    working = {seen.address for _, seen, verdict in found if verdict.health is Health.WORKING} if not absent else set()
+    health = Health.WORKING if not bad else Health.PARTLY_FAILING if working else Health.FAILING
+    since = old.since if old.health is health else min(verdict.since for _, _, verdict in bad or found)
+    leaves = sorted({seen.certificate for _, seen, _ in found if seen.certificate}, key=lambda leaf: leaf.not_after)
+    return HopState(
+        health,
+        since,
+        tuple(_failures(bad, {name for name, _, _ in found})),
+        tuple(sorted(working)[:MAX_ENDPOINTS]),
+        tuple(leaves[:MAX_CERTIFICATES]),
+        tuple(sorted({seen.tls_version for _, seen, _ in found if seen.tls_version})),
+    )
+
+
+def _failures(bad: Iterable[tuple[str, EndpointSeen, Verdict]], proxies: set[str]) -> Iterator[Failure]:
+    """Each reason once, with its endpoints, most of them first."""
+    words: dict[tuple[str, bool], tuple[set[str], set[str]]] = {}
+    for name, seen, _ in bad:
+        endpoints, seers = words.setdefault((seen.failure, seen.handshake), (set(), set()))
+        endpoints.add(seen.address)
+        seers.add(name)
+    for (text, handshake), (endpoints, seers) in sorted(words.items(), key=lambda item: (-len(item[1][0]), item[0])):
+        shown = tuple(sorted(endpoints - {""})[:MAX_ENDPOINTS])
+        yield Failure(text, shown, () if seers == proxies else tuple(sorted(seers)), handshake)
+
+
+def _merged(found: list[HopSeen]) -> HopSeen:
+    if len(found) == 1:
+        return found[0]
+    endpoints: dict[str, list[EndpointSeen]] = {}
+    kinds: dict[str, int] = {}
+    for seen in found:
+        for each in seen.endpoints:
+            endpoints.setdefault(each.address, []).append(each)
+        for kind, count in seen.tls_failures.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    together = sorted((_one(several) for several in endpoints.values()), key=lambda each: (not each.in_a_row, each.address))
+    return HopSeen(
+        sum(seen.handshakes for seen in found),
+        sum(seen.handshake_failures for seen in found),
+        sum(seen.connect_failures for seen in found),
+        kinds,
+        max(seen.last_success for seen in found),
+        max(seen.last_failure for seen in found),
+        tuple(together[:MAX_ENDPOINTS]),
+        sum((seen.traffic for seen in found), Traffic()),
+    )
+
+
+def _one(several: list[EndpointSeen]) -> EndpointSeen:
+    """Returns what all proxies have seen of one endpoint; the certificate is that of the last who got one."""
+    worst = max(several, key=lambda each: (each.in_a_row > 0, each.last_failure))
+    shown = max(several, key=lambda each: (each.certificate is not None, each.last_success))
+    return msgspec.structs.replace(
+        worst,
+        failures=sum(each.failures for each in several),
+        last_success=max(each.last_success for each in several),
+        certificate=shown.certificate,
+        tls_version=shown.tls_version,
+        cipher=shown.cipher,
+    )

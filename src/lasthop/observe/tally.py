@@ -1,0 +1,328 @@
+"""What one proxy has seen, added up: outcomes, requests and counts in, a `ProxyReport` out. No I/O, no clock.
+
+The access log has samples. So whether an endpoint has worked since it failed is also read from Envoy's counters of that
+endpoint, which `watched` asks for while there is reason to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from typing import Final
+
+from lasthop.api.meta import Key
+from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
+from lasthop.plan.observation import (
+    LATENCY_BOUNDS,
+    MAX_ENDPOINTS,
+    MAX_NAMES,
+    MAX_WORDS,
+    EndpointSeen,
+    HopSeen,
+    LeafCertificate,
+    ProxyReport,
+    Traffic,
+)
+from lasthop.plan.upstream import Hop
+from lasthop.printable import printable
+
+MAX_HOPS: Final = 20_000
+MAX_WATCHED: Final = 100
+"""Hops whose endpoints are counted at a time."""
+QUIET: Final = 30.0
+"""Seconds without a failure after which new connections are taken for successes, samples or not."""
+FORGOTTEN: Final = 3600.0
+"""Seconds after which a hop that Envoy does not count any more is forgotten."""
+_DOUBTFUL: Final = 16
+_KINDS: Final = {
+    "fail_verify_san": "certificate is for another name",
+    "fail_verify_cert_hash": "certificate is not one of those that are pinned",
+    "fail_verify_error": "certificate was not accepted",
+    "fail_verify_no_cert": "backend has no certificate",
+    "connection_error": "TLS handshake failed",
+}
+"""Where only a counter tells: an attempt that a retry made up for is in no log."""
+
+
+class Tally:
+    """Of one proxy of a Gateway. What is no hop of that Gateway is ignored."""
+
+    def __init__(self, gateway: Key, proxy: str = "", *, now: float) -> None:
+        self.gateway, self.proxy, self.since = gateway, proxy, now
+        self._hops: dict[Hop, _Hop] = {}
+        self._routes: dict[Key, _Requests] = {}
+        self._turn = 0
+
+    def __repr__(self) -> str:
+        return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
+
+    def take(self, outcome: Outcome) -> None:
+        """Takes in a line of the access log."""
+        if hop := self._of(outcome.hop):
+            hop.take(_bounded(outcome))
+
+    def request(self, request: Request) -> None:
+        """Takes in the other part of that line: what was asked, and how it was answered."""
+        if request.hop and (hop := self._of(request.hop)):
+            hop.request(request)
+        if request.route and (request.route in self._routes or len(self._routes) < MAX_HOPS):
+            self._routes.setdefault(request.route, _Requests()).take(request)
+
+    def count(self, counts: Counts, now: float) -> None:
+        """Takes in what Envoy has counted until now."""
+        for key, counted in counts.items():
+            if hop := self._of(key):
+                hop.count(counted, now)
+        for key in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in counts]:
+            del self._hops[key]
+
+    def count_endpoints(self, counted: EndpointsCounted, now: float) -> None:
+        """Takes in what Envoy has counted of the endpoints of hops that are `watched`."""
+        for key, endpoints in counted.items():
+            if hop := self._hops.get(key):
+                hop.count_endpoints(endpoints, now)
+
+    def watched(self) -> list[Hop]:
+        """Returns the hops of which it has to be known whether their endpoints work; where these are many, they take turns."""
+        found = [key for key, hop in self._hops.items() if hop.watched]
+        begin = self._turn % len(found) if found else 0
+        chosen = (found[begin:] + found[:begin])[:MAX_WATCHED]
+        self._turn = begin + len(chosen)
+        return chosen
+
+    def report(self, now: float) -> ProxyReport:
+        hops = {key: hop.seen() for key, hop in self._hops.items()}
+        routes = {key: requests.traffic() for key, requests in self._routes.items()}
+        return ProxyReport(self.gateway, self.proxy, self.since, now, hops, routes)
+
+    def _of(self, key: Hop) -> _Hop | None:
+        known = self._hops.get(key)
+        if known is None and key.gateway == self.gateway and len(self._hops) < MAX_HOPS:
+            known = self._hops[key] = _Hop(key)
+        return known
+
+
+class _Requests:
+    """Counts requests, each for as many as it stands for."""
+
+    def __init__(self) -> None:
+        self._codes = [0.0] * 5
+        self._latency = [0.0] * len(LATENCY_BOUNDS)
+
+    def take(self, request: Request) -> None:
+        self._codes[min(5, max(1, request.status // 100)) - 1] += request.weight
+        self._latency[bisect_left(LATENCY_BOUNDS, request.seconds)] += request.weight
+
+    def traffic(self, active: int = 0) -> Traffic:
+        one, two, three, four, five = map(round, self._codes)
+        cumulative = map(round, accumulate(self._latency))
+        return Traffic((one, two, three, four, five), tuple(zip(LATENCY_BOUNDS, cumulative, strict=True)), active)
+
+
+class _Counter:
+    """A figure of Envoy's that only grows, also where Envoy begins to count anew."""
+
+    def __init__(self) -> None:
+        self._before = self._last = 0
+
+    @property
+    def total(self) -> int:
+        return self._before + self._last
+
+    def take(self, new: int) -> int:
+        """Returns by how much it has grown."""
+        if new < self._last:
+            self._before += self._last
+            self._last = 0
+        grown, self._last = new - self._last, new
+        return grown
+
+
+class _Hop:
+    def __init__(self, key: Hop) -> None:
+        self.key = key
+        self.heard = 0.0
+        """When it was last heard of."""
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._connections, self._connect_failures, self._handshakes = _Counter(), _Counter(), _Counter()
+        self._tls_failures: dict[str, _Counter] = {}
+        self._requests, self._active = _Requests(), 0
+        self._doubtful: list[Outcome] = []
+        self._errors = (0, 0)
+        """TLS errors of the last two times that were counted: one may be counted before its line is read."""
+        self._failing = False
+        """Failures were counted the last time."""
+        self._kind = ""
+        self._counted_before = False
+        self._seen: HopSeen | None = None
+
+    @property
+    def watched(self) -> bool:
+        return self._failing or any(each.in_a_row for each in self._endpoints.values())
+
+    def take(self, outcome: Outcome) -> None:
+        self._seen, self.heard = None, max(self.heard, outcome.at)
+        if outcome.doubtful:
+            self._doubtful = [*self._doubtful, outcome][-_DOUBTFUL:]
+            return
+        self._endpoint(outcome.address).take(outcome)
+        if not outcome.failure and outcome.address:
+            self._endpoints.pop("", None)  # there is an endpoint again
+
+    def request(self, request: Request) -> None:
+        self._seen = None
+        self._requests.take(request)
+
+    def count(self, counted: HopCounts, now: float) -> None:
+        self._seen = None
+        connections = self._connections.take(counted.connections)
+        failures = self._connect_failures.take(counted.connect_failures)
+        self._handshakes.take(counted.handshakes)
+        grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
+        self._active = counted.active
+        if connections or counted.active:
+            self.heard = now
+        if not self._counted_before:
+            # What was counted before this process began says nothing of now.
+            self._counted_before, failures, grown = True, 0, {}
+        self._failing = bool(failures)
+        self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        self._errors = (self._errors[1], grown.get("connection_error", 0))
+        self._judge_doubtful()
+        if connections and not failures and not self._kind:
+            for each in self._endpoints.values():
+                if each.in_a_row and now - each.last_failure > QUIET:
+                    each.succeeded(now)
+
+    def _judge_doubtful(self) -> None:
+        for outcome in self._doubtful[: sum(self._errors)]:
+            self._endpoint(outcome.address).take(outcome)
+        self._doubtful = []
+
+    def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
+        self._seen = None
+        kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
+        for address, counts in counted.items():
+            known = self._endpoints.get(address)
+            if known is None and not counts.connect_failures:
+                continue
+            unseen = Outcome(self.key, address, now, f"{kind} (seen in Envoy's counters only)", bool(self._kind))
+            self._endpoint(address).count(counts, unseen, now)
+
+    def _endpoint(self, address: str) -> _Endpoint:
+        known = self._endpoints.get(address)
+        if known is None:
+            if len(self._endpoints) >= MAX_ENDPOINTS:
+                del self._endpoints[min(self._endpoints.values(), key=_importance).address]
+            known = self._endpoints[address] = _Endpoint(address)
+        return known
+
+    def seen(self) -> HopSeen:
+        if self._seen is None:
+            endpoints = sorted(self._endpoints.values(), key=_importance, reverse=True)
+            tls = {name: counter.total for name, counter in self._tls_failures.items() if counter.total}
+            self._seen = HopSeen(
+                self._handshakes.total,
+                sum(tls.values()),
+                self._connect_failures.total,
+                tls,
+                max((each.last_success for each in endpoints), default=0.0),
+                max((each.last_failure for each in endpoints), default=0.0),
+                tuple(each.seen() for each in endpoints),
+                self._requests.traffic(self._active),
+            )
+        return self._seen
+
+
+class _Endpoint:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.failures = self.in_a_row = 0
+        self.failure, self.handshake = "", False
+        self.failing_since = self.last_failure = self.last_success = 0.0
+        self._certificate: LeafCertificate | None = None
+        self._tls_version = self._cipher = ""
+        self._counts: EndpointCounts | None = None
+        self._logged = False
+        """A failure was in the log since the counters were last looked at."""
+
+    def take(self, outcome: Outcome) -> None:
+        if outcome.failure:
+            self._logged = True
+            self._failed(outcome)
+            return
+        self.succeeded(outcome.at)
+        self._certificate = outcome.certificate or self._certificate
+        self._tls_version = outcome.tls_version or self._tls_version
+        self._cipher = outcome.cipher or self._cipher
+
+    def _failed(self, outcome: Outcome) -> None:
+        self.failures += 1
+        if not self.in_a_row:
+            self.failing_since = outcome.at
+        self.in_a_row += 1
+        self.failure, self.handshake = outcome.failure, outcome.handshake
+        self.last_failure = max(self.last_failure, outcome.at)
+
+    def succeeded(self, at: float) -> None:
+        self.in_a_row = 0
+        self.last_success = max(self.last_success, at)
+
+    def count(self, counts: EndpointCounts, unseen: Outcome, now: float) -> None:
+        """`unseen` is the failure to note if there was one that is in no log."""
+        last, self._counts = self._counts, counts
+        logged, self._logged = self._logged, False
+        if last is None or counts.connections < last.connections:
+            if counts.answers and not self.last_success and self.in_a_row:
+                self.last_success = self.failing_since - 1.0  # at some time before
+            return
+        if counts.answers > last.answers:
+            self.succeeded(now)
+        elif counts.connect_failures > last.connect_failures and not logged:
+            self._failed(unseen)
+
+    def seen(self) -> EndpointSeen:
+        return EndpointSeen(
+            self.address,
+            self.failures,
+            self.failure,
+            self.handshake,
+            self.in_a_row,
+            self.failing_since if self.in_a_row else 0.0,
+            self.last_failure,
+            self.last_success,
+            self._certificate,
+            self._tls_version,
+            self._cipher,
+        )
+
+
+def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
+    """What fails first, then what was heard of last."""
+    return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """Returns it with every text printable and cut to a length: backends and clients have written them."""
+    certificate = outcome.certificate
+    if certificate is not None:
+        names = tuple(map(_text, certificate.names[:MAX_NAMES]))
+        certificate = LeafCertificate(
+            _text(certificate.subject), _text(certificate.issuer), names, certificate.not_before, certificate.not_after
+        )
+    return Outcome(
+        outcome.hop,
+        outcome.address,
+        outcome.at,
+        _text(outcome.failure),
+        outcome.handshake,
+        outcome.doubtful,
+        certificate,
+        _text(outcome.tls_version),
+        _text(outcome.cipher),
+    )
+
+
+def _text(text: str) -> str:
+    text = printable(text[: MAX_WORDS + 1])
+    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 1]}…"

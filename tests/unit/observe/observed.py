@@ -1,0 +1,81 @@
+"""A proxy, its backends and the controller that hears of them, as a dialogue over a clock that the test moves."""
+
+from __future__ import annotations
+
+from lasthop.api.meta import Key
+from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
+from lasthop.observe.observations import Observations
+from lasthop.observe.tally import Tally
+from lasthop.plan.observation import HopState, LeafCertificate
+from lasthop.plan.upstream import Hop, Protocol
+
+WEB = Key("Gateway", "shop", "web")
+HOP = Hop(WEB, Key("Service", "shop", "api"), 443, Protocol.AUTO)
+A, B, C = "10.0.0.1:8443", "10.0.0.2:8443", "10.0.0.3:8443"
+WRONG_NAME = "certificate is for old.example, policy shop/api wants api.example"
+LEAF = LeafCertificate("CN=api", "CN=ca", ("api.example",), 0.0, 2_000_000_000.0)
+
+
+class World:
+    def __init__(self, *proxies: str) -> None:
+        self.now = 1_000_000.0
+        self.observations = Observations()
+        self.tallies = {name: Tally(WEB, name, now=self.now) for name in proxies or ("",)}
+        self.connections: dict[tuple[str, str], list[int]] = {}
+        self.states: list[HopState] = []
+        """What has been said of the hop, in order."""
+
+    def tally(self, proxy: str = "") -> Tally:
+        return self.tallies[proxy or next(iter(self.tallies))]
+
+    def succeeds(
+        self, address: str = A, proxy: str = "", *, sampled: bool = True, leaf: LeafCertificate | None = LEAF
+    ) -> None:
+        self._counts(address, proxy)[0] += 1
+        if sampled:
+            self.tally(proxy).take(Outcome(HOP, address, self.now, certificate=leaf, tls_version="TLSv1.3"))
+
+    def fails(self, address: str = A, words: str = WRONG_NAME, proxy: str = "", *, logged: bool = True) -> None:
+        self._counts(address, proxy)[1] += 1
+        if logged:
+            self.tally(proxy).take(Outcome(HOP, address, self.now, words, handshake=words == WRONG_NAME))
+
+    def _counts(self, address: str, proxy: str) -> list[int]:
+        return self.connections.setdefault((proxy or next(iter(self.tallies)), address), [0, 0])
+
+    def wait(self, seconds: float = 1.0) -> World:
+        """Lets time pass, a second at a time, in which the counters are read and the proxies report."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + 1.0)
+            self.look()
+        return self
+
+    def look(self) -> None:
+        for name, tally in self.tallies.items():
+            mine = {address: counts for (proxy, address), counts in self.connections.items() if proxy == name}
+            good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
+            tally.count({HOP: HopCounts(good + bad, bad, good, {"fail_verify_san": bad})}, self.now)
+            if HOP in tally.watched():
+                counted = {address: EndpointCounts(sum(counts), counts[1], counts[0]) for address, counts in mine.items()}
+                tally.count_endpoints({HOP: counted}, self.now)
+            self.observations.heard(tally.report(self.now), self.now)
+        self.step()
+
+    def step(self) -> None:
+        for state in self.observations.step(self.now).values():
+            self.states.append(state or HopState())
+
+    @property
+    def state(self) -> HopState:
+        return self.observations.state(HOP)
+
+    @property
+    def health(self) -> str:
+        return str(self.state.health)
+
+    @property
+    def healths(self) -> list[str]:
+        """What the hop's health was, in order, each change once."""
+        found = ["untried", *(str(state.health) for state in self.states)]
+        return [each for each, before in zip(found, ["", *found], strict=False) if each != before]

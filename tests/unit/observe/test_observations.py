@@ -1,0 +1,312 @@
+"""Dialogues: what happens at a hop, and what is said of it. Time is moved by hand."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lasthop.observe.evidence import Outcome
+from lasthop.observe.observations import EXPIRES, WORDS_HOLD, Observations
+from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
+from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
+from lasthop.plan.upstream import Hop
+from tests.unit.observe.observed import HOP, LEAF, WEB, WRONG_NAME, A, B, C, World
+
+REFUSED = "connection refused: nothing listens on the backend's port"
+
+
+def test_a_hop_without_traffic_is_untried() -> None:
+    world = World()
+    world.wait(10)
+    assert world.health == "untried" and world.states == []
+
+
+def test_the_first_success_makes_it_working_and_shows_the_certificate() -> None:
+    world = World()
+    world.succeeds()
+    world.wait()
+    assert world.health == "working"
+    assert world.state.certificates == (LEAF,) and world.state.tls_versions == ("TLSv1.3",)
+    assert world.state.endpoints == 1
+
+
+def test_one_failure_is_enough_where_nothing_has_ever_succeeded() -> None:
+    world = World()
+    world.fails()
+    began = world.now
+    world.wait(FIRST_HOLD + 1)
+    assert world.health == "failing" and world.state.since == began
+    assert world.state.failures == (Failure(WRONG_NAME, (A,), handshake=True),)
+
+
+def test_a_single_failure_among_successes_is_not_failing() -> None:
+    world = World()
+    for second in range(60):
+        world.fails() if second == 30 else world.succeeds()
+        world.wait()
+    assert world.healths == ["untried", "working"]
+
+
+def test_a_single_failure_that_nothing_follows_is_not_failing() -> None:
+    world = World()
+    world.succeeds()
+    world.wait(100)
+    world.fails()
+    world.wait(100)
+    assert world.healths == ["untried", "working"]
+
+
+def test_a_backend_that_breaks_is_failing_once_that_has_lasted() -> None:
+    world = World()
+    world.succeeds()
+    world.wait(100)
+    for _ in range(3):
+        world.fails()
+        world.wait()
+    assert world.health == "working"
+    world.fails()
+    world.wait(HOLD)
+    assert world.healths == ["untried", "working", "failing"]
+
+
+def test_it_recovers_with_the_first_success() -> None:
+    world = World()
+    world.fails()
+    world.wait(100)
+    world.succeeds()
+    world.wait()
+    assert world.healths == ["untried", "failing", "working"]
+    assert world.state.failures == () and world.state.since == world.now - 1
+
+
+def test_it_recovers_by_the_counters_where_the_samples_missed_it() -> None:
+    world = World()
+    world.fails()
+    world.wait(10)
+    world.succeeds(sampled=False)
+    world.wait(2)
+    assert world.healths == ["untried", "failing", "working"]
+
+
+def test_successes_that_no_sample_shows_keep_an_endpoint_with_some_failures_working() -> None:
+    world = World()
+    world.succeeds()
+    world.wait()
+    for _ in range(120):
+        world.succeeds(sampled=False)
+        world.fails()
+        world.fails()
+        world.wait()
+    assert world.healths == ["untried", "working"]
+
+
+def test_an_endpoint_that_alternates_with_every_connection_does_not_flap() -> None:
+    world = World()
+    world.succeeds()
+    for _ in range(300):
+        world.fails()
+        world.wait(0.5)
+        world.succeeds()
+        world.wait(0.5)
+    assert len(world.healths) == 2
+
+
+def test_an_endpoint_that_comes_and_goes_by_the_minute_settles_in_failing() -> None:
+    world = World()
+    for minute in range(60):
+        for _ in range(20):
+            world.fails() if minute % 2 else world.succeeds()
+            world.wait(3)
+    assert world.healths[-1] == "failing" and len(world.healths) < 14, world.healths
+
+
+def test_long_silence_makes_it_untried_again() -> None:
+    world = World()
+    world.fails()
+    world.wait(SILENCE - 1)
+    assert world.health == "failing"
+    world.wait(2)
+    assert world.healths == ["untried", "failing", "untried"]
+
+
+def test_two_of_three_endpoints_fail() -> None:
+    world = World()
+    for _ in range(10):
+        world.fails(A)
+        world.fails(B)
+        world.succeeds(C)
+        world.wait()
+    assert world.health == "partly failing" and world.state.endpoints == 3
+    assert world.state.failures == (Failure(WRONG_NAME, (A, B), handshake=True),)
+    assert world.state.working == (C,)
+
+
+def test_reasons_that_differ_are_told_apart_and_the_most_common_comes_first() -> None:
+    world = World()
+    for _ in range(10):
+        world.fails(A, REFUSED)
+        world.fails(B)
+        world.fails(C)
+        world.wait()
+    assert [(each.words, len(each.endpoints)) for each in world.state.failures] == [(WRONG_NAME, 2), (REFUSED, 1)]
+
+
+def test_an_endpoint_whose_failures_retries_hide_is_known_by_its_counters() -> None:
+    world = World()
+    world.succeeds(B)
+    world.wait()
+    for _ in range(10):
+        world.fails(A, logged=False)
+        world.succeeds(B)
+        world.wait()
+    assert world.health == "partly failing"
+    assert [each.endpoints for each in world.state.failures] == [(A,)]
+    assert world.state.failures[0].words.startswith("certificate is for another name")
+
+
+def test_no_endpoint_is_failing_until_there_is_one_again() -> None:
+    world = World()
+    world.succeeds(A)
+    world.wait(60)
+    for _ in range(10):
+        world.tally().take(Outcome(HOP, "", world.now, "backend has no ready endpoint"))
+        world.wait()
+    assert world.health == "failing"
+    assert world.state.failures == (Failure("backend has no ready endpoint", ()),)
+    world.succeeds(B)
+    world.wait()
+    assert world.health == "working"
+
+
+def test_what_was_seen_before_the_hop_was_changed_says_nothing() -> None:
+    world = World()
+    world.fails()
+    world.wait(10)
+    world.observations.began(HOP, world.now)
+    world.step()
+    assert world.health == "untried"
+    world.wait(10)
+    assert world.healths == ["untried", "failing", "untried"]
+    world.fails()
+    world.wait(5)
+    assert world.health == "failing"
+
+
+def test_one_of_two_proxies_cannot_reach_the_backend() -> None:
+    world = World("pod-1", "pod-2")
+    for _ in range(10):
+        world.succeeds(proxy="pod-1")
+        world.fails(words=REFUSED, proxy="pod-2")
+        world.wait()
+    assert world.health == "partly failing"
+    assert world.state.failures == (Failure(REFUSED, (A,), ("pod-2",)),)
+
+
+def test_both_proxies_see_the_same_so_neither_is_named() -> None:
+    world = World("pod-1", "pod-2")
+    for proxy in ("pod-1", "pod-2"):
+        world.fails(proxy=proxy)
+    world.wait(5)
+    assert world.state.failures == (Failure(WRONG_NAME, (A,), handshake=True),)
+
+
+def test_a_proxy_that_is_gone_counts_no_more() -> None:
+    world = World("pod-1", "pod-2")
+    world.succeeds(proxy="pod-1")
+    world.fails(proxy="pod-2")
+    world.wait(10)
+    assert world.health == "partly failing"
+    del world.tallies["pod-2"]
+    world.wait(EXPIRES + 1)
+    assert world.health == "working"
+
+
+def test_a_proxy_with_another_clock_is_understood() -> None:
+    world, ahead = World(), 10_000.0
+    world.fails()
+    for _ in range(5):
+        world.now += 1
+        report = world.tally().report(world.now)
+        endpoints = tuple(
+            msgspec.structs.replace(e, failing_since=e.failing_since + ahead, last_failure=e.last_failure + ahead)
+            for e in report.hops[HOP].endpoints
+        )
+        hops = {HOP: msgspec.structs.replace(report.hops[HOP], endpoints=endpoints)}
+        world.observations.heard(msgspec.structs.replace(report, at=world.now + ahead, hops=hops), world.now)
+        world.step()
+    assert world.health == "failing" and world.state.since < world.now
+
+
+def test_a_hostile_backend_that_shows_another_name_each_time_changes_what_is_said_seldom() -> None:
+    world = World()
+    for number in range(600):
+        world.fails(words=f"certificate is for name{number}.example")
+        world.wait(0.5)
+    assert world.healths == ["untried", "failing"]
+    assert len(world.states) <= 300 / WORDS_HOLD + 2
+
+
+def test_a_hostile_backend_that_shows_another_certificate_each_time_is_bounded() -> None:
+    world = World()
+    for number in range(600):
+        world.succeeds(f"10.0.{number % 250}.1:443", leaf=LeafCertificate(f"CN={number}", "CN=ca", (), 0.0, float(number)))
+        world.wait(0.5)
+    assert len(world.states) <= 300 / WORDS_HOLD + 2
+    assert len(world.state.certificates) <= 10 and world.state.endpoints <= 32
+
+
+def test_a_proxy_speaks_only_of_its_own_gateway() -> None:
+    world = World()
+    world.fails()
+    foreign = ProxyReport(WEB._replace(name="other"), "", 0.0, world.now, world.tally().report(world.now).hops)
+    for _ in range(10):
+        world.now += 1
+        world.observations.heard(msgspec.structs.replace(foreign, at=world.now), world.now)
+        world.step()
+    assert world.states == []
+
+
+def test_a_gateway_that_is_gone_is_forgotten() -> None:
+    world = World()
+    world.fails()
+    world.wait(5)
+    world.observations.forget(WEB)
+    world.step()
+    assert world.health == "untried" and world.observations.hops() == set()
+
+
+def test_counts_alone_are_no_news() -> None:
+    world = World()
+    world.succeeds()
+    world.wait()
+    for _ in range(100):
+        world.succeeds()
+        world.wait()
+    assert len(world.states) == 1
+
+
+def test_a_history_ends_where_a_fresh_start_with_its_last_report_ends() -> None:
+    world = World()
+    for second in range(100):
+        world.fails(A)
+        (world.fails if second % 50 > 25 else world.succeeds)(B)
+        world.wait()
+    world.wait(400)
+    fresh = Observations()
+    fresh.heard(world.tally().report(world.now), world.now)
+    assert fresh.step(world.now)[HOP] == msgspec.structs.replace(world.state, since=fresh.state(HOP).since)
+
+
+def test_obsolete_deadlines_do_not_pile_up() -> None:
+    world = World()
+    for number in range(2_000):
+        world.fails(words=f"name{number}")
+        world.wait(0.1)
+    assert len(world.observations._due) < 50
+
+
+def test_a_name_that_is_no_hops_is_none() -> None:
+    assert Hop.parse(HOP.name) == HOP
+    xbackend = HOP._replace(backend=HOP.backend._replace(kind="XBackend"))
+    assert Hop.parse(xbackend.name) == xbackend
+    for name in ("refused", "", "xds", "a/b/c/d/x/auto", "a/b/c/d/1/none", "a/b/c/d/1/auto/more/and", "a/b/c/d/١/auto"):
+        assert Hop.parse(name) is None, name

@@ -1,0 +1,140 @@
+"""One proxy's figures: bounded, whatever comes in, and growing, whatever Envoy forgets."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.observe.evidence import HopCounts, Outcome, Request
+from lasthop.observe.tally import MAX_WATCHED, Tally
+from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
+from lasthop.plan.upstream import Hop, Protocol
+from tests.unit.observe.observed import HOP, WEB, A
+
+ROUTE = Key("HTTPRoute", "shop", "web")
+
+
+def counted(
+    tally: Tally, *, handshakes: int = 0, connections: int = 0, failures: int = 0, now: float = 1.0, **tls: int
+) -> None:
+    tally.count({HOP: HopCounts(connections, failures, handshakes, tls)}, now)
+
+
+def test_figures_are_those_of_the_counters() -> None:
+    tally = Tally(WEB, now=0.0)
+    counted(tally, handshakes=7, failures=3, fail_verify_san=2, connection_error=1)
+    seen = tally.report(1.0).hops[HOP]
+    assert (seen.handshakes, seen.handshake_failures, seen.connect_failures) == (7, 3, 3)
+    assert seen.tls_failures == {"fail_verify_san": 2, "connection_error": 1}
+
+
+def test_figures_grow_on_when_envoy_begins_anew() -> None:
+    tally = Tally(WEB, now=0.0)
+    for handshakes in (5, 6, 1, 2):
+        counted(tally, handshakes=handshakes)
+    assert tally.report(1.0).hops[HOP].handshakes == 8
+
+
+def test_a_request_counts_for_as_many_as_it_stands_for() -> None:
+    tally = Tally(WEB, now=0.0)
+    for status, seconds, weight in ((200, 0.02, 1.0), (204, 0.3, 2.5), (101, 60.0, 1.0), (503, 0.001, 1.0), (404, 0.02, 1.5)):
+        tally.request(Request(ROUTE, HOP, status, seconds, weight))
+    report = tally.report(1.0)
+    traffic = report.hops[HOP].traffic
+    assert traffic == report.routes[ROUTE]
+    assert traffic.codes == (1, 4, 0, 2, 1) and traffic.errors == 1
+    assert dict(traffic.latency)[0.025] == 4 and dict(traffic.latency)[10.0] == 6 and dict(traffic.latency)[inf] == 7
+
+
+def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls_error() -> None:
+    tally = Tally(WEB, now=0.0)
+    ended = Outcome(HOP, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True)
+    counted(tally)
+    tally.take(ended)
+    counted(tally)
+    assert tally.report(2.0).hops[HOP].endpoints == ()
+    tally.take(ended)
+    counted(tally, connection_error=1)
+    assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
+
+
+def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:
+    tally = Tally(WEB, now=0.0)
+    counted(tally)
+    counted(tally, connection_error=1)
+    tally.take(Outcome(HOP, A, 1.0, "connection ended", handshake=True, doubtful=True))
+    counted(tally, connection_error=1)
+    assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
+
+
+def test_what_was_counted_before_this_process_began_is_no_reason_to_look() -> None:
+    tally = Tally(WEB, now=0.0)
+    counted(tally, failures=100, fail_verify_san=100)
+    assert tally.watched() == []
+    counted(tally, failures=101, fail_verify_san=101)
+    assert tally.watched() == [HOP]
+
+
+def test_hops_to_look_at_take_turns() -> None:
+    tally = Tally(WEB, now=0.0)
+    hops = [HOP._replace(port=port) for port in range(1, 3 * MAX_WATCHED)]
+    for hop in hops:
+        tally.take(Outcome(hop, A, 1.0, "no"))
+    turns = [tally.watched() for _ in range(3)]
+    assert max(map(len, turns)) == MAX_WATCHED
+    assert {hop for turn in turns for hop in turn} == set(hops)
+
+
+def test_hops_of_other_gateways_are_ignored() -> None:
+    tally = Tally(WEB, now=0.0)
+    foreign = Hop(Key("Gateway", "shop", "other"), HOP.backend, 443, Protocol.AUTO)
+    tally.take(Outcome(foreign, A, 1.0, "no"))
+    tally.count({foreign: HopCounts(1)}, 1.0)
+    assert tally.report(2.0).hops == {}
+
+
+def test_a_hop_that_envoy_does_not_have_any_more_is_forgotten_in_time() -> None:
+    tally = Tally(WEB, now=0.0)
+    tally.take(Outcome(HOP, A, 1.0))
+    tally.count({}, 3000.0)
+    assert HOP in tally.report(3000.0).hops
+    tally.count({}, 4000.0)
+    assert tally.report(4000.0).hops == {}
+
+
+@given(st.lists(st.tuples(st.text(max_size=400), st.lists(st.text(max_size=400), max_size=30)), max_size=60))
+def test_whatever_backends_write_is_printable_and_bounded(texts: list[tuple[str, list[str]]]) -> None:
+    tally = Tally(WEB, now=0.0)
+    for number, (text, names) in enumerate(texts):
+        leaf = LeafCertificate(text, text, tuple(names), 0.0, 0.0)
+        tally.take(Outcome(HOP, f"10.0.0.{number}:1", 1.0, text, certificate=leaf))
+    for seen in tally.report(2.0).hops.values():
+        assert len(seen.endpoints) <= MAX_ENDPOINTS
+        for each in seen.endpoints:
+            shown = [each.failure]
+            if each.certificate:
+                assert len(each.certificate.names) <= MAX_NAMES
+                shown += [each.certificate.subject, each.certificate.issuer, *each.certificate.names]
+            assert all(text.isprintable() and len(text) <= MAX_WORDS for text in shown)
+
+
+def test_of_many_endpoints_those_that_fail_are_kept() -> None:
+    tally = Tally(WEB, now=0.0)
+    for number in range(MAX_ENDPOINTS // 2):
+        tally.take(Outcome(HOP, f"10.0.0.{number}:1", float(number), "no"))
+    for number in range(1000):
+        tally.take(Outcome(HOP, f"10.1.{number}:1", 100.0 + number))
+    endpoints = tally.report(2.0).hops[HOP].endpoints
+    assert [bool(each.in_a_row) for each in endpoints] == [True] * (MAX_ENDPOINTS // 2) + [False] * (MAX_ENDPOINTS // 2)
+
+
+def test_quantiles_are_interpolated_between_the_bounds() -> None:
+    traffic = Traffic((0, 100, 0, 0, 0), ((0.1, 50), (0.2, 90), (inf, 100)))
+    assert traffic.quantile(0.5) == 0.1
+    assert traffic.quantile(0.7) == pytest.approx(0.15)
+    assert traffic.quantile(0.99) == 0.2
+    assert Traffic().quantile(0.5) is None
