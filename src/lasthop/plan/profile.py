@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
+
+
+class AccessLog(StrEnum):
+    """Which requests are written to the access log. Failures are observed in any case."""
+
+    OFF = "Off"
+    FAILURES = "Failures"
+    ALL = "All"
 
 
 class BackendRules(msgspec.Struct, frozen=True):

@@ -36,6 +36,8 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The Secret with the client certificate that is presented to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
+    quiet: bool = False
+    """It is not to be printed, only observed."""
     why: str | None = None
     """What went wrong, in words."""
 

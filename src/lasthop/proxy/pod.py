@@ -118,8 +118,13 @@ class LogForwarder:
     def pump(self) -> None:
         lines = []
         for entry in self._reader.read():
+            if entry.quiet:
+                continue
             fields = msgspec.structs.asdict(entry)
-            lines.append(msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n")
+            lines.append(
+                msgspec.json.encode({name: value for name, value in fields.items() if value is not None and name != "quiet"})
+                + b"\n"
+            )
         if lines:
             sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()

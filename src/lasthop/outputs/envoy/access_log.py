@@ -14,6 +14,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from lasthop.outputs.envoy.clusters import METADATA
 from lasthop.outputs.envoy.encode import packed
+from lasthop.plan.profile import AccessLog
 
 PATH: Final = "access.log"
 """Relative to the proxy's own run directory, which is its working directory."""
@@ -86,32 +87,42 @@ STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 """Flags of connections that came to nothing."""
 
 
-def stream_log(gateway: str, route: str) -> accesslog_pb2.AccessLog:
+def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Returns the log of connections that could not be forwarded, which have no status."""
-    return _log({"gateway": gateway, "route": route, **STREAM_FIELDS}, flagged(*STREAM_FAILURES))
+    only = None if mode is AccessLog.ALL else flagged(*STREAM_FAILURES)
+    return _log({"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}, only)
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
 """A connection whose backend has finished the handshake and then said nothing."""
 
 
-def ended_log(gateway: str) -> accesslog_pb2.AccessLog:
+def _quiet(mode: AccessLog) -> dict[str, str]:
+    """Marks what is observed and not written: that it is off is a setting that a running proxy can be told."""
+    return {"quiet": "true"} if mode is AccessLog.OFF else {}
+
+
+def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Of connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
     client's certificate, or that there is none, and Envoy has no flag for it. A listener has one for all of its chains, since
     each costs Envoy a millisecond."""
     expression = packed(cel_pb2.ExpressionFilter(expression=ENDED_AT_ONCE))
     extension = accesslog_pb2.ExtensionFilter(name="envoy.access_loggers.extension_filters.cel", typed_config=expression)
-    return _log({"gateway": gateway, **STREAM_FIELDS}, accesslog_pb2.AccessLogFilter(extension_filter=extension))
+    return _log(
+        {"gateway": gateway, **STREAM_FIELDS, **_quiet(mode)}, accesslog_pb2.AccessLogFilter(extension_filter=extension)
+    )
 
 
-def access_log(gateway: str) -> accesslog_pb2.AccessLog:
+def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
+    if mode is AccessLog.ALL:
+        return _log({"gateway": gateway, **FIELDS})
     # A gRPC call that fails has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
     either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
-    return _log({"gateway": gateway, **FIELDS}, accesslog_pb2.AccessLogFilter(or_filter=either))
+    return _log({"gateway": gateway, **FIELDS, **_quiet(mode)}, accesslog_pb2.AccessLogFilter(or_filter=either))
 
 
-def _log(fields: dict[str, str], only: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLog:
+def _log(fields: dict[str, str], only: accesslog_pb2.AccessLogFilter | None = None) -> accesslog_pb2.AccessLog:
     format = Struct()
     format.update(fields)
     log = file_pb2.FileAccessLog(

@@ -33,7 +33,7 @@ from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.attachment import LISTENER_STREAMS
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.profiles import http_rules
+from lasthop.resolve.profiles import access_log_mode, http_rules
 from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -108,7 +108,9 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
         chain.transport_socket_connect_timeout.CopyFrom(seconds(http_rules(g, gateway).handshake_seconds))
     tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
-    proxy = tcp_proxy_pb2.TcpProxy(stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin)])
+    proxy = tcp_proxy_pb2.TcpProxy(
+        stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway))]
+    )
     if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
         proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
     if len(found.backends) == 1:
