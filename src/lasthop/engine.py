@@ -83,6 +83,8 @@ class Update(msgspec.Struct, frozen=True):
     """None: our part of the object's status is to be removed."""
     findings: bool
     """Whether `Engine.findings()` has changed."""
+    hops: tuple[Hop, ...] = ()
+    """Those whose clusters have changed."""
 
 
 class Engine:
@@ -127,7 +129,7 @@ class Engine:
             for output in STATUS
             for (key,), value in output.of(outputs).items()
         }
-        return Update(xds, status, self._collect_findings(outputs))
+        return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
 
     @property
     def unsettled(self) -> bool:
@@ -158,6 +160,10 @@ class Engine:
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
+
+    def has_hop(self, hop: Hop) -> bool:
+        """Whether a route still leads there."""
+        return self.stages.is_member(CLUSTERS, hop)
 
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())

@@ -46,7 +46,10 @@ def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {name: value if name == "exc_info" else clean(value) for name, value in event.items()}
+    """Also leaves out the object of a finding, which its sentence begins with."""
+    named = str(event.get("event", "")).removeprefix("resolved: ").startswith(str(event.get("object") or "\n"))
+    kept = {name: value for name, value in event.items() if not (name == "object" and named)}
+    return {name: value if name == "exc_info" else clean(value) for name, value in kept.items()}
 
 
 def get() -> Any:

@@ -56,6 +56,10 @@ class Processes:
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._proxies
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
         """Takes the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds, and how many seconds the
         proxies of some have to finish their requests when they stop."""

@@ -65,7 +65,9 @@ def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:
     (share,) = answer.backends
     assert (share.backend, share.port, share.manner, share.policy) == ("Service shop/api", 443, "verified", "shop/p")
     said = list(texts(answer.explanation))
-    assert said[0] == "GET http://shop.example/cart?x=1 at Gateway shop/web: forwarded to Service shop/api:443 (verified)"
+    assert (
+        said[0] == "GET http://shop.example/cart?x=1 at Gateway shop/web: forwarded to Service shop/api:443 (must be verified)"
+    )
     assert "TLS because of BackendTLSPolicy shop/p" in said
 
 

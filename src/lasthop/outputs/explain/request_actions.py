@@ -76,7 +76,7 @@ def _forwarded(
     if alone and alone.status:
         said = f"{alone.status}: {names} cannot be used" if alone.backend else f"{alone.status}: its backend must not be used"
         return Result(Action.RESPOND, said, (*facts, *hops, *mirrors), alone.status, "", *rewritten, tuple(shares))
-    how = f" ({alone.manner})" if alone else " by weight"
+    how = f" ({Manner(alone.manner).asked})" if alone else " by weight"
     return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops, *mirrors), 0, "", *rewritten, tuple(shares))
 
 
