@@ -2,7 +2,8 @@
 
 source ──batch──> engine ──update──> xDS server ──> Envoy
                     ^     ──status──> status cache, sinks ──> admin page, CLI, cluster, log
-                    └──── fleet <──acknowledgements, refusals, reports of other replicas, time
+                    ├──── fleet <──acknowledgements, refusals, reports of other replicas, time
+                    └──── observations <──what proxies have seen on the wire, time
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from lasthop import logs
 from lasthop.api.meta import Key
 from lasthop.engine import Engine, Update
 from lasthop.fleet import Effect, Fleet, Programmed, ReportChanged, SetProxyState, SetQuarantine
+from lasthop.observe.observations import Observations
 from lasthop.outputs.envoy.quarantine import is_built, withhold
-from lasthop.outputs.envoy.resource import ROUTES
+from lasthop.outputs.envoy.resource import CLUSTER, ROUTES
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
+from lasthop.plan.observation import ProxyReport
 from lasthop.plan.tls import SystemStore
+from lasthop.plan.upstream import Hop
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import CRD_VERSIONS, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
+from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
@@ -50,6 +54,7 @@ class Controller:
     ) -> None:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
+        self.observations = Observations()
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
@@ -98,6 +103,7 @@ class Controller:
         SYSTEM_STORE.set(self.engine.graph, self._system_store())
         self.engine.advance(time.time())
         self.do(self.fleet.expire(time.monotonic()))
+        self._observe()
         self.dirty.set()
 
     # --- out: configuration, statuses, findings ----------------------------------------------------------------------
@@ -133,6 +139,9 @@ class Controller:
             sink.hops_changed(update.hops)
         for key, changes in update.xds.items():
             self.server.update(key, changes)
+            for name in changes.get(CLUSTER, ()):
+                if hop := Hop.parse(name):
+                    self.observations.began(hop, time.time())
         if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
             self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
 
@@ -157,6 +166,7 @@ class Controller:
         for key in () if self.engine.unsettled else self.fleet.gateways.keys() - wanted.keys():
             self.server.remove(key)
             self.do(self.fleet.gone(key))
+            self.observations.forget(key)
         for sink in self._sinks:
             sink.want(wanted)
 
@@ -189,6 +199,17 @@ class Controller:
         type_name = event.type_url.rsplit(".")[-1]
         self.log.error("the proxy refused configuration", gateway=gateway.path, type=type_name, detail=event.detail)
         self.do(self.fleet.nacked(gateway, event))
+
+    def seen(self, report: ProxyReport) -> None:
+        """Takes what a proxy has seen on the wire."""
+        if report.gateway in self.fleet.gateways:
+            self.observations.heard(report, time.time())
+            self._observe()
+
+    def _observe(self) -> None:
+        for hop, state in self.observations.step(time.time()).items():
+            if OBSERVED.set(self.engine.graph, state, *hop):
+                self.dirty.set()
 
     def do(self, effects: Iterable[Effect]) -> None:
         """Does what the fleet has decided."""

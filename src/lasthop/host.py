@@ -73,6 +73,7 @@ class HostRuntime(Sink):
             proxy_event=self._proxy_event,
             entry=lambda failed: entry(with_reason(self.controller.engine.graph, self.controller.statuses, failed)),
             skipped=self._entries_skipped,
+            seen=self.controller.seen,
             concurrency=concurrency,
         )
 

@@ -10,11 +10,13 @@ from typing import Final
 
 from lasthop.api.meta import Key
 from lasthop.infra import ports
+from lasthop.plan.observation import ProxyReport
 from lasthop.proxy.access_log import SkippedLines, follow
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.directory import RunDirUnusable
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.handle import find_envoys
+from lasthop.proxy.observer import Observer
 from lasthop.proxy.orphans import end_orphans
 from lasthop.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
 from lasthop.resolve.ports import Probe
@@ -38,13 +40,14 @@ class Processes:
         proxy_event: Callable[[Key, ProxyEvent | str], None],
         entry: Callable[[AccessLogEntry], None],
         skipped: Callable[[Key, SkippedLines], None],
+        seen: Callable[[ProxyReport], None] = lambda report: None,
         concurrency: int | None = None,
     ) -> None:
         self._envoy = envoy
         self._run_dir = run_dir
         self.xds_socket = run_dir / "xds.sock"
         self._probed, self._proxy_event, self._entry, self._skipped = probed, proxy_event, entry, skipped
-        self._concurrency = concurrency
+        self._seen, self._concurrency = seen, concurrency
         self._proxies: dict[Key, Proxy] = {}
         self._retiring: list[Proxy] = []
         self._wanted: set[Socket] = set()
@@ -144,8 +147,9 @@ class Processes:
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
         reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
+            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen)
             async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(self._follow(key, proxy))
+                following = [tasks.create_task(work) for work in (self._follow(key, proxy, observer), observer.run())]
                 try:
                     return await proxy.run()
                 except RunDirUnusable as error:
@@ -153,10 +157,12 @@ class Processes:
                         reported = str(error)
                         self._proxy_event(key, reported)
                 finally:
-                    following.cancel()
+                    for task in following:
+                        task.cancel()
             await asyncio.sleep(RETRY)
 
-    async def _follow(self, key: Key, proxy: Proxy) -> None:
+    async def _follow(self, key: Key, proxy: Proxy, observer: Observer) -> None:
         skipped = functools.partial(self._skipped, key)
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
+            observer.failed(entry)
             self._entry(entry)

@@ -243,6 +243,8 @@ def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
 
 def _matters(old: HopSeen | None, new: HopSeen) -> bool:
     """Whether a verdict may follow from the difference: one that goes on as it did is not looked at again."""
+    if old is new:
+        return False
     if old is None or len(old.endpoints) != len(new.endpoints):
         return True
     if old.endpoints == new.endpoints:

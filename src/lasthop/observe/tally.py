@@ -108,15 +108,20 @@ class _Requests:
     def __init__(self) -> None:
         self._codes = [0.0] * 5
         self._latency = [0.0] * len(LATENCY_BOUNDS)
+        self._traffic: Traffic | None = None
 
     def take(self, request: Request) -> None:
+        self._traffic = None
         self._codes[min(5, max(1, request.status // 100)) - 1] += request.weight
         self._latency[bisect_left(LATENCY_BOUNDS, request.seconds)] += request.weight
 
     def traffic(self, active: int = 0) -> Traffic:
-        one, two, three, four, five = map(round, self._codes)
-        cumulative = map(round, accumulate(self._latency))
-        return Traffic((one, two, three, four, five), tuple(zip(LATENCY_BOUNDS, cumulative, strict=True)), active)
+        if self._traffic is None or self._traffic.active != active:
+            one, two, three, four, five = map(round, self._codes)
+            cumulative = map(round, accumulate(self._latency))
+            latency = tuple(zip(LATENCY_BOUNDS, cumulative, strict=True))
+            self._traffic = Traffic((one, two, three, four, five), latency, active)
+        return self._traffic
 
 
 class _Counter:

@@ -15,6 +15,8 @@ class Condition(msgspec.Struct, frozen=True):
     message: str = ""
     problem: Problem | None = None
     """What it reports, where it is bad news."""
+    unknown: bool = False
+    """Neither true nor false, yet."""
 
 
 def true(type: str, message: str = "", reason: str = "") -> Condition:
@@ -25,3 +27,8 @@ def true(type: str, message: str = "", reason: str = "") -> Condition:
 def failed(type: str, problem: Problem) -> Condition:
     """Returns the condition that reports a problem: False, or True for a type that is bad news when true."""
     return Condition(type, condition_type(type).negative, problem.reason, problem.text, problem)
+
+
+def unknown(type: str, reason: str, message: str = "") -> Condition:
+    """Returns a condition of which nothing is known yet."""
+    return Condition(type, False, reason, message, unknown=True)

@@ -28,7 +28,7 @@ LATENCY_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 """Seconds."""
 
 
-class LeafCertificate(msgspec.Struct, frozen=True):
+class LeafCertificate(msgspec.Struct, frozen=True, order=True):
     """The certificate that a backend has shown."""
 
     subject: str

@@ -71,6 +71,15 @@ VERIFICATION_DEGRADED: Final = "VerificationDegraded"
 INSECURE_BACKEND_VERIFICATION: Final = "InsecureBackendVerification"
 """Ours, these two: while a waiver is in effect."""
 
+BACKEND_CONNECTED: Final = "BackendConnected"
+HANDSHAKES_SUCCEED: Final = "HandshakesSucceed"
+CONNECTIONS_SUCCEED: Final = "ConnectionsSucceed"
+HANDSHAKE_FAILED: Final = "HandshakeFailed"
+CONNECTION_FAILED: Final = "ConnectionFailed"
+NOT_TRIED: Final = "NotTried"
+BACKEND_FAILING: Final = "BackendFailing"
+"""Ours, these seven: what has happened on the wire. All others say what is to happen."""
+
 
 class ConditionType(NamedTuple):
     """What everything that reads or writes conditions has to know of a type."""
@@ -81,6 +90,8 @@ class ConditionType(NamedTuple):
     """There only while less is verified than could be: it works as asked, and that is worth knowing."""
     event: bool = False
     """A change is worth an Event."""
+    observed: bool = False
+    """It says what has happened, so that Unknown is no bad news: nothing has happened yet."""
 
 
 CONDITION_TYPES: Final[dict[str, ConditionType]] = {
@@ -92,6 +103,7 @@ CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     CONFLICTED: ConditionType(negative=True),
     PARTIALLY_INVALID: ConditionType(negative=True),
     INSECURE_FRONTEND_VALIDATION_MODE: ConditionType(weakened=True),
+    BACKEND_CONNECTED: ConditionType(observed=True),
     VERIFICATION_DEGRADED: ConditionType(weakened=True, event=True),
     INSECURE_BACKEND_VERIFICATION: ConditionType(weakened=True, event=True),
 }

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
 import msgspec
 
 from lasthop.api.documents import Json
+from lasthop.observe.evidence import Counts, EndpointsCounted
+from lasthop.plan.upstream import Hop
+from lasthop.proxy.counters import HOP_STATS, endpoint_counts, hop_counts
 from lasthop.unix_http import BadResponse, request
 
 
@@ -68,6 +73,21 @@ class Admin:
             else:
                 requests += value
         return Traffic(connections, requests + max(0, connections - http))
+
+    async def hop_counts(self) -> Counts:
+        """Returns what Envoy has counted of each hop that it has used."""
+        body = await self._ask("GET", "/stats", {"format": "json", "usedonly": "", "filter": HOP_STATS})
+        return await asyncio.to_thread(hop_counts, body)
+
+    async def endpoint_counts(self, hops: Iterable[Hop]) -> EndpointsCounted:
+        """Returns what Envoy has counted of each endpoint of these hops."""
+        names = "|".join(re.escape(hop.name) for hop in hops)
+        body = await self._ask("GET", "/clusters", {"format": "json", "filter": f"^({names})$"})
+        return await asyncio.to_thread(endpoint_counts, body)
+
+    async def set_runtime(self, values: Mapping[str, int]) -> None:
+        """Sets keys of the runtime, until Envoy exits."""
+        await self._ask("POST", "/runtime_modify", {key: str(value) for key, value in values.items()})
 
     async def listeners(self) -> dict[str, str]:
         """Returns the address that each listener is bound to, by listener name."""

@@ -42,6 +42,7 @@ class ProxyDirectory:
         self.admin_socket = path / "admin.sock"
         self.log = path / "envoy.log"
         self.access_log = path / "access.log"
+        self.samples = path / "samples.log"
 
     def make(self) -> None:
         length = len(os.fsencode(self.path / "admin.4194304.sock"))

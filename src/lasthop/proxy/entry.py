@@ -28,6 +28,8 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     upstream_host: str | None = None
     tls_failure: str | None = None
     """Envoy's own text, which `failures.explain_failure` explains."""
+    tls_version: str | None = None
+    """Of the connection to the backend, where the handshake was completed."""
     policy: str | None = None
     """The BackendTLSPolicy of the cluster, `namespace/name`; or `XBackend namespace/name`."""
     wants: str | None = None

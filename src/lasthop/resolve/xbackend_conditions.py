@@ -12,6 +12,7 @@ from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.gateways import age
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.observed import connected
 from lasthop.resolve.policies.conditions import degraded
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import REACH
@@ -45,13 +46,16 @@ def conditions(g: Graph, key: Key, gateway: Key) -> tuple[Condition, ...]:
         return failed(reasons.ACCEPTED, own), resolved
     if judged and judged.problem:
         return failed(reasons.ACCEPTED, judged.problem), resolved
-    found = [hop_tls(g, *hop) for hop in hops(g, key) if hop.gateway == gateway]
+    here = [hop for hop in hops(g, key) if hop.gateway == gateway]
+    found = [hop_tls(g, *hop) for hop in here]
     for tls in found:
         if isinstance(tls, Refused):
             return failed(reasons.ACCEPTED, tls.why), resolved
     accepted = true(reasons.ACCEPTED, "; ".join(_warnings(g, key, found)))
+    seen = connected(g, here, tls=any(isinstance(tls, BackendTLS) for tls in found))
     waiver = next((tls.waiver for tls in found if isinstance(tls, BackendTLS) and tls.waiver), None)
-    return (accepted, resolved, degraded(waiver)) if waiver else (accepted, resolved)
+    more = (seen, degraded(waiver) if waiver else None)
+    return accepted, resolved, *(condition for condition in more if condition)
 
 
 def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
+from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
 POLICY: Final = {
@@ -31,6 +32,8 @@ POLICY: Final = {
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
 """Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
+TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
+TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
 MAX_LINE: Final = 8 * MAX_SIZE
 """Characters of a request line: that of `explain request` holds another request, escaped."""
@@ -148,6 +151,10 @@ async def _audit(request: web.Request) -> web.Response:
     return await _large(await request.app[VIEW].audit())
 
 
+async def _traffic(request: web.Request) -> web.Response:
+    return await _large(await request.app[TRAFFIC].get())
+
+
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if not _by_socket(request):
@@ -185,6 +192,7 @@ def application(view: ControllerView) -> web.Application:
     app = web.Application(middlewares=[_local_only])
     app[VIEW] = view
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
+    app[TRAFFIC] = Shared(lambda: view.traffic(), seconds=TRAFFIC_AGE)
     app.add_routes(
         [
             web.get("/", _page),
@@ -200,6 +208,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/explain", _explain),
             web.get("/api/explain-request", _explain_request),
             web.get("/api/audit", _audit),
+            web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
         ]
     )

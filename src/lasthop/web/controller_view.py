@@ -6,18 +6,24 @@ import functools
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from lasthop.api.documents import Json
 from lasthop.api.kinds import KINDS, has_status
 from lasthop.api.meta import Key
 from lasthop.controller import Controller
+from lasthop.outputs.audit.audit import Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.audit.observed import observed
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
 from lasthop.proxy.supervisor import Proxy
+from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices
+from lasthop.web.traffic import TrafficReport
 
 
 class Runtime(Protocol):
@@ -69,6 +75,19 @@ class ControllerView(EngineView):
 
     async def hops(self) -> list[HopReport]:
         return await self._hops.get()
+
+    async def audit(self) -> Audit:
+        """Returns what is asked for, with what happened beside it."""
+        found, graph, seen = await super().audit(), self.engine.graph, self.controller.observations.seen
+        return msgspec.structs.replace(found, hops=tuple(await in_slices(observed(graph, hop, seen) for hop in found.hops)))
+
+    async def traffic(self) -> TrafficReport:
+        """Returns what happens on the wire, in figures."""
+        seen, graph = self.controller.observations, self.engine.graph
+        hops = await in_slices(traffic.each_hop(graph, seen, sorted(seen.hops())))
+        routes = await in_slices(traffic.each_route(seen))
+        proxies = traffic.each_proxy(seen, sorted(self.controller.fleet.gateways))
+        return TrafficReport(traffic.in_order(hops), tuple(routes), tuple(proxies))
 
     async def certificates(self) -> list[CertificateReport]:
         return await self._certificates.get()

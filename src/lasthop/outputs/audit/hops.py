@@ -11,6 +11,7 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.clusters import cluster
 from lasthop.plan.messages import CRASHED
+from lasthop.plan.observation import Failure, Health, LeafCertificate
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused, SystemStore, Waiver
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
@@ -46,6 +47,25 @@ class Source(StrEnum):
     PINNED = "pinned"
 
 
+class Observed(msgspec.Struct, frozen=True, order=True):
+    """What has happened on a hop."""
+
+    health: Health
+    since: float
+    """Unix time, as all times here; 0: never."""
+    last_success: float
+    last_failure: float
+    handshakes: int
+    handshake_failures: int
+    connect_failures: int
+    """Failed handshakes included."""
+    failures: tuple[Failure, ...]
+    """Why connections fail now, in words."""
+    certificates: tuple[LeafCertificate, ...]
+    """What the backend has shown, the first to expire first."""
+    tls_versions: tuple[str, ...]
+
+
 class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, rename={"backend": "service"}):
     gateway: str
     backend: str
@@ -70,6 +90,8 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
     """Of the backend. An XBackend asks for its TLS itself, so that its hops have no policy."""
     missing: tuple[Key, ...] = ()
     """The objects that it fails for want of."""
+    observed: Observed | None = None
+    """None where nothing has been seen, or nobody could see it: of a folder, for instance."""
 
     @property
     def address(self) -> str:

@@ -1,4 +1,8 @@
-"""The access log: JSON, failures only by default: 0.2 % of a request's CPU, 5 % for all (docs/measurements.md#access-log)."""
+"""The access logs: JSON, one of failures and one of samples (docs/measurements.md#access-log).
+
+Each takes a share of the requests, which is in Envoy's runtime: all, as long as these are few. `proxy/sampler.py` sets it, so
+that neither clients nor backends decide how much is written and read.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from envoy.config.route.v3 import route_components_pb2 as rc
 from envoy.extensions.access_loggers.file.v3 import file_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 from envoy.type.matcher.v3 import string_pb2
+from envoy.type.v3 import percent_pb2
 from google.protobuf.struct_pb2 import Struct
 
 from lasthop.outputs.envoy.clusters import METADATA
@@ -18,6 +23,12 @@ from lasthop.plan.profile import AccessLog
 
 PATH: Final = "access.log"
 """Relative to the proxy's own run directory, which is its working directory."""
+
+SAMPLES: Final = "samples.log"
+"""What was answered, too: which certificate a backend shows, how quick it is."""
+FAILURES_SHARE: Final = "lasthop.failures"
+SAMPLES_SHARE: Final = "lasthop.samples"
+"""Runtime keys: of a million."""
 
 FAILURE: Final = 500
 
@@ -34,6 +45,7 @@ FIELDS: Final = {
     "upstream_cluster": "%UPSTREAM_CLUSTER_RAW%",
     "upstream_host": "%UPSTREAM_HOST%",
     "tls_failure": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+    "tls_version": "%UPSTREAM_TLS_VERSION%",
     "policy": f"%METADATA(CLUSTER:{METADATA}:policy)%",
     "wants": f"%METADATA(CLUSTER:{METADATA}:wants)%",
     "shows": f"%METADATA(CLUSTER:{METADATA}:shows)%",
@@ -76,7 +88,7 @@ def status_is(op: accesslog_pb2.ComparisonFilter.Op, status: int) -> accesslog_p
 
 
 STREAM_FIELDS: Final = {
-    **{name: FIELDS[name] for name in ("time", "flags", "upstream_cluster", "upstream_host", "tls_failure")},
+    **{name: FIELDS[name] for name in ("time", "flags", "upstream_cluster", "upstream_host", "tls_failure", "tls_version")},
     **{name: FIELDS[name] for name in ("policy", "wants", "shows")},
     "details": "%CONNECTION_TERMINATION_DETAILS%",
     "authority": "%REQUESTED_SERVER_NAME%",
@@ -89,8 +101,8 @@ STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 
 def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Returns the log of connections that could not be forwarded, which have no status."""
-    only = None if mode is AccessLog.ALL else flagged(*STREAM_FAILURES)
-    return _log({"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}, only)
+    only = None if mode is AccessLog.ALL else all_of(flagged(*STREAM_FAILURES), share_of(FAILURES_SHARE))
+    return _log(PATH, {"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}, only)
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
@@ -108,24 +120,57 @@ def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     each costs Envoy a millisecond."""
     expression = packed(cel_pb2.ExpressionFilter(expression=ENDED_AT_ONCE))
     extension = accesslog_pb2.ExtensionFilter(name="envoy.access_loggers.extension_filters.cel", typed_config=expression)
-    return _log(
-        {"gateway": gateway, **STREAM_FIELDS, **_quiet(mode)}, accesslog_pb2.AccessLogFilter(extension_filter=extension)
-    )
+    only = all_of(share_of(FAILURES_SHARE), accesslog_pb2.AccessLogFilter(extension_filter=extension))
+    return _log(PATH, {"gateway": gateway, **STREAM_FIELDS, **_quiet(mode)}, only)
 
 
 def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     if mode is AccessLog.ALL:
-        return _log({"gateway": gateway, **FIELDS})
+        return _log(PATH, {"gateway": gateway, **FIELDS})
     # A gRPC call that fails has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
     either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
-    return _log({"gateway": gateway, **FIELDS, **_quiet(mode)}, accesslog_pb2.AccessLogFilter(or_filter=either))
+    only = all_of(accesslog_pb2.AccessLogFilter(or_filter=either), share_of(FAILURES_SHARE))
+    return _log(PATH, {"gateway": gateway, **FIELDS, **_quiet(mode)}, only)
 
 
-def _log(fields: dict[str, str], only: accesslog_pb2.AccessLogFilter | None = None) -> accesslog_pb2.AccessLog:
+SAMPLE_FIELDS: Final = {
+    "type": "%ACCESS_LOG_TYPE%",
+    **{name: FIELDS[name] for name in ("time", "status", "flags", "upstream_cluster", "upstream_host", "duration_ms")},
+    "tls_version": "%UPSTREAM_TLS_VERSION%",
+    "cipher": "%UPSTREAM_TLS_CIPHER%",
+    "subject": "%UPSTREAM_PEER_SUBJECT%",
+    "issuer": "%UPSTREAM_PEER_ISSUER%",
+    "not_before": "%UPSTREAM_PEER_CERT_V_START%",
+    "not_after": "%UPSTREAM_PEER_CERT_V_END%",
+    "dns_names": "%UPSTREAM_PEER_DNS_SAN%",
+    "uris": "%UPSTREAM_PEER_URI_SAN%",
+    "ip_addresses": "%UPSTREAM_PEER_IP_SAN%",
+    "bytes": "%BYTES_SENT%",
+}
+
+
+def sample_log() -> accesslog_pb2.AccessLog:
+    """Returns the log of whatever was answered, failures too: what is counted and timed."""
+    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": FIELDS["route"]}, share_of(SAMPLES_SHARE))
+
+
+def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:
+    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": route}, share_of(SAMPLES_SHARE))
+
+
+def share_of(key: str) -> accesslog_pb2.AccessLogFilter:
+    """A share of all, which that runtime key sets."""
+    everything = percent_pb2.FractionalPercent(numerator=1_000_000, denominator=percent_pb2.FractionalPercent.MILLION)
+    # There are no request ids that randomness could come from.
+    filter = accesslog_pb2.RuntimeFilter(runtime_key=key, percent_sampled=everything, use_independent_randomness=True)
+    return accesslog_pb2.AccessLogFilter(runtime_filter=filter)
+
+
+def _log(path: str, fields: dict[str, str], only: accesslog_pb2.AccessLogFilter | None = None) -> accesslog_pb2.AccessLog:
     format = Struct()
     format.update(fields)
     log = file_pb2.FileAccessLog(
-        path=PATH, log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=format)
+        path=path, log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=format)
     )
     return accesslog_pb2.AccessLog(name="envoy.access_loggers.file", filter=only, typed_config=packed(log))

@@ -62,7 +62,8 @@ def bootstrap(
         "deferred_stat_options": {"enable_deferred_creation_stats": True},
         "stats_flush_on_admin": True,
         "overload_manager": _overload_manager(max_connections, max_heap),
-        "layered_runtime": {"layers": [{"name": "lasthop", "static_layer": levels}]},
+        # What the admin API sets: which share of the requests is logged (see outputs/envoy/access_log.py).
+        "layered_runtime": {"layers": [{"name": "lasthop", "static_layer": levels}, {"name": "admin", "admin_layer": {}}]},
     }
     return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
 

@@ -18,7 +18,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, status_is
+from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, sample_log, status_is
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
@@ -197,7 +197,11 @@ def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog)
             initial_connection_window_size=UInt32Value(value=16 * BUFFER_LIMIT),
         ),
         server_header_transformation=hcm_pb2.HttpConnectionManager.PASS_THROUGH,
-        access_log=[access_log(key.path, mode)],
+        access_log=[access_log(key.path, mode), sample_log()],
+        # A WebSocket lasts; that it was connected is known at once.
+        access_log_options=hcm_pb2.HttpConnectionManager.HcmAccessLogOptions(
+            flush_log_on_tunnel_successfully_established=True
+        ),
         local_reply_config=_local_replies(),
     )
 

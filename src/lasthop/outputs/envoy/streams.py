@@ -20,7 +20,7 @@ from xds.core.v3 import extension_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import stream_log
+from lasthop.outputs.envoy.access_log import stream_log, stream_sample_log
 from lasthop.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
 from lasthop.outputs.envoy.quarantine import part_quarantined
@@ -39,6 +39,8 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.stages import Output
 
+LOG_INTERVAL: Final = 10.0
+"""Seconds between two looks at a connection that lasts."""
 TCP_PROXY: Final = "envoy.filters.network.tcp_proxy"
 UDP_PROXY: Final = "envoy.filters.udp_listener.udp_proxy"
 
@@ -109,7 +111,12 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
     tls = [hop_tls.attempt(g, *backend.hop) if backend.hop else None for backend in found.backends]
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(
-        stat_prefix="tcp", access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway))]
+        stat_prefix="tcp",
+        access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway)), stream_sample_log(found.origin)],
+        # A connection lasts; that it was made is known at once, and that the backend has answered soon.
+        access_log_options=tcp_proxy_pb2.TcpProxy.TcpAccessLogOptions(
+            flush_access_log_on_connected=True, access_log_flush_interval=seconds(LOG_INTERVAL)
+        ),
     )
     if any(isinstance(each, BackendTLS) and each.waiver and each.waiver.expires is not None for each in tls):
         proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))

@@ -10,6 +10,7 @@ from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.findings.downgrades import downgrade_findings
 from lasthop.outputs.findings.endpoints import ENDPOINT_FINDINGS
+from lasthop.outputs.findings.failing import FAILING_PLAINTEXT
 from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
 from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
@@ -74,6 +75,7 @@ FINDINGS = (
     Output("findings-xbackends", XBACKEND, xbackend_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", HOPS, hop_findings),
+    FAILING_PLAINTEXT,
     Output("findings-downgrades", "Service", downgrade_findings),
     ENDPOINT_FINDINGS,
     FOREIGN_CLASSES,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.meta import Key
+from lasthop.outputs.findings.failing import backend_failing
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition
 from lasthop.plan.finding import Finding, Severity
@@ -62,7 +63,9 @@ def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
     permitted = permitted_tls(g, gateway, key)
     if isinstance(permitted, Problem):
         yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
-    yield from _weakened(key, gateway, conditions(g, key, gateway), "spec.validation")
+    stated = conditions(g, key, gateway)
+    yield from _weakened(key, gateway, stated, "spec.validation")
+    yield from failing(key, gateway, stated)
 
 
 def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: str) -> Iterator[Finding]:
@@ -70,6 +73,13 @@ def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: 
         if condition.type == reasons.VERIFICATION_DEGRADED:
             message = f"at {gateway}: {condition.message}"
             yield Finding(key, condition.type, message, field=field, severity=Severity.WARNING, about=(gateway,))
+
+
+def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
+    """What happens on the wire: the handshakes that a policy or an XBackend asks for fail."""
+    for condition in conditions:
+        if condition.type == reasons.BACKEND_CONNECTED and condition.problem:
+            yield backend_failing(key, gateway, condition.problem)
 
 
 @query
@@ -106,6 +116,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         if accepted and valid:
             yield accepted.within(at, gateway).at("spec").on(key)
         yield from _weakened(key, gateway, stated, "spec.tls.validation")
+        yield from failing(key, gateway, stated)
     if obj.spec.type == EXTERNAL_HOSTNAME and obj.spec.tls.mode == PLAINTEXT and not own:
         message = f"nothing verifies who answers as {obj.spec.external_hostname.hostname}: it uses plaintext."
         remedy = "Give it tls: ServerOnly, or ClientAndServer."

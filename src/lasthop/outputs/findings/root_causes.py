@@ -68,7 +68,8 @@ class _Known:
         self._broken = broken
         self._opaque = next((each.file for each in findings if each.reason == FILE_NOT_APPLIED and each.remedy), "")
         for error in findings:
-            if error.severity is not Severity.ERROR:
+            # What happens on the wire is not the cause of anything that is written.
+            if error.severity is not Severity.ERROR or error.reason == reasons.BACKEND_FAILING:
                 continue
             self._of_file.setdefault(error.file, error)
             if error.object is None:

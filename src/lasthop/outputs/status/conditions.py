@@ -16,7 +16,11 @@ def stated(conditions: Iterable[Condition], obj: Object) -> tuple[ConditionStatu
     """Conditions about `obj`, none longer than an API server takes; their time is set when they are merged with what was there
     before."""
     generation = obj.metadata.generation
-    return tuple(ConditionStatus(c.type, str(c.status), c.reason, limited(c.message), generation) for c in conditions)
+    return tuple(ConditionStatus(c.type, _status(c), c.reason, limited(c.message), generation) for c in conditions)
+
+
+def _status(condition: Condition) -> str:
+    return "Unknown" if condition.unknown else str(condition.status)
 
 
 def transition_time(status: str | None, since: str | None, new: str, now: str) -> str:

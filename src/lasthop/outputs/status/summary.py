@@ -18,7 +18,7 @@ def summary(document: Json) -> tuple[str, str]:
     problem = document.get("problem", "")
     if not found:
         return ("False", problem) if problem else ("Unknown", UNREACHED)
-    told = [(name, c) for name, c in found if not condition_type(c["type"]).weakened]
+    told = [(name, c) for name, c in found if not (condition_type(c["type"]).weakened or _untried(c))]
     bad = [(name, c) for name, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
@@ -32,6 +32,11 @@ def summary(document: Json) -> tuple[str, str]:
     if problem:
         return "False", problem
     return "True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
+
+
+def _untried(condition: Json) -> bool:
+    """Nothing has happened yet, which is no bad news."""
+    return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 
 def _besides(name: str, found: list[tuple[str, Json]]) -> str:

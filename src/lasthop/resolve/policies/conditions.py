@@ -12,9 +12,10 @@ from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.finding import Severity
 from lasthop.plan.problem import Problem, invalid, joined, not_found
 from lasthop.plan.tls import BackendTLS, Waiver
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.observed import connected
 from lasthop.resolve.policies import targets
 from lasthop.resolve.policies.ancestors import Ancestors, ancestors, reached_by
 from lasthop.resolve.policies.judgement import judgement
@@ -141,7 +142,10 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
             more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
         if unserved := not_programmed(g, gateway):
             more.append(unserved)
-        if isinstance(permitted, BackendTLS) and permitted.waiver and _in_effect(g, policy, gateway):
+        hops = hops_under(g, policy, gateway)
+        if seen := connected(g, hops):
+            more.append(seen)
+        if isinstance(permitted, BackendTLS) and permitted.waiver and hops:
             more.append(degraded(permitted.waiver))
     return accepted, resolved, *more
 
@@ -177,11 +181,11 @@ def degraded(waiver: Waiver) -> Condition:
     return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 
-def _in_effect(g: Graph, policy: Key, gateway: Key) -> bool:
-    """Whether some hop from this Gateway uses the policy: a backend may be refused for other reasons."""
+def hops_under(g: Graph, policy: Key, gateway: Key) -> list[Hop]:
+    """Returns the hops from a Gateway that use the policy: a backend may be refused for other reasons."""
     services = targets.named_services(read_policy(g, policy))
-    found = (hop_tls(g, *hop) for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
-    return any(isinstance(tls, BackendTLS) and tls.source == policy for tls in found)
+    reached = (hop for service in services for hop in REACH.of(g, service) if hop.gateway == gateway)
+    return [hop for hop in reached if isinstance(tls := hop_tls(g, *hop), BackendTLS) and tls.source == policy]
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:

@@ -1,0 +1,91 @@
+"""Reads Envoy's counters: of each hop, and of its endpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
+from lasthop.plan.upstream import Hop
+
+HOP_STATS: Final = (
+    r"^cluster\..*/.*\."
+    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|active)|rq_active))$"
+)
+_SSL: Final = "ssl."
+
+
+class _Stat(msgspec.Struct, frozen=True):
+    name: str = ""
+    value: int | str = 0
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    stats: list[_Stat] = []
+
+
+class _SocketAddress(msgspec.Struct, frozen=True):
+    address: str = ""
+    port_value: int = 0
+
+
+class _Address(msgspec.Struct, frozen=True):
+    socket_address: _SocketAddress = _SocketAddress()
+
+
+class _Host(msgspec.Struct, frozen=True):
+    address: _Address = _Address()
+    stats: list[_Stat] = []
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    host_statuses: list[_Host] = []
+
+
+class _Clusters(msgspec.Struct, frozen=True):
+    cluster_statuses: list[_Cluster] = []
+
+
+def hop_counts(body: bytes) -> Counts:
+    """Reads an answer of `/stats?format=json`, filtered by `HOP_STATS`."""
+    found: dict[str, dict[str, int]] = {}
+    for stat in msgspec.json.decode(body, type=_Stats).stats:
+        cluster, stat_name = _split(stat.name.removeprefix("cluster."))
+        found.setdefault(cluster, {})[stat_name] = int(stat.value)
+    return {hop: _counts(hop, values) for name, values in found.items() if (hop := Hop.parse(name))}
+
+
+def _split(name: str) -> tuple[str, str]:
+    """`shop/web/shop/api/443/auto.ssl.handshake`: a cluster's name may contain dots, but not after its last slash."""
+    before, slash, last = name.rpartition("/")
+    protocol, _, stat = last.partition(".")
+    return f"{before}{slash}{protocol}", stat
+
+
+def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
+    tls = {name.removeprefix(_SSL): value for name, value in values.items() if name.startswith(_SSL)}
+    handshakes = tls.pop("handshake", 0)
+    active = values.get("upstream_rq_active" if hop.protocol.http else "upstream_cx_active", 0)
+    connections, failures = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail"))
+    return HopCounts(connections, failures, handshakes, {name: value for name, value in tls.items() if value}, active)
+
+
+def endpoint_counts(body: bytes) -> EndpointsCounted:
+    """Reads an answer of `/clusters?format=json`."""
+    found: EndpointsCounted = {}
+    for cluster in msgspec.json.decode(body, type=_Clusters).cluster_statuses:
+        if hop := Hop.parse(cluster.name):
+            found[hop] = {_text(host.address.socket_address): _endpoint(host) for host in cluster.host_statuses}
+    return found
+
+
+def _endpoint(host: _Host) -> EndpointCounts:
+    values = {stat.name: int(stat.value) for stat in host.stats}
+    return EndpointCounts(values.get("cx_total", 0), values.get("cx_connect_fail", 0), values.get("rq_success", 0))
+
+
+def _text(address: _SocketAddress) -> str:
+    host = f"[{address.address}]" if ":" in address.address else address.address
+    return f"{host}:{address.port_value}"

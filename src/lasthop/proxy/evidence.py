@@ -1,0 +1,166 @@
+"""What a line of the access log says of the connection to the backend.
+
+A backend's own 5xx says nothing against it, nor does a client that left.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.observe.evidence import Outcome, Request
+from lasthop.plan.observation import LeafCertificate
+from lasthop.plan.upstream import Hop
+from lasthop.proxy.entry import AccessLogEntry
+
+TLS_1_3: Final = "TLSv1.3"
+_STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
+_ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
+_LONGEST_LIST: Final = 4000
+"""Characters of a list of names; a certificate may hold any number."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of samples.log. Fields that Envoy has no value for are None."""
+
+    type: str | None = None
+    time: str | None = None
+    route: str | None = None
+    status: int | None = None
+    flags: str | None = None
+    upstream_cluster: str | None = None
+    upstream_host: str | None = None
+    duration_ms: float | None = None
+    tls_version: str | None = None
+    cipher: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    not_before: str | None = None
+    not_after: str | None = None
+    dns_names: str | None = None
+    uris: str | None = None
+    ip_addresses: str | None = None
+    bytes: int | None = None
+
+    @property
+    def http(self) -> bool:
+        return (self.type or "").startswith("Downstream")
+
+    @property
+    def ended(self) -> float:
+        return moment(self.time) + (self.duration_ms or 0.0) / 1000
+
+
+def parse_sample(line: bytes) -> Sample | None:
+    """Returns None for a line in another format, such as half a line that was truncated."""
+    try:
+        return msgspec.json.decode(line, type=Sample, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def failure(entry: AccessLogEntry) -> Outcome | None:
+    """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
+    hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
+    if hop is None or not entry.why:
+        return None
+    began, address = moment(entry.time), entry.upstream_host or ""
+    if "UF" in flags and address:
+        return Outcome(hop, address, began, entry.why, handshake=_in_handshake(entry))
+    if "UH" in flags:
+        return Outcome(hop, "", began, entry.why)
+    if entry.tls_version != TLS_1_3 or not address:
+        return None
+    # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
+    ended = began + (entry.duration_ms or 0.0) / 1000
+    if "UC" in flags and entry.status is not None:
+        return Outcome(hop, address, ended, entry.why, handshake=True)
+    if flags == ["-"] and entry.status is None:
+        return Outcome(hop, address, ended, entry.why, handshake=True, doubtful=True)
+    return None
+
+
+def _in_handshake(entry: AccessLogEntry) -> bool:
+    """Whether TCP was connected. A time limit covers both."""
+    if entry.tls_failure:
+        return "TLS_error" in entry.tls_failure
+    return bool(entry.policy) and "timeout" not in (entry.details or "")
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def success(sample: Sample) -> Outcome | None:
+    """Returns the connection that a sample shows to have been made."""
+    hop = hop_of(sample.upstream_cluster)
+    if hop is None or not sample.upstream_host or not _connected(sample):
+        return None
+    return Outcome(
+        hop,
+        sample.upstream_host,
+        moment(sample.time),
+        certificate=_leaf(sample),
+        tls_version=sample.tls_version or "",
+        cipher=sample.cipher or "",
+    )
+
+
+def _connected(sample: Sample) -> bool:
+    if sample.flags != "-":
+        return False
+    if sample.http:
+        return bool(sample.status)
+    # Of TLS 1.3 only an answer shows that the backend has accepted the client's certificate.
+    return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
+
+
+def request(sample: Sample, weight: float) -> Request | None:
+    """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer."""
+    if sample.type not in _ENDS:
+        return None
+    failed = not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
+    status = sample.status if sample.http else 503 if failed else 200
+    if not status:
+        return None
+    seconds = (sample.duration_ms or 0.0) / 1000
+    return Request(route_of(sample.route), hop_of(sample.upstream_cluster), status, seconds, weight)
+
+
+def _leaf(sample: Sample) -> LeafCertificate | None:
+    if not sample.not_after:
+        return None
+    names = (name for names in (sample.dns_names, sample.uris, sample.ip_addresses) for name in _listed(names))
+    dates = (moment(sample.not_before), moment(sample.not_after))
+    return LeafCertificate(sample.subject or "", sample.issuer or "", tuple(names), *dates)
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name for name in (names or "")[:_LONGEST_LIST].split(",") if name]
+
+
+@lru_cache(maxsize=4096)
+def hop_of(cluster: str | None) -> Hop | None:
+    return Hop.parse(cluster or "")
+
+
+@lru_cache(maxsize=4096)
+def route_of(name: str | None) -> Key | None:
+    """`HTTPRoute shop/web`."""
+    kind, _, path = (name or "").partition(" ")
+    namespace, _, found = path.partition("/")
+    return Key(kind, namespace, found) if found else None
+
+
+def moment(text: str | None) -> float:
+    """Returns Unix time; 0 where there is none, or none that can be read."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

@@ -1,0 +1,118 @@
+"""Watches what an Envoy does on its hops: reads its samples and counters, and reports what they add up to.
+
+access.log ──failed()──┐
+samples.log ───────────┼──> Tally ──every second──> ProxyReport
+/stats, /clusters ─────┘
+/runtime_modify <── the share that is logged
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from lasthop.api.meta import Key
+from lasthop.observe.tally import Tally
+from lasthop.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
+from lasthop.plan.observation import ProxyReport
+from lasthop.proxy import evidence, sampler
+from lasthop.proxy.access_log import POLL_INTERVAL, Tail
+from lasthop.proxy.admin import Admin, AdminUnavailable
+from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.sampler import Share
+
+REPORT_INTERVAL: Final = 1.0
+COUNT_INTERVAL: Final = 3.0
+"""Seconds between two looks at all counters."""
+COUNT_SHARE: Final = 0.02
+"""Of Envoy's main thread that these looks may take: with thousands of hops they are rarer."""
+APPLY_INTERVAL: Final = 10.0
+"""Seconds after which the shares are told again, to an Envoy that may have been started since."""
+SIZE_LIMIT: Final = 1024 * 1024
+"""Bytes of samples.log at which it is truncated; samples that were not read by then are missed."""
+
+
+class Observer:
+    def __init__(
+        self, gateway: Key, samples: Path, admin: Admin, report: Callable[[ProxyReport], None], *, proxy: str = ""
+    ) -> None:
+        self.tally = Tally(gateway, proxy, now=time.time())
+        self._path, self._admin, self._report = samples, admin, report
+        self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
+        self._failed = 0
+
+    def failed(self, entry: AccessLogEntry) -> None:
+        """Takes an entry of the log of failures."""
+        self._failed += 1
+        if outcome := evidence.failure(entry):
+            self.tally.take(outcome)
+
+    def stands_for(self) -> float:
+        """Returns how many failed requests an entry stands for now."""
+        return self._failures.weight(time.time())
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            tasks.create_task(self._look())
+
+    async def _follow(self) -> None:
+        tail = Tail(self._path, from_end=True, size_limit=SIZE_LIMIT)
+        lines, since = 0, time.monotonic()
+        try:
+            while True:
+                read = tail.read()
+                for line in read:
+                    self._take(line)
+                lines += len(read) + tail.take_skipped().lines
+                now = time.monotonic()
+                if now - since >= REPORT_INTERVAL / 2:
+                    if self._samples.adjust(lines, now - since):
+                        await self._apply(self._samples)
+                    lines, since = 0, now
+                await asyncio.sleep(0.01 if tail.behind else POLL_INTERVAL)
+        finally:
+            tail.close()
+
+    def _take(self, line: bytes) -> None:
+        sample = evidence.parse_sample(line)
+        if sample is None:
+            return
+        if outcome := evidence.success(sample):
+            self.tally.take(outcome)
+        if request := evidence.request(sample, self._samples.weight(sample.ended)):
+            self.tally.request(request)
+
+    async def _look(self) -> None:
+        counted = applied = since = -APPLY_INTERVAL
+        interval = COUNT_INTERVAL
+        while True:
+            now = time.monotonic()
+            if now - applied >= APPLY_INTERVAL:
+                applied = now
+                await self._apply(self._samples, self._failures)
+            if self._failures.adjust(self._failed, now - since):
+                await self._apply(self._failures)
+            self._failed, since = 0, now
+            try:
+                if now - counted >= interval:
+                    self.tally.count(await self._admin.hop_counts(), time.time())
+                    counted, interval = now, max(COUNT_INTERVAL, (time.monotonic() - now) / COUNT_SHARE)
+                if watched := self.tally.watched():
+                    self.tally.count_endpoints(await self._admin.endpoint_counts(watched), time.time())
+            except AdminUnavailable:
+                pass
+            self._report(self.tally.report(time.time()))
+            await asyncio.sleep(REPORT_INTERVAL)
+
+    async def _apply(self, *shares: Share) -> None:
+        try:
+            await self._admin.set_runtime({share.key: share.value for share in shares})
+        except AdminUnavailable:
+            return
+        for share in shares:
+            share.applied(time.time())

@@ -1,0 +1,46 @@
+"""Decides which share of the requests Envoy logs: all while they are few, and so many a second where they are more."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+ALL: Final = 1_000_000
+SAMPLES: Final = 100.0
+"""Lines a second."""
+FAILURES: Final = 200.0
+_SLACK: Final = 1.5
+_HISTORY: Final = 16
+
+
+class Share:
+    """Of one log. Time is an argument."""
+
+    def __init__(self, key: str, wanted: float) -> None:
+        self.key, self.wanted = key, wanted
+        self.value = ALL
+        """Of a million."""
+        self._history: deque[tuple[float, int]] = deque([(0.0, ALL)], maxlen=_HISTORY)
+
+    def __repr__(self) -> str:
+        return f"<{self.key}: {self.value / ALL:.2%}>"
+
+    def adjust(self, lines: int, seconds: float) -> bool:
+        """Takes how many lines were written in that time; returns whether the share is another one now."""
+        rate, old = lines / max(seconds, 0.001), self.value
+        if rate > self.wanted * _SLACK:
+            self.value = max(1, round(old * self.wanted / rate))
+        elif rate < self.wanted / _SLACK:
+            # Not at once: the next burst would be logged whole.
+            self.value = min(ALL, round(old * min(4.0, self.wanted / max(rate, 0.001))))
+        return self.value != old
+
+    def applied(self, now: float) -> None:
+        """Envoy has it from now on."""
+        if self._history[-1][1] != self.value:
+            self._history.append((now, self.value))
+
+    def weight(self, at: float) -> float:
+        """Returns for how many a line stands that was written at that time."""
+        share = next((value for since, value in reversed(self._history) if since <= at), self._history[0][1])
+        return ALL / share

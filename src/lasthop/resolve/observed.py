@@ -1,0 +1,149 @@
+"""What has happened on hops, as far as it concerns what is configured now: `OBSERVED`, without endpoints that are gone.
+
+OBSERVED ──> hop_state ──> port_states (all protocols of a port together) ──> condition BackendConnected, findings, audit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.api.meta import Key
+from lasthop.plan import reasons
+from lasthop.plan.condition import Condition, failed, true, unknown
+from lasthop.plan.messages import SEPARATOR
+from lasthop.plan.observation import Failure, Health, HopState
+from lasthop.plan.problem import Problem
+from lasthop.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
+from lasthop.resolve.backends import endpoints
+from lasthop.resolve.settings import OBSERVED
+from lasthop.store.graph import Graph, query
+
+SHOWN: Final = 3
+"""Endpoints, and proxies, that a message names."""
+TRAFFIC: Final = {
+    Protocol.AUTO: "HTTP requests",
+    Protocol.H1_UPGRADE: "upgrades (WebSocket)",
+    Protocol.H2: "gRPC calls",
+    Protocol.TCP: "connections of TLSRoutes and TCPRoutes",
+    Protocol.PASSTHROUGH: "connections that are passed through",
+    Protocol.UDP: "datagrams",
+}
+NOT_TRIED: Final = "no connection has been tried yet, or none for long"
+
+
+class PortState(msgspec.Struct, frozen=True):
+    """What is known of a port of a backend, seen from a Gateway, over all protocols of its routes."""
+
+    backend: Key
+    port: int
+    health: Health
+    since: float
+    failures: tuple[Failure, ...]
+    endpoints: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.backend}:{self.port}"
+
+    @property
+    def problem(self) -> Problem:
+        """Returns why connections fail. It names no counts and no time, so it changes only if the reason does."""
+        reason = reasons.HANDSHAKE_FAILED if any(each.handshake for each in self.failures) else reasons.CONNECTION_FAILED
+        return Problem(reason, SEPARATOR.join(self._sentences()), about=(self.backend,))
+
+    def _sentences(self) -> Iterator[str]:
+        for failure in self.failures:
+            shown = _listed(failure.endpoints)
+            many = self.endpoints > 1 and failure.endpoints
+            where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
+            proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
+            yield f"{where}{f' ({shown})' if shown else ''}{proxies}: {failure.words}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+@query
+def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopState:
+    """Returns what is known of a hop and its endpoints as they are now."""
+    state = OBSERVED.of(g, gateway, backend, port, protocol) or HopState()
+    if not state.failures:
+        return state
+    found = endpoints(g, backend, port, protocol.transport)
+    if found.kind is EndpointsKind.DNS or not found.endpoints:
+        return state
+    return among(state, frozenset(map(_address, found.endpoints)))
+
+
+def _address(endpoint: Endpoint) -> str:
+    return f"[{endpoint.address}]:{endpoint.port}" if ":" in endpoint.address else f"{endpoint.address}:{endpoint.port}"
+
+
+def among(state: HopState, present: frozenset[str]) -> HopState:
+    """Returns the state without endpoints that are gone; that there were none is over, too."""
+    failures = []
+    for failure in state.failures:
+        if here := tuple(address for address in failure.endpoints if address in present):
+            failures.append(msgspec.structs.replace(failure, endpoints=here))
+    working = tuple(address for address in state.working if address in present)
+    health = Health.UNTRIED
+    if failures:
+        health = Health.PARTLY_FAILING if working else Health.FAILING
+    elif working:
+        health = Health.WORKING
+    since = state.since if health is state.health else 0.0
+    return msgspec.structs.replace(state, health=health, since=since, failures=tuple(failures), working=working)
+
+
+def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
+    """Returns what is known of the ports that these hops of one Gateway lead to."""
+    ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
+    for hop in sorted(set(hops)):
+        ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, hop_state(g, *hop)))
+    return tuple(_joined(backend, port, states) for (backend, port), states in ports.items())
+
+
+def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]]) -> PortState:
+    """All protocols of a port share one line; where one of them fails at an endpoint where another works, it is named."""
+    tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
+    working = {address for _, state in tried for address in state.working}
+    bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]
+    failures: dict[tuple[str, bool, tuple[str, ...]], set[str]] = {}
+    for protocol, failure in bad:
+        mixed = not working.isdisjoint(failure.endpoints)
+        words = f"{failure.words} (only {TRAFFIC[protocol]})" if mixed and not failure.proxies else failure.words
+        failures.setdefault((words, failure.handshake, failure.proxies), set()).update(failure.endpoints)
+    everywhere = {*working, *(address for addresses in failures.values() for address in addresses)}
+    health = Health.UNTRIED if not tried else Health.WORKING
+    if bad:
+        health = Health.PARTLY_FAILING if working else Health.FAILING
+    since = min((state.since for _, state in tried if state.health.bad == health.bad and state.since), default=0.0)
+    told = (
+        Failure(words, tuple(sorted(where)), proxies, handshake)
+        for (words, handshake, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
+    )
+    return PortState(backend, port, health, since, tuple(told), len(everywhere))
+
+
+def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition | None:
+    """Returns the condition BackendConnected of what these hops of one Gateway are made by; None if there are none."""
+    states = port_states(g, hops)
+    if not states:
+        return None
+    bad = [state.problem for state in states if state.health.bad]
+    if bad:
+        reason = (
+            reasons.HANDSHAKE_FAILED if any(p.reason == reasons.HANDSHAKE_FAILED for p in bad) else reasons.CONNECTION_FAILED
+        )
+        about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
+        return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
+    if all(state.health is Health.UNTRIED for state in states):
+        return unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
+    untried = [state.name for state in states if state.health is Health.UNTRIED]
+    message = f"not tried yet: {', '.join(untried)}" if untried else ""
+    return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
