@@ -14,6 +14,7 @@ import click
 from lasthop import unix_http
 from lasthop.api.documents import Json
 from lasthop.cli.views.command_view import Size
+from lasthop.plan.reasons import BACKEND_FAILING
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
@@ -77,6 +78,11 @@ class AdminSocketView:
 
     async def problems(self) -> tuple[str, ...]:
         return tuple(self.ask("/api/readiness")["problems"])
+
+    async def failing(self) -> dict[str, str]:
+        found = (each for each in self.ask("/api/findings") if each["reason"] == BACKEND_FAILING)
+        services = (each for each in found if (each["object"] or "").startswith("Service "))
+        return {each["object"].removeprefix("Service "): each["message"] for each in services}
 
     async def not_applied(self) -> list[Json]:
         found: list[Json] = self.ask("/api/not-applied")
