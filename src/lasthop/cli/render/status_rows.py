@@ -92,7 +92,8 @@ def _backends(document: Json) -> Iterator[str]:
 
 
 def arranged(rows: Iterable[Row]) -> list[Row]:
-    """Returns what is not ready first, causes before what follows from them; and instead of a cause that another row tells, the name of that."""
+    """Returns what is not ready first, causes before what follows from them; and instead of a cause that another row tells,
+    the name of that."""
     known = list(rows)
     bad = {each.name for each in known if each.ready in _ORDER}
     return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), _points(each)))
