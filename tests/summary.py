@@ -47,9 +47,17 @@ def _parent(ref: Any) -> str:
 
 
 def _conditions(conditions: tuple[ConditionStatus, ...]) -> list[str] | str:
-    if all((c.status, c.reason, c.message) == ("True", c.type, "") for c in conditions):
-        return " ".join(c.type for c in conditions)
-    return [f"{c.type}={c.status} {c.reason}" + (f": {c.message}" if c.message else "") for c in conditions]
+    if all((c.status, c.reason, c.message) == ("True", c.type, "") or _untried(c) for c in conditions):
+        return " ".join(f"{c.type}?" if _untried(c) else c.type for c in conditions)
+    return [
+        f"{c.type}?" if _untried(c) else f"{c.type}={c.status} {c.reason}" + (f": {c.message}" if c.message else "")
+        for c in conditions
+    ]
+
+
+def _untried(c: ConditionStatus) -> bool:
+    """What every backend is before there is traffic."""
+    return (c.type, c.status, c.reason) == ("BackendConnected", "Unknown", "NotTried")
 
 
 def _envoy(snapshot: Snapshot) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def _written(path: Path) -> Iterator[str]:
                     yield getattr(not_applied, value.id)
 
 
-MAKERS = ("true", "false", "failed", "Condition")
+MAKERS = ("true", "failed", "unknown", "Condition")
 """What makes a condition; its first argument is the type."""
 
 

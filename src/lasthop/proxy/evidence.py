@@ -16,6 +16,7 @@ from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.failures import without_advice
 
 TLS_1_3: Final = "TLSv1.3"
 _STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
@@ -71,19 +72,19 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
-    began, address = moment(entry.time), entry.upstream_host or ""
+    began, address, why = moment(entry.time), entry.upstream_host or "", without_advice(entry.why)
     if "UF" in flags and address:
-        return Outcome(hop, address, began, entry.why, handshake=_in_handshake(entry))
+        return Outcome(hop, address, began, why, handshake=_in_handshake(entry))
     if "UH" in flags:
-        return Outcome(hop, "", began, entry.why)
+        return Outcome(hop, "", began, why)
     if entry.tls_version != TLS_1_3 or not address:
         return None
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
     ended = began + (entry.duration_ms or 0.0) / 1000
     if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, ended, entry.why, handshake=True)
+        return Outcome(hop, address, ended, why, handshake=True)
     if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, ended, entry.why, handshake=True, doubtful=True)
+        return Outcome(hop, address, ended, why, handshake=True, doubtful=True)
     return None
 
 

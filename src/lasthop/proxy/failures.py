@@ -18,6 +18,7 @@ Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 UNANSWERED: Final = "ext_authz_error"
 """Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
 _NAMES_SHOWN: Final = 5
+_ADVICE: Final = "; try: "
 
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
@@ -39,6 +40,11 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
     return None
+
+
+def without_advice(why: str) -> str:
+    """Returns what went wrong, without what to try."""
+    return why.partition(_ADVICE)[0]
 
 
 def _policy(entry: AccessLogEntry) -> str:
@@ -138,13 +144,13 @@ def _connection_failure(entry: AccessLogEntry) -> str:
 
 def _connection_end(entry: AccessLogEntry) -> str:
     text = "backend closed the connection before it answered"
-    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this); {_try(entry)}" if entry.policy else text
+    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this){_ADVICE}{_try(entry)}" if entry.policy else text
 
 
 def _ended_at_once(entry: AccessLogEntry) -> str:
     return (
         "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
-        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this); {_try(entry)}"
+        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this){_ADVICE}{_try(entry)}"
     )
 
 
@@ -158,17 +164,13 @@ def _wish(entry: AccessLogEntry) -> str:
 
 
 def _try(entry: AccessLogEntry) -> str:
-    return f"try: {_command(entry)}"
-
-
-def _command(entry: AccessLogEntry) -> str:
     kind, _, path = (entry.policy or "").rpartition(" ")
     return f"lasthop probe {kind.lower() + '/' if kind else ''}{path}"
 
 
 def advice(entry: AccessLogEntry) -> str:
-    """Returns the command that says more about a failed request; empty if there is none, or if `why` names it."""
-    if not entry.why or "lasthop " in entry.why:
+    """Returns the command that says more about a failed request; empty if there is none, or if the reason names it."""
+    if not entry.why or "lasthop " in without_advice(entry.why):
         return ""
     flags = (entry.flags or "").split(",")
     hop = Hop.parse(entry.upstream_cluster or "")
@@ -177,7 +179,7 @@ def advice(entry: AccessLogEntry) -> str:
         return f"lasthop explain {kind.lower()}/{path}" if path else ""
     if "UH" in flags and hop:
         return f"lasthop explain {hop.backend.kind.lower()}/{hop.backend.path}"
-    return _command(entry) if entry.policy else ""
+    return _try(entry) if entry.policy else ""
 
 
 def _reset(entry: AccessLogEntry) -> str:

@@ -49,7 +49,7 @@ def outcome(gateway: Object, problem: str = "") -> tuple[dict[str, tuple[str, st
 
 def test_at_a_gateway_that_serves_there_is_no_such_condition() -> None:
     found, engine = outcome(mk_gateway("a/g"))
-    assert found.keys() == {"Accepted", "ResolvedRefs"}
+    assert found.keys() == {"Accepted", "ResolvedRefs", "BackendConnected"}
     assert [hop.manner for hop in engine.hops()] == ["verified"]
 
 

@@ -11,7 +11,7 @@ import msgspec
 from lasthop.plan.upstream import Hop
 from lasthop.printable import printable
 from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.failures import advice
+from lasthop.proxy.failures import advice, without_advice
 
 WINDOW: Final = 10.0
 """Seconds in which the same failure is counted and not printed again."""
@@ -94,7 +94,7 @@ class _Repeated:
     def line(self, now: float, *, colours: bool) -> str:
         seconds = max(1, round(WINDOW - max(0.0, self.until - now)))
         what = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
-        why = f"  {printable(self.entry.why)}" if self.entry.why and not self._others else ""
+        why = "" if self._others else _why(self.entry)
         return f"{' ' * 8} and {self.count:,} more in {seconds} s: {what}{why}"
 
 
@@ -110,10 +110,13 @@ def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
     asked = f"{printable(entry.method)} {host}{path}" if entry.method else f"connection {host}".rstrip()
     endpoint = f" {printable(entry.upstream_host)}" if entry.upstream_host else ""
     took = "" if is_failure(entry) or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
-    why = f"  {printable(entry.why)}" if entry.why else ""
     hint = advice(entry)
     todo = click.style(f"  ({printable(hint)})", dim=True) if hint and colours else f"  ({printable(hint)})" if hint else ""
-    return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{why}{todo}"
+    return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
+
+
+def _why(entry: AccessLogEntry) -> str:
+    return f"  {printable(without_advice(entry.why))}" if entry.why else ""
 
 
 def _status(entry: AccessLogEntry, colours: bool) -> str:
