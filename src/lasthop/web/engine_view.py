@@ -24,6 +24,7 @@ Locate = Callable[..., tuple[str, int] | None]
 
 
 class EngineView:
+    observes = False
     probe_notes: ClassVar[tuple[str, ...]] = ()
     """What a reader of a probe's result should know about where it was made."""
 

@@ -32,6 +32,7 @@ POLL: Final = 0.5
 
 class AdminSocketView:
     where = "the running gateway"
+    observes = True
 
     def __init__(self, path: Path, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace

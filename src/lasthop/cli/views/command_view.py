@@ -33,6 +33,8 @@ class View(Protocol):
     """What was looked at: a path, `the running gateway`, `the cluster`, `namespace shop`."""
     namespace: str
     """What the answer is limited to; empty: everything."""
+    observes: bool
+    """Whether it knows what has happened on the wire."""
 
     async def size(self) -> Size:
         """Returns how much was looked at."""

@@ -31,6 +31,7 @@ class Role(StrEnum):
     PINNED = "pinned certificate"
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
+    BACKEND = "certificate that a backend shows"
 
 
 class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
