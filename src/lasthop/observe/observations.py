@@ -151,6 +151,7 @@ class Observations:
                     each,
                     began=self._began.get(hop, 0.0),
                     hop_success=success,
+                    active=seen.traffic.active > 0,
                     now=now,
                 )
                 after[each.address] = verdict

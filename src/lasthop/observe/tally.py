@@ -52,6 +52,7 @@ class Tally:
         self._hops: dict[Hop, _Hop] = {}
         self._routes: dict[Key, _Requests] = {}
         self._turn = 0
+        self._counted = False
 
     def __repr__(self) -> str:
         return f"<Tally of {self.gateway.path}{f' at {self.proxy}' if self.proxy else ''}: {len(self._hops)} hops>"
@@ -72,9 +73,10 @@ class Tally:
         """Takes in what Envoy has counted until now."""
         for key, counted in counts.items():
             if hop := self._of(key):
-                hop.count(counted, now)
+                hop.count(counted, now, first=not self._counted)
         for key in [key for key, hop in self._hops.items() if now - hop.heard > FORGOTTEN and key not in counts]:
             del self._hops[key]
+        self._counted = True
 
     def count_endpoints(self, counted: EndpointsCounted, now: float) -> None:
         """Takes in what Envoy has counted of the endpoints of hops that are `watched`."""
@@ -158,7 +160,6 @@ class _Hop:
         self._failing = False
         """Failures were counted the last time."""
         self._kind = ""
-        self._counted_before = False
         self._seen: HopSeen | None = None
 
     @property
@@ -178,7 +179,8 @@ class _Hop:
         self._seen = None
         self._requests.take(request)
 
-    def count(self, counted: HopCounts, now: float) -> None:
+    def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
+        """`first`: what is counted until now may be from before this process began, and says nothing of now."""
         self._seen = None
         connections = self._connections.take(counted.connections)
         failures = self._connect_failures.take(counted.connect_failures)
@@ -187,9 +189,8 @@ class _Hop:
         self._active = counted.active
         if connections or counted.active:
             self.heard = now
-        if not self._counted_before:
-            # What was counted before this process began says nothing of now.
-            self._counted_before, failures, grown = True, 0, {}
+        if first:
+            failures, grown = 0, {}
         self._failing = bool(failures)
         self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
         self._errors = (self._errors[1], grown.get("connection_error", 0))

@@ -38,17 +38,21 @@ class Verdict(msgspec.Struct, frozen=True):
 NONE: Final = Verdict()
 
 
-def judge(old: Verdict, seen: EndpointSeen, *, began: float, hop_success: float, now: float) -> tuple[Verdict, float | None]:
+def judge(
+    old: Verdict, seen: EndpointSeen, *, began: float, hop_success: float, active: bool, now: float
+) -> tuple[Verdict, float | None]:
     """Returns the verdict, and when to judge again if nothing new is seen until then.
 
     What was seen before `began` does not count: the hop was connected in another way then. `hop_success` is when some
-    endpoint of the hop has answered last.
+    endpoint of the hop has answered last; `active`: something is under way there, such as a WebSocket that lasts for days.
     """
     failed = seen.last_failure > began and seen.in_a_row > 0
     worked = seen.last_success > began
     last = max(seen.last_failure if failed else 0.0, seen.last_success if worked else 0.0)
-    if not last or now - last >= SILENCE:
+    if not last:
         return NONE, None
+    if now - last >= SILENCE:
+        return (old, now + SILENCE) if active and not failed and old.health is Health.WORKING else (NONE, None)
     quiet = last + SILENCE
     if not failed:
         return _works(old, seen, now, quiet)

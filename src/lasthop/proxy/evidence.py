@@ -16,7 +16,7 @@ from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry
-from lasthop.proxy.failures import without_advice
+from lasthop.proxy.failures import refused_after_handshake, without_advice
 
 TLS_1_3: Final = "TLSv1.3"
 _STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
@@ -84,7 +84,7 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     if "UC" in flags and entry.status is not None:
         return Outcome(hop, address, ended, why, handshake=True)
     if flags == ["-"] and entry.status is None:
-        return Outcome(hop, address, ended, why, handshake=True, doubtful=True)
+        return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True, doubtful=True)
     return None
 
 

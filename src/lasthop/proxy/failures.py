@@ -147,6 +147,11 @@ def _connection_end(entry: AccessLogEntry) -> str:
     return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this){_ADVICE}{_try(entry)}" if entry.policy else text
 
 
+def refused_after_handshake(entry: AccessLogEntry) -> str:
+    """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
+    return printable(without_advice(_connection_end(entry)))
+
+
 def _ended_at_once(entry: AccessLogEntry) -> str:
     return (
         "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "

@@ -22,6 +22,7 @@ class World:
         self.observations = Observations()
         self.tallies = {name: Tally(WEB, name, now=self.now) for name in proxies or ("",)}
         self.connections: dict[tuple[str, str], list[int]] = {}
+        self.active = 0
         self.states: list[HopState] = []
         """What has been said of the hop, in order."""
 
@@ -55,7 +56,7 @@ class World:
         for name, tally in self.tallies.items():
             mine = {address: counts for (proxy, address), counts in self.connections.items() if proxy == name}
             good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
-            tally.count({HOP: HopCounts(good + bad, bad, good, {"fail_verify_san": bad})}, self.now)
+            tally.count({HOP: HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active)}, self.now)
             if HOP in tally.watched():
                 counted = {address: EndpointCounts(sum(counts), counts[1], counts[0]) for address, counts in mine.items()}
                 tally.count_endpoints({HOP: counted}, self.now)

@@ -128,6 +128,17 @@ def test_long_silence_makes_it_untried_again() -> None:
     assert world.healths == ["untried", "failing", "untried"]
 
 
+def test_a_connection_that_lasts_is_no_silence() -> None:
+    world = World()
+    world.succeeds()
+    world.active = 1
+    world.wait(3 * SILENCE)
+    assert world.healths == ["untried", "working"]
+    world.active = 0
+    world.wait(SILENCE + 1)
+    assert world.health == "untried"
+
+
 def test_two_of_three_endpoints_fail() -> None:
     world = World()
     for _ in range(10):

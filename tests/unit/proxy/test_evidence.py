@@ -1,0 +1,191 @@
+"""What lines of Envoy's logs say of a connection to a backend, and what they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.proxy.counters import endpoint_counts, hop_counts
+from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.evidence import Sample, failure, moment, parse_sample, request, success
+from lasthop.proxy.failures import explain_failure
+
+HOP = Hop(Key("Gateway", "shop", "web.v1"), Key("Service", "shop", "api"), 443, Protocol.AUTO)
+HOST = "127.0.0.1:8443"
+TIME = "2026-11-17T03:00:03.500Z"
+BEGAN = moment(TIME)
+
+
+def failed(flags: str = "UF", **fields: Any) -> AccessLogEntry:
+    known = {"time": TIME, "status": 503, "upstream_cluster": HOP.name, "upstream_host": HOST, "policy": "shop/api"}
+    entry = AccessLogEntry(flags=flags, **{**known, **fields})
+    return msgspec.structs.replace(entry, why=explain_failure(entry))
+
+
+def test_a_failed_handshake_is_a_failure_at_its_endpoint() -> None:
+    said = failure(
+        failed(tls_failure="TLS_error:|1:CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[a]")
+    )
+    assert said and (said.hop, said.address, said.at, said.handshake) == (HOP, HOST, BEGAN, True)
+    assert said.failure == "certificate is for a, policy shop/api wants another name"
+
+
+@pytest.mark.parametrize(
+    ("entry", "handshake"),
+    [
+        (failed(tls_failure="delayed_connect_error:_Connection_refused"), False),
+        (failed(details="upstream_reset_before_response_started{connection_timeout}"), False),
+        (failed(details="upstream_reset_before_response_started{remote_connection_failure}"), True),
+        (failed(details="upstream_reset_before_response_started{remote_connection_failure}", policy=None), False),
+    ],
+)
+def test_the_connection_is_told_from_the_handshake(entry: AccessLogEntry, handshake: bool) -> None:
+    said = failure(entry)
+    assert said and said.handshake is handshake
+
+
+def test_no_endpoint_has_no_address() -> None:
+    said = failure(failed("UH", upstream_host=None))
+    assert said and said.address == "" and not said.handshake
+
+
+def test_a_connection_that_ends_after_a_tls_1_3_handshake_is_a_failed_handshake() -> None:
+    said = failure(failed("UC", tls_version="TLSv1.3", duration_ms=2000))
+    assert said and said.handshake and said.at == BEGAN + 2 and "lasthop probe" not in said.failure
+    stream = failure(failed("-", status=None, tls_version="TLSv1.3"))
+    assert stream and stream.doubtful
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        failed("UC"),
+        failed("UC", tls_version="TLSv1.2"),
+        failed("UT"),
+        failed("UO"),
+        failed("NC", upstream_host=None),
+        failed("-"),
+        failed("DC"),
+        failed("UF", upstream_cluster="refused"),
+        failed("UF", upstream_cluster=None),
+        failed("-", status=None),
+    ],
+)
+def test_what_is_no_failure_to_connect_does_not_count(entry: AccessLogEntry) -> None:
+    assert failure(entry) is None
+
+
+def sample(**fields: Any) -> Sample:
+    known: dict[str, Any] = {
+        "type": "DownstreamEnd",
+        "time": TIME,
+        "route": "HTTPRoute shop/web",
+        "status": 200,
+        "flags": "-",
+        "upstream_cluster": HOP.name,
+        "upstream_host": HOST,
+        "duration_ms": 250,
+        "tls_version": "TLSv1.3",
+        "subject": "CN=x",
+        "issuer": "CN=ca",
+        "not_before": "2026-01-01T00:00:00.000Z",
+        "not_after": "2027-01-01T00:00:00.000Z",
+        "dns_names": "a.example,b.example",
+        "uris": "spiffe://x/y",
+    }
+    found = parse_sample(msgspec.json.encode({**known, **fields}))
+    assert found
+    return found
+
+
+def test_a_sample_shows_the_certificate() -> None:
+    said = success(sample())
+    assert said and said.certificate and said.at == BEGAN and not said.failure
+    assert said.certificate.names == ("a.example", "b.example", "spiffe://x/y")
+    assert said.certificate.not_after == moment("2027-01-01T00:00:00Z")
+
+
+def test_a_sample_is_a_request_that_stands_for_many() -> None:
+    said = request(sample(status=404), 12.5)
+    assert said and (said.route, said.hop) == (Key("HTTPRoute", "shop", "web"), HOP)
+    assert (said.status, said.seconds, said.weight) == (404, 0.25, 12.5)
+
+
+def test_a_backends_own_error_is_a_connection_that_was_made() -> None:
+    assert success(sample(status=503)) is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"flags": "UF"}, {"flags": "UC"}, {"flags": "DC", "status": 0}, {"upstream_host": None}, {"upstream_cluster": None}],
+)
+def test_no_connection_follows_from_these(fields: dict[str, Any]) -> None:
+    assert success(sample(**fields)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "made"),
+    [
+        ({"type": "TcpUpstreamConnected"}, False),
+        ({"type": "TcpUpstreamConnected", "tls_version": "TLSv1.2"}, True),
+        ({"type": "TcpUpstreamConnected", "tls_version": None}, True),
+        ({"type": "TcpPeriodic", "bytes": 10}, True),
+        ({"type": "TcpConnectionEnd", "bytes": 0}, False),
+        ({"type": "TcpConnectionEnd", "bytes": 1}, True),
+    ],
+)
+def test_of_a_stream_over_tls_1_3_only_an_answer_counts(fields: dict[str, Any], made: bool) -> None:
+    assert (success(sample(status=0, **fields)) is not None) is made
+
+
+def test_a_stream_counts_once_when_it_ends() -> None:
+    assert request(sample(status=0, type="TcpUpstreamConnected"), 1.0) is None
+    assert [request(sample(status=0, type="TcpConnectionEnd", flags=flags), 1.0) for flags in ("-", "UF,URX")] == [
+        msgspec.structs.replace(r, status=status) for status in (200, 503) if (r := request(sample(), 1.0))
+    ]
+
+
+def test_a_request_that_its_client_gave_up_is_not_counted() -> None:
+    assert request(sample(status=0, flags="DC"), 1.0) is None
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"\xff", b'{"status": {}}', b'{"time": 1'])
+def test_half_a_line_is_ignored(line: bytes) -> None:
+    assert parse_sample(line) is None
+
+
+def test_dates_that_cannot_be_read_are_none() -> None:
+    assert [moment(text) for text in (None, "", "yesterday", "0000-00-00T00:00:00Z")] == [0.0] * 4
+
+
+def test_counters_of_hops_are_read_by_name() -> None:
+    stats = {
+        f"cluster.{HOP.name}.ssl.handshake": 3,
+        f"cluster.{HOP.name}.ssl.fail_verify_san": 2,
+        f"cluster.{HOP.name}.ssl.fail_verify_error": 0,
+        f"cluster.{HOP.name}.upstream_cx_total": 5,
+        f"cluster.{HOP.name}.upstream_cx_connect_fail": 2,
+        f"cluster.{HOP.name}.upstream_rq_active": 1,
+        "cluster.xds.upstream_cx_total": 9,
+    }
+    body = msgspec.json.encode({"stats": [{"name": name, "value": value} for name, value in stats.items()]})
+    ((hop, counts),) = hop_counts(body).items()
+    assert hop == HOP and counts.tls_failures == {"fail_verify_san": 2}
+    assert (counts.connections, counts.connect_failures, counts.handshakes, counts.active) == (5, 2, 3, 1)
+
+
+def test_counters_of_endpoints_are_read_by_address() -> None:
+    def host(address: str, **stats: int) -> dict[str, Any]:
+        where = {"socket_address": {"address": address, "port_value": 443}}
+        return {"address": where, "stats": [{"name": name, "value": str(value)} for name, value in stats.items()]}
+
+    hosts = [host("10.0.0.1", cx_total=3, cx_connect_fail=1, rq_success=7), host("fd00::1"), {}]
+    body = msgspec.json.encode({"cluster_statuses": [{"name": HOP.name, "host_statuses": hosts}, {"name": "xds"}]})
+    ((hop, found),) = endpoint_counts(body).items()
+    assert hop == HOP and found.keys() == {"10.0.0.1:443", "[fd00::1]:443", ":0"}
+    one = found["10.0.0.1:443"]
+    assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)
