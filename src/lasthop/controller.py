@@ -33,7 +33,7 @@ from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
+from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
@@ -55,6 +55,7 @@ class Controller:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
         self.observations = Observations()
+        OBSERVES.set(engine.graph, True)
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""

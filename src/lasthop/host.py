@@ -30,6 +30,7 @@ from lasthop.proxy.access_log import SkippedLines
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.failures import UNANSWERED
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
@@ -64,6 +65,7 @@ class HostRuntime(Sink):
         self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
         self._log = self.controller.log
         self._hops = HopLog(self._log)
+        self._entry = entry
         self._remembered = remembered
         self.controller.engine.policies.recall(memory.load(remembered) if remembered else {})
         self.processes = Processes(
@@ -71,7 +73,7 @@ class HostRuntime(Sink):
             run_dir,
             probed=self._probed,
             proxy_event=self._proxy_event,
-            entry=lambda failed: entry(with_reason(self.controller.engine.graph, self.controller.statuses, failed)),
+            entry=self._logged,
             skipped=self._entries_skipped,
             seen=self.controller.seen,
             concurrency=concurrency,
@@ -80,6 +82,16 @@ class HostRuntime(Sink):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self.processes.proxies
+
+    @property
+    def requests(self) -> RequestFeed:
+        return self.processes.feed
+
+    def _logged(self, entry: AccessLogEntry) -> None:
+        told = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
+        if told.failed:  # others come from the samples
+            self.requests.publish(told)
+        self._entry(told)
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         wanted: dict[Key, set[tuple[str, int, str]]] = {}

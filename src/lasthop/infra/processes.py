@@ -18,6 +18,7 @@ from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.handle import find_envoys
 from lasthop.proxy.observer import Observer
 from lasthop.proxy.orphans import end_orphans
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
 from lasthop.resolve.ports import Probe
 
@@ -54,6 +55,8 @@ class Processes:
         self._results: dict[Socket, Probe] = {}
         self._news = asyncio.Event()
         self._stopping = False
+        self.feed = RequestFeed()
+        """Of requests, for those who look at them."""
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
@@ -147,7 +150,7 @@ class Processes:
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
         reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
-            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen)
+            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
             async with asyncio.TaskGroup() as tasks:
                 following = [tasks.create_task(work) for work in (self._follow(key, proxy, observer), observer.run())]
                 try:

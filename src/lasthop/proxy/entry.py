@@ -43,6 +43,10 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
     """What went wrong, in words."""
 
+    @property
+    def failed(self) -> bool:
+        return bool(self.why) or self.status is None or self.status >= 500
+
 
 def parse(line: bytes) -> AccessLogEntry | None:
     """Returns None for a line in another format, such as half a line that was truncated."""

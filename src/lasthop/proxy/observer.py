@@ -22,6 +22,7 @@ from lasthop.proxy import evidence, sampler
 from lasthop.proxy.access_log import POLL_INTERVAL, Tail
 from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.sampler import Share
 
 REPORT_INTERVAL: Final = 1.0
@@ -37,8 +38,17 @@ SIZE_LIMIT: Final = 1024 * 1024
 
 class Observer:
     def __init__(
-        self, gateway: Key, samples: Path, admin: Admin, report: Callable[[ProxyReport], None], *, proxy: str = ""
+        self,
+        gateway: Key,
+        samples: Path,
+        admin: Admin,
+        report: Callable[[ProxyReport], None],
+        *,
+        proxy: str = "",
+        feed: RequestFeed | None = None,
     ) -> None:
+        """`feed` is for those who look at requests."""
+        self._gateway, self._feed = gateway, feed
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
         self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
@@ -71,6 +81,7 @@ class Observer:
                 lines += len(read) + tail.take_skipped().lines
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
+                    self._samples.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
                     lines, since = 0, now
@@ -82,6 +93,8 @@ class Observer:
         sample = evidence.parse_sample(line)
         if sample is None:
             return
+        if self._feed and self._feed.open and (entry := evidence.entry(sample, self._gateway)):
+            self._feed.publish(entry, self._samples.weight(sample.ended))
         if outcome := evidence.success(sample):
             self.tally.take(outcome)
         if request := evidence.request(sample, self._samples.weight(sample.ended)):

@@ -49,6 +49,9 @@ INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")
 """What the proxies of a Gateway have seen of a hop (its four parts are the key)."""
 
+OBSERVES: Final = Input[bool]("observes")
+"""Set where proxies tell what they see, so that what has not been seen has not been tried."""
+
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 
 

@@ -56,7 +56,7 @@ class TextLines:
         self._repeated: dict[tuple[object, ...], _Repeated] = {}
 
     def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
-        if not is_failure(entry):
+        if not entry.failed:
             return [request_line(entry, colours=self._colours)]
         key: tuple[object, ...] = (entry.gateway, entry.status, entry.grpc_status, entry.upstream_cluster, entry.why)
         known = self._repeated.get(key)
@@ -98,10 +98,6 @@ class _Repeated:
         return f"{' ' * 8} and {self.count:,} more in {seconds} s: {what}{why}"
 
 
-def is_failure(entry: AccessLogEntry) -> bool:
-    return bool(entry.why) or entry.status is None or entry.status >= 500
-
-
 def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
     """`07:15:15 503 GET /cart -> shop/api:443 10.0.0.1:8443  certificate has expired  (lasthop probe shop/api)`."""
     path = printable(entry.path or "")
@@ -109,7 +105,7 @@ def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
     host = printable(entry.authority or "")
     asked = f"{printable(entry.method)} {host}{path}" if entry.method else f"connection {host}".rstrip()
     endpoint = f" {printable(entry.upstream_host)}" if entry.upstream_host else ""
-    took = "" if is_failure(entry) or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
+    took = "" if entry.failed or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
     hint = advice(entry)
     todo = click.style(f"  ({printable(hint)})", dim=True) if hint and colours else f"  ({printable(hint)})" if hint else ""
     return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
@@ -120,10 +116,10 @@ def _why(entry: AccessLogEntry) -> str:
 
 
 def _status(entry: AccessLogEntry, colours: bool) -> str:
-    text = str(entry.status) if entry.status is not None else "---"
+    text = str(entry.status) if entry.status else "---"
     if entry.grpc_status and entry.grpc_status != "OK":
         text = f"{text} {printable(entry.grpc_status)}"
-    colour = "red" if is_failure(entry) else "yellow" if (entry.status or 0) >= 400 else "green"
+    colour = "red" if entry.failed else "yellow" if (entry.status or 0) >= 400 else "green"
     return click.style(text, fg=colour) if colours else text
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
 from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.data.accesslog.v3 import accesslog_pb2 as accesslog_data_pb2
 from envoy.extensions.access_loggers.file.v3 import file_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 from envoy.type.matcher.v3 import string_pb2
@@ -95,14 +96,18 @@ STREAM_FIELDS: Final = {
     "duration_ms": FIELDS["duration_ms"],
 }
 
+CONNECTION: Final = "0"
+"""In place of a status: a connection that was forwarded, which has none."""
 STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 """Flags of connections that came to nothing."""
 
 
 def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Returns the log of connections that could not be forwarded, which have no status."""
-    only = None if mode is AccessLog.ALL else all_of(flagged(*STREAM_FAILURES), share_of(FAILURES_SHARE))
-    return _log(PATH, {"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}, only)
+    fields = {"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}
+    if mode is AccessLog.ALL:
+        return _log(PATH, {**fields, "status": CONNECTION}, of_type(accesslog_data_pb2.TcpConnectionEnd))
+    return _log(PATH, fields, all_of(flagged(*STREAM_FAILURES), share_of(FAILURES_SHARE)))
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
@@ -126,7 +131,7 @@ def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
 
 def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     if mode is AccessLog.ALL:
-        return _log(PATH, {"gateway": gateway, **FIELDS})
+        return _log(PATH, {"gateway": gateway, **FIELDS}, of_type(accesslog_data_pb2.DownstreamEnd))
     # A gRPC call that fails has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
     either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
@@ -152,11 +157,17 @@ SAMPLE_FIELDS: Final = {
 
 def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of whatever was answered, failures too: what is counted and timed."""
-    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": FIELDS["route"]}, share_of(SAMPLES_SHARE))
+    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status")}
+    return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
 
 
 def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:
-    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": route}, share_of(SAMPLES_SHARE))
+    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": route, "authority": STREAM_FIELDS["authority"]}, share_of(SAMPLES_SHARE))
+
+
+def of_type(type: accesslog_data_pb2.AccessLogType) -> accesslog_pb2.AccessLogFilter:
+    """One line for each, at its end: for samples there are more."""
+    return accesslog_pb2.AccessLogFilter(log_type_filter=accesslog_pb2.LogTypeFilter(types=[type]))
 
 
 def share_of(key: str) -> accesslog_pb2.AccessLogFilter:
@@ -167,7 +178,7 @@ def share_of(key: str) -> accesslog_pb2.AccessLogFilter:
     return accesslog_pb2.AccessLogFilter(runtime_filter=filter)
 
 
-def _log(path: str, fields: dict[str, str], only: accesslog_pb2.AccessLogFilter | None = None) -> accesslog_pb2.AccessLog:
+def _log(path: str, fields: dict[str, str], only: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLog:
     format = Struct()
     format.update(fields)
     log = file_pb2.FileAccessLog(
