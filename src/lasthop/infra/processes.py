@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.infra import ports
 from lasthop.plan.observation import ProxyReport
@@ -168,4 +170,4 @@ class Processes:
         skipped = functools.partial(self._skipped, key)
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
             observer.failed(entry)
-            self._entry(entry)
+            self._entry(msgspec.structs.replace(entry, stands_for=observer.stands_for()))

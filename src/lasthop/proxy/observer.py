@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.observe.tally import Tally
 from lasthop.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
@@ -94,7 +96,7 @@ class Observer:
         if sample is None:
             return
         if self._feed and self._feed.open and (entry := evidence.entry(sample, self._gateway)):
-            self._feed.publish(entry, self._samples.weight(sample.ended))
+            self._feed.publish(msgspec.structs.replace(entry, stands_for=self._samples.weight(sample.ended)))
         if outcome := evidence.success(sample):
             self.tally.take(outcome)
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
@@ -108,6 +110,7 @@ class Observer:
             if now - applied >= APPLY_INTERVAL:
                 applied = now
                 await self._apply(self._samples, self._failures)
+            self._failures.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
             self._failed, since = 0, now

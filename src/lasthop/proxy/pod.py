@@ -24,6 +24,7 @@ from lasthop.proxy.binary import Envoy
 from lasthop.proxy.cgroup import cpus
 from lasthop.proxy.directory import ProxyDirectory
 from lasthop.proxy.drain import drain_and_terminate
+from lasthop.proxy.entry import document
 from lasthop.proxy.handle import EnvoyHandle
 from lasthop.proxy.pod_settings import PodSettings
 from lasthop.proxy.readiness import Readiness
@@ -120,11 +121,7 @@ class LogForwarder:
         for entry in self._reader.read():
             if entry.quiet:
                 continue
-            fields = msgspec.structs.asdict(entry)
-            lines.append(
-                msgspec.json.encode({name: value for name, value in fields.items() if value is not None and name != "quiet"})
-                + b"\n"
-            )
+            lines.append(msgspec.json.encode(document(entry)) + b"\n")
         if lines:
             sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()

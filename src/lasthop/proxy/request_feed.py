@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from lasthop.proxy.entry import AccessLogEntry
 
 KEPT: Final = 200
@@ -20,12 +18,6 @@ KEPT: Final = 200
 WAITING: Final = 1_000
 """Requests that wait for one reader."""
 READERS: Final = 8
-
-
-class Seen(msgspec.Struct, frozen=True):
-    entry: AccessLogEntry
-    stands_for: float = 1.0
-    """How many requests there were for each that was logged, about then."""
 
 
 class TooManyReaders(Exception):
@@ -42,16 +34,15 @@ class RequestFeed:
         """Whether somebody looks, so that as many requests as possible are to be logged."""
         return bool(self._readers)
 
-    def publish(self, entry: AccessLogEntry, stands_for: float = 1.0) -> None:
+    def publish(self, entry: AccessLogEntry) -> None:
         if entry.failed:
             self._failed.append(entry)
         for reader in self._readers:
-            reader.put(Seen(entry, stands_for))
+            reader.put(entry)
 
-    def failed(self, route: str, upstream: str = "", most: int = 3) -> list[AccessLogEntry]:
+    def failed(self, route: str) -> list[AccessLogEntry]:
         """Returns the last failed requests of a route (`HTTPRoute shop/web`), the latest first."""
-        found = (each for each in reversed(self._failed) if each.route == route and upstream in ("", each.upstream_cluster))
-        return [each for each, _ in zip(found, range(most), strict=False)]
+        return [each for each in reversed(self._failed) if each.route == route]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[FeedReader]:
@@ -67,18 +58,18 @@ class RequestFeed:
 
 class FeedReader:
     def __init__(self) -> None:
-        self._waiting: deque[Seen] = deque()
+        self._waiting: deque[AccessLogEntry] = deque()
         self._news = asyncio.Event()
         self._missed = 0
 
-    def put(self, seen: Seen) -> None:
+    def put(self, entry: AccessLogEntry) -> None:
         if len(self._waiting) >= WAITING:
             self._missed += 1
         else:
-            self._waiting.append(seen)
+            self._waiting.append(entry)
         self._news.set()
 
-    async def read(self) -> tuple[list[Seen], int]:
+    async def read(self) -> tuple[list[AccessLogEntry], int]:
         """Waits until there is something; returns it, and how many were missed since the last call."""
         await self._news.wait()
         self._news.clear()

@@ -21,6 +21,7 @@ from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
 from lasthop.web.slices import Shared
+from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
@@ -155,6 +156,13 @@ async def _traffic(request: web.Request) -> web.Response:
     return await _large(await request.app[TRAFFIC].get())
 
 
+async def _tap(request: web.Request) -> web.StreamResponse:
+    """Only for the user whose gateway it is, by the socket: it shows what clients ask for."""
+    if not _by_socket(request):
+        raise web.HTTPForbidden(text="ask by the admin socket: lasthop tap\n")
+    return await tap(request, request.app[VIEW].requests)
+
+
 async def _probe(request: web.Request) -> web.Response:
     """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
     if not _by_socket(request):
@@ -210,6 +218,7 @@ def application(view: ControllerView) -> web.Application:
             web.get("/api/audit", _audit),
             web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
+            web.get("/api/tap", _tap),
         ]
     )
     return app

@@ -14,6 +14,8 @@ from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.request_feed import RequestFeed
 
 PATH: Final = 80
+SHOWN: Final = 3
+"""Failures that are told."""
 
 
 def with_history(answer: Json, observations: Observations, feed: RequestFeed | None) -> Json:
@@ -22,7 +24,7 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
         return answer
     kind, _, path = answer["route"].partition(" ")
     key = Key(kind, *path.split("/", 1))
-    failed = feed.failed(answer["route"]) if feed else []
+    failed = _distinct(feed.failed(answer["route"])) if feed else []
     lines = [*_traffic(observations, key), *map(_failure, failed)]
     explanation = {**answer["explanation"], "because": [*answer["explanation"].get("because", ()), *lines]}
     recent = [
@@ -30,6 +32,14 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
         for each in failed
     ]
     return {**answer, "explanation": explanation, "last_failures": recent}
+
+
+def _distinct(failed: list[AccessLogEntry]) -> list[AccessLogEntry]:
+    """Returns the latest of each kind of failure."""
+    kinds: dict[tuple[object, ...], AccessLogEntry] = {}
+    for each in failed:
+        kinds.setdefault((each.status, each.why, each.upstream_cluster), each)
+    return list(kinds.values())[:SHOWN]
 
 
 def _traffic(observations: Observations, route: Key) -> Iterator[Json]:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.times import rfc3339
+from lasthop.cli.render.report import count
 from lasthop.outputs.audit.certificates import CertificateReport, Role
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
 from lasthop.plan.observation import Health, LeafCertificate
@@ -55,7 +56,7 @@ def words(hop: HopReport, now: float) -> str:
         return f"{seen.health}{since}: {why}"
     done = "verified" if hop.manner in _VERIFIED else "connected"
     when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
-    parts = [f"{done}{when}", f"{seen.handshakes:,} handshakes" if seen.handshakes else "", ", ".join(seen.tls_versions)]
+    parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
     return ", ".join(filter(None, parts))
 
 

@@ -236,6 +236,7 @@ def _plain_hop(hop: HopReport) -> dict[str, Any]:
         "service": hop.backend,
         **_fields(hop, "port", "manner", "mode", "source", "detail", "policy"),
         "waiver": waiver | waiver_end if hop.waiver else None,
+        "standing": audit_observed.standing(hop),
         "observed": audit_observed.document(hop.observed) if hop.observed else None,
         **_fields(hop, "routes", "file", "line"),
     }

@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.plan.upstream import Hop
 from lasthop.printable import printable
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.entry import AccessLogEntry, document
 from lasthop.proxy.failures import advice, without_advice
 
 WINDOW: Final = 10.0
@@ -40,9 +40,7 @@ class JsonLines:
     deadline = None
 
     def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
-        fields = msgspec.structs.asdict(entry)
-        kept = {name: value for name, value in fields.items() if value is not None and name != "quiet"}
-        return [msgspec.json.encode(kept).decode()]
+        return [msgspec.json.encode(document(entry)).decode()]
 
     def due(self, now: float, *, last: bool = False) -> list[str]:
         return []
@@ -66,7 +64,7 @@ class TextLines:
         if known is None:
             self._repeated[key] = _Repeated(entry, now + WINDOW, others=not key)
             return [request_line(entry, colours=self._colours)]
-        known.count += 1
+        known.count += max(1, round(entry.stands_for))
         return []
 
     def due(self, now: float, *, last: bool = False) -> list[str]:
