@@ -29,6 +29,11 @@ BACKEND_FAILURE = "The gateway could not make a verified connection to the backe
 NO_ANSWER = "The gateway got no answer from the backend.\n"
 
 
+def intended(tree: str) -> list[str]:
+    """The lines of an explanation but for what has happened, which only a running gateway knows."""
+    return [line.lstrip("│├└─ ") for line in tree.splitlines() if "observed: " not in line]
+
+
 class Answer(NamedTuple):
     status: int
     body: str

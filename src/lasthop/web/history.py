@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lasthop.api.documents import Json
@@ -24,7 +24,7 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
         return answer
     kind, _, path = answer["route"].partition(" ")
     key = Key(kind, *path.split("/", 1))
-    failed = _distinct(feed.failed(answer["route"])) if feed else []
+    failed = _distinct(each for each in feed.failed(answer["route"]) if _alike(each, answer)) if feed else []
     lines = [*_traffic(observations, key), *map(_failure, failed)]
     explanation = {**answer["explanation"], "because": [*answer["explanation"].get("because", ()), *lines]}
     recent = [
@@ -34,7 +34,16 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
     return {**answer, "explanation": explanation, "last_failures": recent}
 
 
-def _distinct(failed: list[AccessLogEntry]) -> list[AccessLogEntry]:
+def _alike(entry: AccessLogEntry, answer: Json) -> bool:
+    """Whether a request went where this one would: to one of its backends, or if it has none, for the same path."""
+    hop = Hop.parse(entry.upstream_cluster or "")
+    to = {(each.get("backend"), each.get("port")) for each in answer.get("backends", ()) if each.get("backend")}
+    if to:
+        return hop is not None and (str(hop.backend), hop.port) in to
+    return hop is None and (entry.path or "").partition("?")[0] == answer.get("path")
+
+
+def _distinct(failed: Iterable[AccessLogEntry]) -> list[AccessLogEntry]:
     """Returns the latest of each kind of failure."""
     kinds: dict[tuple[object, ...], AccessLogEntry] = {}
     for each in failed:

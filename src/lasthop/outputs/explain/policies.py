@@ -111,7 +111,7 @@ def _connected(g: Graph, hop: Hop, tls: HopTLS, by: Fact) -> Fact:
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
     if isinstance(tls, BackendTLS) and tls.waiver:
         return Fact(f"{said}, {LOST[tls.mode]}", worst((warning(""), *seen)), facts, hop.gateway)
-    verified = all(fact.state is State.GOOD for fact in seen)
+    verified = any(fact.state is State.GOOD for fact in seen)
     return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 
 

@@ -48,6 +48,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     listener: str = ""
     hostname: str = ""
     """The virtual host; `*`: any."""
+    path: str = ""
+    """As it is matched."""
     route: str = ""
     """`HTTPRoute shop/web`."""
     rule: int | None = None

@@ -253,6 +253,7 @@ def _routed(
         status=done.status,
         listener=listener.name,
         hostname=_shown(host),
+        path=asked.path,
         route=str(winner.key),
         rule=winner.place.rule,
         match=winner.place.match,
