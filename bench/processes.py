@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 STOP_WITHIN = 20.0
@@ -43,11 +43,11 @@ def backend(certificate: Path, key: Path) -> Iterator[tuple[int, tuple[int, int]
 class Gateway:
     """`lasthop run FOLDER`, as a user would start it, with its sockets and state in `home`."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path, program: Sequence[str] = ("-m", "lasthop.cli.main")) -> None:
         self.admin = free_port()
         self._log = home / "lasthop.log"
         environment = os.environ | {"LASTHOP_RUN_DIR": str(home / "run"), "LASTHOP_STATE_DIR": str(home / "state")}
-        command = [sys.executable, "-m", "lasthop.cli.main", "run", str(folder)]
+        command = [sys.executable, *program, "run", str(folder)]
         command += ["--admin", f"127.0.0.1:{self.admin}", "--concurrency", "2"]
         self._proxies: list[int] = []
         with self._log.open("wb") as log:

@@ -13,7 +13,7 @@ from lasthop.observe.evidence import HopCounts, Outcome, Request
 from lasthop.observe.tally import MAX_WATCHED, Tally
 from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
 from lasthop.plan.upstream import Hop, Protocol
-from tests.unit.observe.observed import HOP, WEB, A
+from tests.observed import HOP, WEB, A
 
 ROUTE = Key("HTTPRoute", "shop", "web")
 

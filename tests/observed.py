@@ -45,10 +45,10 @@ class World:
         return self.connections.setdefault((proxy or next(iter(self.tallies)), address), [0, 0])
 
     def wait(self, seconds: float = 1.0) -> World:
-        """Lets time pass, a second at a time, in which the counters are read and the proxies report."""
-        end = self.now + seconds
+        """Lets time pass, a second at a time and later ten, in which the counters are read and the proxies report."""
+        begin, end = self.now, self.now + seconds
         while self.now < end:
-            self.now = min(end, self.now + 1.0)
+            self.now = min(end, self.now + (1.0 if self.now - begin < 60 else 10.0))
             self.look()
         return self
 
@@ -56,7 +56,8 @@ class World:
         for name, tally in self.tallies.items():
             mine = {address: counts for (proxy, address), counts in self.connections.items() if proxy == name}
             good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
-            tally.count({HOP: HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active)}, self.now)
+            counts = HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active, good)
+            tally.count({HOP: counts}, self.now)
             if HOP in tally.watched():
                 counted = {address: EndpointCounts(sum(counts), counts[1], counts[0]) for address, counts in mine.items()}
                 tally.count_endpoints({HOP: counted}, self.now)

@@ -1,0 +1,78 @@
+"""Random histories of connections: what is said of a hop in the end, how often it changes, and what is kept of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.observe.observations import Observations
+from lasthop.observe.verdict import LONGEST_RECOVERY, SILENCE
+from lasthop.plan.observation import Health
+from tests.observed import HOP, A, B, World
+
+POD_1, POD_2 = "pod-1", "pod-2"
+
+EVENTS = st.one_of(
+    st.tuples(st.just("succeeds"), st.sampled_from((A, B)), st.sampled_from((POD_1, POD_2)), st.booleans()),
+    st.tuples(st.just("fails"), st.sampled_from((A, B)), st.sampled_from((POD_1, POD_2)), st.booleans()),
+    st.tuples(st.just("wait"), st.sampled_from((0.3, 2.0, 15.0, 400.0))),
+    st.tuples(st.just("changed")),
+)
+
+
+def play(events: list[tuple[object, ...]]) -> World:
+    world = World(POD_1, POD_2)
+    for event in events:
+        match event:
+            case ("succeeds", str(address), str(proxy), bool(sampled)):
+                world.succeeds(address, proxy, sampled=sampled)
+            case ("fails", str(address), str(proxy), bool(logged)):
+                world.fails(address, proxy=proxy, logged=logged)
+            case ("wait", float(seconds)):
+                world.wait(seconds)
+            case _:
+                world.observations.began(HOP, world.now)
+    return world
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_a_history_that_has_settled_is_judged_as_by_one_who_was_not_there(events: list[tuple[object, ...]]) -> None:
+    """But for single failures after successes: who was there has seen it work."""
+    world = play([*events, ("wait", LONGEST_RECOVERY + 10.0)])
+    fresh, began = Observations(), world.observations._began.get(HOP)
+    for tally in world.tallies.values():
+        fresh.heard(tally.report(world.now), world.now)
+    if began is not None:
+        fresh._began[HOP] = began
+    fresh.step(world.now)
+    seen = [each for tally in world.tallies.values() for each in tally.report(world.now).hops[HOP].endpoints]
+    if all(each.in_a_row != 1 or not each.last_success for each in seen):
+        ours, theirs = world.state, fresh.state(HOP)
+        assert (ours.health, ours.failures, ours.working) == (theirs.health, theirs.failures, theirs.working)
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_silence_ends_everything(events: list[tuple[object, ...]]) -> None:
+    world = play([*events, ("wait", SILENCE + 1.0)])
+    assert world.state.health is Health.UNTRIED
+
+
+@given(st.lists(EVENTS, max_size=60))
+def test_only_what_has_failed_is_said_to_fail_and_only_what_has_worked_to_work(events: list[tuple[object, ...]]) -> None:
+    world = play([*events, ("wait", 10.0)])
+    bad = {address for (_, address), counts in world.connections.items() if counts[1]}
+    good = {address for (_, address), counts in world.connections.items() if counts[0]}
+    for state in world.states:
+        assert {address for failure in state.failures for address in failure.endpoints} <= bad
+        assert set(state.working) <= good
+        assert bool(state.failures) == state.health.bad
+
+
+@given(st.lists(st.sampled_from(("succeeds", "fails")), min_size=20, max_size=200), st.sampled_from((0.2, 1.0, 4.0)))
+def test_what_is_said_changes_seldom_whatever_a_backend_does(outcomes: list[str], pause: float) -> None:
+    """A failure needs 5 s, and each return takes longer than the last."""
+    world = World()
+    for outcome in outcomes:
+        getattr(world, outcome)()
+        world.wait(pause)
+    assert len(world.healths) <= 3 + len(outcomes) * pause / 10

@@ -1,0 +1,145 @@
+"""What was observed of hops, as conditions, findings and summaries: by the state alone, whatever it was concluded from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from lasthop.api.meta import Key, Object
+from lasthop.api.status import PolicyStatus
+from lasthop.outputs.audit.observed import observed
+from lasthop.outputs.status.summary import summary
+from lasthop.plan.observation import Failure, Health, HopSeen, HopState
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.settings import OBSERVED
+from tests.snapshot import settled
+from tests.world import (
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_policy,
+    mk_route,
+    mk_service,
+    mk_slice,
+)
+
+GATEWAY, API = Key("Gateway", "a", "g"), Key("Service", "a", "api")
+POLICY = Key("BackendTLSPolicy", "a", "p")
+A, B, C = (f"10.0.0.{n}:9443" for n in (1, 2, 3))
+NAME = "certificate is for old.example"
+WORLD = keyed(
+    mk_class(),
+    mk_gateway("a/g"),
+    mk_service("a/api"),
+    mk_slice("a/api-1", "api", ["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+    mk_config_map("a/ca", ca_pem("good")),
+    mk_policy("a/p", "api", "api.example", ["ca"]),
+    mk_route("a/r", "a/g", [{"name": "api", "port": 443}]),
+)
+PLAINTEXT = {key: obj for key, obj in WORLD.items() if key != POLICY}
+
+
+def state(health: Health, *failures: Failure, working: tuple[str, ...] = ()) -> HopState:
+    return HopState(health, 1000.0, failures, working)
+
+
+class World:
+    def __init__(self, objects: Mapping[Key, Object | None] = WORLD) -> None:
+        self.engine, self.snapshot = settled(objects)
+
+    def apply(self, *objects: Object) -> World:
+        self.engine.apply(keyed(*objects))
+        self.snapshot.take(self.engine.settle())
+        return self
+
+    def see(self, state: HopState | None, protocol: Protocol = Protocol.AUTO) -> World:
+        OBSERVED.set(self.engine.graph, state, GATEWAY, API, 443, protocol)
+        self.snapshot.take(self.engine.settle())
+        return self
+
+    @property
+    def condition(self) -> tuple[str, str, str]:
+        status = self.snapshot.status[POLICY]
+        assert isinstance(status, PolicyStatus)
+        return next((c.status, c.reason, c.message) for c in status.ancestors[0].conditions if c.type == "BackendConnected")
+
+    @property
+    def ready(self) -> tuple[str, str]:
+        status = msgspec.to_builtins(self.snapshot.status[POLICY])
+        return summary({"metadata": {}, "status": status})
+
+    @property
+    def failing(self) -> list[str]:
+        return [f"{f.object}: {f.message}" for f in self.engine.findings() if f.reason == "BackendFailing"]
+
+
+FAILING = state(Health.FAILING, Failure(NAME, (A,), handshake=True))
+
+
+def test_nothing_is_known_at_first_and_that_is_ready() -> None:
+    world = World()
+    assert world.condition[:2] == ("Unknown", "NotTried") and world.ready == ("True", "")
+
+
+def test_a_working_hop_is_connected() -> None:
+    world = World().see(state(Health.WORKING, working=(A,)))
+    assert world.condition == ("True", "HandshakesSucceed", "") and world.ready[0] == "True"
+
+
+def test_a_failing_hop_is_not_ready_and_has_a_finding_until_it_works_again() -> None:
+    world = World().see(FAILING)
+    assert world.condition == ("False", "HandshakeFailed", f"Service a/api:443 ({A}): {NAME}")
+    assert world.ready == ("False", f"a/g: HandshakeFailed: Service a/api:443 ({A}): {NAME}")
+    assert world.failing == [f"{POLICY}: at {GATEWAY}: Service a/api:443 ({A}): {NAME}."]
+    world.see(state(Health.WORKING, working=(A,)))
+    assert world.condition[0] == "True" and world.failing == []
+
+
+def test_before_the_handshake_it_is_the_connection_that_fails() -> None:
+    assert World().see(state(Health.FAILING, Failure("connection refused", (A,)))).condition[1] == "ConnectionFailed"
+
+
+def test_some_of_several_endpoints_are_named() -> None:
+    world = World().see(state(Health.PARTLY_FAILING, Failure(NAME, (A, B), handshake=True), working=(C,)))
+    assert world.condition[2] == f"2 of 3 endpoints of Service a/api:443 ({A}, {B}): {NAME}"
+
+
+def test_a_proxy_that_alone_sees_it_is_named() -> None:
+    world = World().see(state(Health.PARTLY_FAILING, Failure("timeout", (A,), ("pod-2",)), working=(A,)))
+    assert world.condition[2] == f"Service a/api:443 ({A}), from pod-2: timeout"
+
+
+def test_endpoints_that_are_gone_are_left_out() -> None:
+    world = World().see(state(Health.PARTLY_FAILING, Failure(NAME, (A, "10.9.9.9:1"), handshake=True), working=(C,)))
+    assert world.condition[2].startswith(f"1 of 2 endpoints of Service a/api:443 ({A})")
+    world.apply(mk_slice("a/api-1", "api", ["10.0.0.2", "10.0.0.3"]))
+    assert world.condition[:2] == ("True", "HandshakesSucceed")
+
+
+def test_that_there_was_no_endpoint_is_over_when_there_is_one() -> None:
+    assert World().see(state(Health.FAILING, Failure("backend has no ready endpoint", ()))).condition[0] == "Unknown"
+
+
+def test_protocols_of_a_port_are_joined_and_told_apart_only_where_they_differ() -> None:
+    world = World().see(state(Health.WORKING, working=(A,))).see(FAILING, Protocol.H1_UPGRADE)
+    assert world.condition[2] == f"Service a/api:443 ({A}): {NAME} (only upgrades (WebSocket))"
+    world.see(FAILING)
+    assert world.condition[2] == f"Service a/api:443 ({A}): {NAME}"
+
+
+def test_a_port_without_a_policy_has_a_finding_on_its_service() -> None:
+    world = World(PLAINTEXT).see(state(Health.FAILING, Failure("connection refused", (A,))))
+    assert world.failing == [f"{API}: at {GATEWAY}: Service a/api:443 ({A}): connection refused."]
+
+
+def test_the_audit_has_both_what_is_asked_for_and_what_was_seen() -> None:
+    world = World().see(FAILING)
+    (report,) = world.engine.hops()
+    hop = Hop(GATEWAY, API, 443, Protocol.AUTO)
+    found = observed(world.engine.graph, report, {hop: HopSeen(3, 2, 2, last_failure=5.0)}.get).observed
+    assert found and found.health is Health.FAILING and (found.handshakes, found.handshake_failures) == (3, 2)
+    assert found.failures == FAILING.failures
+    assert observed(world.engine.graph, report, lambda _: None).observed is None
