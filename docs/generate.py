@@ -11,6 +11,7 @@ import click
 from lasthop.api.kinds import KINDS
 from lasthop.api.profiles import PREFIX
 from lasthop.api.unserved import Unserved
+from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
 from lasthop.outputs.findings.remedies import REMEDIES
 from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
@@ -26,8 +27,14 @@ def commands() -> Iterator[str]:
     for name in COMMANDS:
         command = main.get_command(top, name)
         assert command is not None
-        context = click.Context(command, top, name, terminal_width=WIDTH, max_content_width=WIDTH)
-        yield from (f"### lasthop {name}", "", "```", command.get_help(context), "```", "")
+        yield from _command(top, name, command)
+        if name == "explain":
+            yield from _command(top, f"{name} request", request_command)
+
+
+def _command(top: click.Context, name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, top, name, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield from (f"### lasthop {name}", "", "```", command.get_help(context), "```", "")
 
 
 def kinds() -> Iterator[str]:

@@ -134,6 +134,10 @@ class ClusterRuntime(Sink, Leadership):
     def proxies_changed(self) -> None:
         self._reporter.changed.set()
 
+    @property
+    def requests(self) -> None:
+        """The proxies are elsewhere, and so are their logs."""
+
     def unready(self) -> list[str]:
         """Ready once every kind has been read and the xDS server has its certificate, so that proxies can be served. Theirs is
         another readiness."""

@@ -15,6 +15,7 @@ from lasthop.infra.kubernetes.verification_memory import VerificationConfigMap
 from lasthop.kubernetes.client import Client
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import Proxy
 from lasthop.resolve.settings import Settings
 from lasthop.sinks.kubernetes.status_updater import StatusUpdater
@@ -55,6 +56,10 @@ class ClusterHostRuntime:
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._host.proxies
+
+    @property
+    def requests(self) -> RequestFeed:
+        return self._host.requests
 
     def unready(self) -> list[str]:
         """As in every controller of a cluster: its Gateways are of many owners."""

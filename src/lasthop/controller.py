@@ -36,7 +36,7 @@ from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Hop
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
+from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
@@ -58,6 +58,7 @@ class Controller:
         self.source, self.engine = source, engine
         self.fleet, self.server, self.statuses = Fleet(), Server(self), StatusCache(engine.store)
         self.observations, self.totals = Observations(), Totals()
+        OBSERVES.set(engine.graph, True)
         self.source_findings: tuple[Finding, ...] = ()
         self.not_applied: tuple[NotApplied, ...] = ()
         """Files whose present text is refused; for some of them an older text is in force."""
@@ -87,6 +88,7 @@ class Controller:
         POLICIES_DOUBTFUL.set(graph, batch.policies_doubtful or None)
         CRD_VERSIONS.set(graph, batch.crd_versions)
         self.engine.apply(batch.changes)
+        self.log.debug("read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._all_read = batch.complete
         self._tell_findings()
@@ -153,6 +155,8 @@ class Controller:
         return self.engine.verifications.version, self.record.version
 
     def _send(self, update: Update) -> None:
+        for sink in self._sinks if update.hops else ():
+            sink.hops_changed(update.hops)
         for key, changes in update.xds.items():
             self.server.update(key, changes)
             for name in changes.get(CLUSTER, ()):
@@ -162,7 +166,9 @@ class Controller:
             self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
 
     def _sent(self, update: Update) -> None:
-        for key in update.xds:
+        for key, by_type in update.xds.items():
+            counts = {type_url.rsplit(".")[-1]: len(changes) for type_url, changes in by_type.items()}
+            self.log.debug("configuration changed", gateway=key.path, **counts)
             self.do(self.fleet.updated(key, time.monotonic()))
 
     def _sync_gateways(self) -> None:
@@ -195,14 +201,17 @@ class Controller:
     # --- back: what the proxies do -----------------------------------------------------------------------------------
 
     def connected(self, gateway: Key) -> None:
+        self.log.debug("proxy connected", gateway=gateway.path)
         self.do(self.fleet.connected(gateway))
 
     def disconnected(self, gateway: Key) -> None:
         last = self.server.state(gateway).proxies == 0
+        self.log.debug("proxy disconnected", gateway=gateway.path, last=last)
         self.do(self.fleet.disconnected(gateway, time.monotonic(), last=last))
 
     def acked(self, gateway: Key, event: Acked) -> None:
         synced = self.server.state(gateway).synced
+        self.log.debug("acknowledged", gateway=gateway.path, type=event.type_url.rsplit(".")[-1], all_of_it=synced)
         self.do(self.fleet.acked(gateway, event, time.monotonic(), synced=synced))
         if event.type_url == ROUTES and self.engine.unsettled:
             self.dirty.set()

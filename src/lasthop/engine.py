@@ -88,6 +88,8 @@ class Update(msgspec.Struct, frozen=True):
     """None: our part of the object's status is to be removed."""
     findings: bool
     """Whether `Engine.findings()` has changed."""
+    hops: tuple[Hop, ...] = ()
+    """Those whose clusters have changed."""
 
 
 class Engine:
@@ -134,7 +136,7 @@ class Engine:
             for output in STATUS
             for (key,), value in output.of(outputs).items()
         }
-        return Update(xds, status, self._collect_findings(outputs))
+        return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
 
     @property
     def unsettled(self) -> bool:
@@ -174,6 +176,10 @@ class Engine:
         """Returns the ports that are verified less than before, which nobody has acknowledged; one hop for each Gateway."""
         found = self.stages.members(WEAKENED_BACKENDS).items()
         return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
+
+    def has_hop(self, hop: Hop) -> bool:
+        """Whether a route still leads there."""
+        return self.stages.is_member(CLUSTERS, hop)
 
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())

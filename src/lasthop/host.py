@@ -15,18 +15,22 @@ from lasthop.api.meta import Key
 from lasthop.api.status import GatewayStatus
 from lasthop.controller import Controller
 from lasthop.engine import Engine
+from lasthop.hop_log import HopLog
 from lasthop.infra import memory
 from lasthop.infra.processes import Processes
 from lasthop.infra.system_store import SystemStoreCopies
 from lasthop.outputs.status.status_cache import StatusCache
+from lasthop.outputs.status.urls import served_urls
 from lasthop.plan.listener import Gateway
 from lasthop.plan.messages import limited
 from lasthop.plan.problem import joined
 from lasthop.plan.reasons import PROGRAMMED
+from lasthop.plan.upstream import Hop
 from lasthop.proxy.access_log import SkippedLines
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.failures import UNANSWERED
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import EnvoyExited, EnvoyStarted, Proxy, ProxyEvent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
@@ -38,6 +42,9 @@ from lasthop.store.graph import Graph
 from lasthop.store.node import Crash
 
 REMEMBER_INTERVAL: Final = 1.0
+ANNOUNCE_INTERVAL: Final = 0.25
+URLS: Final = 10
+"""That are named when it is ready."""
 
 
 class HostRuntime(Sink):
@@ -57,6 +64,8 @@ class HostRuntime(Sink):
         store = SystemStoreCopies(run_dir / "system-ca").current
         self.controller = Controller(source, engine or Engine(now=time.time()), store, (*sinks, self))
         self._log = self.controller.log
+        self._hops = HopLog(self._log)
+        self._entry = entry
         self._remembered = remembered
         if remembered:
             self.controller.recall(memory.load(remembered))
@@ -65,7 +74,7 @@ class HostRuntime(Sink):
             run_dir,
             probed=self._probed,
             proxy_event=self._proxy_event,
-            entry=lambda failed: entry(with_reason(self.controller.engine.graph, self.controller.statuses, failed)),
+            entry=self._logged,
             skipped=self._entries_skipped,
             seen=self.controller.seen,
             concurrency=concurrency,
@@ -74,6 +83,16 @@ class HostRuntime(Sink):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self.processes.proxies
+
+    @property
+    def requests(self) -> RequestFeed:
+        return self.processes.feed
+
+    def _logged(self, entry: AccessLogEntry) -> None:
+        told = with_reason(self.controller.engine.graph, self.controller.statuses, entry)
+        if told.failed:  # others come from the samples
+            self.requests.publish(told)
+        self._entry(told)
 
     def want(self, gateways: Mapping[Key, Gateway]) -> None:
         wanted: dict[Key, set[tuple[str, int, str]]] = {}
@@ -96,7 +115,7 @@ class HostRuntime(Sink):
                 controller.settle()
                 # Only now does anything go out: before every kind has been read once, "no policy" is not known.
                 controller.server.open()
-                running.append(tasks.create_task(self._keep_remembered()))
+                running += [tasks.create_task(work()) for work in (self._keep_remembered, self._announce)]
                 await self.processes.run()
                 for task in running:
                     task.cancel()
@@ -104,7 +123,28 @@ class HostRuntime(Sink):
             await controller.server.close()
 
     def stop(self) -> None:
+        if self.processes.stopping:
+            self._log.info("ending at once")
+        elif grace := max((proxy.grace for proxy in self.proxies.values()), default=0.0):
+            self._log.info(f"draining: requests in flight have up to {grace:g} s; press Ctrl-C again to end at once")
         self.processes.stop()
+
+    def hops_changed(self, hops: Sequence[Hop]) -> None:
+        self._hops.changed(hops)
+
+    async def _announce(self) -> None:
+        """Logs when it is ready and what it serves, and what each edit has changed once that is in force."""
+        controller, told = self.controller, False
+        while True:
+            ready = controller.settled and not self.unready()
+            if ready and self._hops.waiting:
+                self._hops.tell(controller.engine.graph, controller.engine.has_hop, first=not told)
+            if ready and not told:
+                told = True
+                urls = [url for key in sorted(controller.fleet.gateways) for url in served_urls(controller.engine.graph, key)]
+                backends = self._hops.summary() or "none"
+                self._log.info(f"ready: {', '.join(urls[:URLS])}{', ...' if len(urls) > URLS else ''}", backends=backends)
+            await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     async def _keep_remembered(self) -> None:
         """Once a second, and only where something is new."""

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from lasthop.printable import clean
 
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
 
-def configure(*, verbose: bool = False) -> None:
-    terminal = sys.stderr.isatty()
+
+def configure(format: str = "", level: str = "info") -> None:
+    """`format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
     structlog.configure(
-        processors=processors(terminal=terminal),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=coloured(sys.stderr.isatty())),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
 
 
-def processors(*, terminal: bool) -> list[Any]:
+def is_text(format: str, terminal: bool) -> bool:
+    return format == "text" if format else terminal
+
+
+def coloured(terminal: bool) -> bool:
+    """Whether colours are wanted (https://no-color.org)."""
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
     """Returns structlog's processors. JSON escapes untrusted text by itself; for a terminal it has to be made printable."""
     stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S" if terminal else "iso", utc=not terminal)
     renderers = (
-        [_cleaned, structlog.dev.ConsoleRenderer(pad_event_to=0)] if terminal else [structlog.processors.JSONRenderer()]
+        [_cleaned, structlog.dev.ConsoleRenderer(pad_event_to=0, colors=colours)]
+        if terminal
+        else [structlog.processors.JSONRenderer()]
     )
     return [structlog.processors.add_log_level, stamp, *renderers]
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {name: value if name == "exc_info" else clean(value) for name, value in event.items()}
+    """Also leaves out the object of a finding, which its sentence begins with."""
+    named = str(event.get("event", "")).removeprefix("resolved: ").startswith(str(event.get("object") or "\n"))
+    kept = {name: value for name, value in event.items() if not (name == "object" and named)}
+    return {name: value if name == "exc_info" else clean(value) for name, value in kept.items()}
 
 
 def get() -> Any:

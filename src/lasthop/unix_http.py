@@ -9,6 +9,7 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +21,59 @@ class BadResponse(Exception):
     """The response is not HTTP, or ended too early."""
 
 
+class Refused(Exception):
+    """The answer is not 200; the text says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.text = text
+
+
 def get(path: Path, target: str, timeout: float) -> tuple[int, bytes]:
     """Returns status and body, of a process of this user or of root only. Raises OSError or `BadResponse`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with _connected(path, timeout) as connection:
+        connection.sendall(_head("GET", target))
+        return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+
+
+def stream(path: Path, target: str, timeout: float = 30.0) -> Iterator[bytes]:
+    """Yields the lines of an answer that goes on, as they come in. Raises OSError, `BadResponse` or `Refused`; also if nothing
+    comes for so many seconds."""
+    with _connected(path, timeout) as connection:
+        # HTTP/1.0, so that the lines come as they are and not in chunks.
+        connection.sendall(_head("GET", target, "1.0"))
+        received = b""
+        while b"\r\n\r\n" not in received:
+            piece = connection.recv(1 << 16)
+            if not piece:
+                raise BadResponse("it ended too early")
+            received += piece
+        head, _, rest = received.partition(b"\r\n\r\n")
+        status = int(head.split(None, 2)[1])
+        if status != 200:
+            text = rest + b"".join(iter(lambda: connection.recv(1 << 16), b""))
+            raise Refused(status, text.decode(errors="replace").strip())
+        while True:
+            *lines, rest = rest.split(b"\n")
+            yield from lines
+            piece = connection.recv(1 << 16)
+            if not piece:
+                return
+            rest += piece
+
+
+def _connected(path: Path, timeout: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         connection.settimeout(timeout)
         connection.connect(str(path))
         _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (0, os.geteuid()):
             raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
-        connection.sendall(_head("GET", target))
-        return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 async def request(path: Path, method: str, target: str) -> tuple[int, bytes]:
@@ -44,8 +88,8 @@ async def request(path: Path, method: str, target: str) -> tuple[int, bytes]:
         writer.close()
 
 
-def _head(method: str, target: str) -> bytes:
-    return f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
+def _head(method: str, target: str, version: str = "1.1") -> bytes:
+    return f"{method} {target} HTTP/{version}\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
 
 
 def _response(received: bytes) -> tuple[int, bytes]:

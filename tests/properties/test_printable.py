@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from lasthop import logs
 from lasthop.cli.main import main
-from lasthop.cli.render.table import Columns, row
+from lasthop.cli.render.status_rows import row
+from lasthop.cli.render.table import Columns
 from lasthop.cli.views.folder import FolderView
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.printable import LIMIT, clean, printable

@@ -12,9 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+import msgspec
 import yaml
 
+from lasthop.plan.request import read_request
 from lasthop.proxy.handle import find_envoys
 from tests.backends import until
 from tests.ports import free_port
@@ -24,6 +27,11 @@ from tests.proxy.documents import Document
 EXECUTABLE = Path(sys.executable).parent / "lasthop"
 BACKEND_FAILURE = "The gateway could not make a verified connection to the backend.\n"
 NO_ANSWER = "The gateway got no answer from the backend.\n"
+
+
+def intended(tree: str) -> list[str]:
+    """The lines of an explanation but for what has happened, which only a running gateway knows."""
+    return [line.lstrip("│├└─ ") for line in tree.splitlines() if "observed: " not in line]
 
 
 class Answer(NamedTuple):
@@ -188,6 +196,14 @@ class Lasthop:
 
     def conditions(self, kind: str, path: str, gateway: str = "web") -> Conditions:
         return conditions(self.object(kind, path), gateway)
+
+    def explained(self, method: str, url: str, *headers: str, sni: str = "") -> Document:
+        """What `lasthop explain request` says of a request at the only Gateway."""
+        asked = msgspec.json.encode(read_request(method, url, headers, sni)).decode()
+        status, body = self.ask(f"/api/explain-request?{urlencode({'request': asked})}")
+        assert status == 200, body
+        (found,) = json.loads(body)
+        return dict(found)
 
     def findings(self) -> list[Document]:
         found: list[Document] = json.loads(self.ask("/api/findings")[1])

@@ -1,4 +1,5 @@
-"""Random routes with real Envoy: every request is answered by the rule that the spec chooses."""
+"""Random routes with real Envoy: every request is answered by the rule that the spec chooses, and `explain request` says
+which one that is."""
 
 from __future__ import annotations
 
@@ -90,6 +91,13 @@ def running(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
     assert "refused configuration" not in lasthop.log
 
 
+def _told(running: Lasthop, asked: Request, host: str) -> tuple[int, str]:
+    """What `explain request` says: its status and location."""
+    url = f"http://127.0.0.1:{running.port}{asked.target}"
+    answer = running.explained(asked.method, url, f"Host: {host}", *(f"{name}: {value}" for name, value in asked.headers))
+    return answer.get("status", 0), answer.get("location", "")
+
+
 # Many routes are a tree; of those with many regular expressions only the list is left, as of few routes.
 SIZES = [(60, 0.03), (60, 0.4), (20, 0.1)]
 
@@ -101,7 +109,8 @@ def test_envoy_chooses_the_rule_that_the_spec_chooses(running: Lasthop, hostname
     routes = world(seed, hostname, count, regex)
     running.load("routes.yaml", *map(redirecting, routes))
     assert all(d["status"]["parents"] for d in running.objects("HTTPRoute").values())
-    chance, wrong, hits = random.Random(seed), [], set()
+    chance, hits = random.Random(seed), set()
+    wrong: list[tuple[object, ...]] = []
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=15)) as connection:
         for _ in range(REQUESTS):
             asked = request(chance)
@@ -114,5 +123,7 @@ def test_envoy_chooses_the_rule_that_the_spec_chooses(running: Lasthop, hostname
             hits.add(expected)
             if found != expected:
                 wrong.append((asked, found, expected))
+            if (told := _told(running, asked, LISTENERS[hostname])) != (response.status, response.headers["location"] or ""):
+                wrong.append((asked, told, response.headers["location"]))
     assert not wrong, wrong[:3]
     assert len(hits) > 6

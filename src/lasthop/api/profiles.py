@@ -35,6 +35,7 @@ class ProxyProfile(Struct, frozen=True):
     service: ServiceSettings | None = None
     drain_seconds: int | None = None
     image: str = ""
+    access_log: str = ""
 
 
 class ProxySettings(Struct, frozen=True):

@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "status": "Show the status of objects of a running gateway or a cluster.",
     "explain": "Explain what applies to an object, and why.",
     "audit": "Show how each backend is verified, and which certificates expire soon.",
+    "tap": "Show the requests of a running gateway as they come in.",
+    "top": "Show rate, errors and latency of a running gateway, by route and by backend.",
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
@@ -70,6 +72,7 @@ def main() -> None:
       lasthop run demo                                   run a gateway; edits take effect when saved
       lasthop status                                     the status of its Gateways, routes and policies
       lasthop explain httproute backend                  why a request is routed as it is, or fails
+      lasthop tap                                        its requests, live
       lasthop audit demo                                 how each backend is verified
       lasthop probe backend --dir demo                   test that against the real backend
     """

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.infra import ports
 from lasthop.plan.observation import ProxyReport
@@ -18,6 +20,7 @@ from lasthop.proxy.entry import AccessLogEntry
 from lasthop.proxy.handle import find_envoys
 from lasthop.proxy.observer import Observer
 from lasthop.proxy.orphans import end_orphans
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import GRACE_SECONDS, Proxy, ProxyEvent
 from lasthop.resolve.ports import Probe
 
@@ -54,10 +57,16 @@ class Processes:
         self._results: dict[Socket, Probe] = {}
         self._news = asyncio.Event()
         self._stopping = False
+        self.feed = RequestFeed()
+        """Of requests, for those who look at them."""
 
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         return self._proxies
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
 
     def want(self, gateways: Mapping[Key, set[tuple[str, int, str]]], graces: Mapping[Key, float] | None = None) -> None:
         """Takes the Gateways to run, each with the addresses and ports (TCP or UDP) that it binds, and how many seconds the
@@ -143,7 +152,7 @@ class Processes:
     async def _supervise(self, key: Key, proxy: Proxy) -> None:
         reported = ""
         while not self._stopping and self._proxies.get(key) is proxy:
-            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen)
+            observer = Observer(key, proxy.folder.samples, proxy.admin, self._seen, feed=self.feed)
             async with asyncio.TaskGroup() as tasks:
                 following = [tasks.create_task(work) for work in (self._follow(key, proxy, observer), observer.run())]
                 try:
@@ -161,4 +170,4 @@ class Processes:
         skipped = functools.partial(self._skipped, key)
         async for entry in follow(proxy.folder.access_log, from_end=True, skipped=skipped):
             observer.failed(entry)
-            self._entry(entry)
+            self._entry(msgspec.structs.replace(entry, stands_for=observer.stands_for()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 
@@ -18,6 +20,14 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     reason: str
     by: str
     """As `GatewayProfile gateways/prod`."""
+
+
+class AccessLog(StrEnum):
+    """Which requests are written to the access log. Failures are observed in any case."""
+
+    OFF = "Off"
+    FAILURES = "Failures"
+    ALL = "All"
 
 
 class BackendRules(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 _LONGEST = 2_000
@@ -38,8 +40,16 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The Secret with the client certificate that is presented to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
+    quiet: bool = False
+    """It is not to be printed, only observed."""
+    stands_for: float = 1.0
+    """How many such requests there were: under load only a share is logged."""
     why: str | None = None
     """What went wrong, in words."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.why) or self.status is None or self.status >= 500
 
 
 def parse(line: bytes) -> AccessLogEntry | None:
@@ -50,6 +60,13 @@ def parse(line: bytes) -> AccessLogEntry | None:
         return None
     texts = {name: printable(value) for name, value in msgspec.structs.asdict(entry).items() if isinstance(value, str)}
     return msgspec.structs.replace(entry, **texts)
+
+
+def document(entry: AccessLogEntry) -> dict[str, Any]:
+    """Returns the entry for programs: without what Envoy has no value for."""
+    left_out = {"quiet", *(["stands_for"] if entry.stands_for <= 1 else [])}
+    fields = msgspec.structs.asdict(entry)
+    return {name: value for name, value in fields.items() if value is not None and name not in left_out}
 
 
 def printable(text: str) -> str:

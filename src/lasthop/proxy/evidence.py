@@ -15,11 +15,13 @@ from lasthop.api.meta import Key
 from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.entry import AccessLogEntry, printable
 from lasthop.proxy.failures import refused_after_handshake, without_advice
 
 TLS_1_3: Final = "TLSv1.3"
 _STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
+GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
+"""As the log of failures has them."""
 _ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
 _LONGEST_LIST: Final = 4000
 """Characters of a list of names; a certificate may hold any number."""
@@ -46,6 +48,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     uris: str | None = None
     ip_addresses: str | None = None
     bytes: int | None = None
+    authority: str | None = None
+    method: str | None = None
+    path: str | None = None
+    grpc_status: str | None = None
 
     @property
     def http(self) -> bool:
@@ -132,6 +138,32 @@ def request(sample: Sample, weight: float) -> Request | None:
         return None
     seconds = (sample.duration_ms or 0.0) / 1000
     return Request(route_of(sample.route), hop_of(sample.upstream_cluster), status, seconds, weight)
+
+
+def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
+    """Returns the sample as the access log would have it, if it is over and did not fail: failures have a log of their own."""
+    if sample.type not in _ENDS or (sample.http and not sample.status):
+        return None
+    failed = (sample.status or 0) >= 500 or not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
+    if failed or sample.grpc_status in GRPC_FAILED:
+        return None
+    return AccessLogEntry(
+        time=sample.time,
+        gateway=gateway.path,
+        authority=_text(sample.authority),
+        method=_text(sample.method),
+        path=_text(sample.path),
+        status=sample.status if sample.http else 0,
+        grpc_status=sample.grpc_status,
+        route=sample.route,
+        upstream_cluster=sample.upstream_cluster,
+        upstream_host=sample.upstream_host,
+        duration_ms=sample.duration_ms,
+    )
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else printable(text)
 
 
 def _leaf(sample: Sample) -> LeafCertificate | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
 
 Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
@@ -170,6 +171,20 @@ def _wish(entry: AccessLogEntry) -> str:
 def _try(entry: AccessLogEntry) -> str:
     kind, _, path = (entry.policy or "").rpartition(" ")
     return f"lasthop probe {kind.lower() + '/' if kind else ''}{path}"
+
+
+def advice(entry: AccessLogEntry) -> str:
+    """Returns the command that says more about a failed request; empty if there is none, or if the reason names it."""
+    if not entry.why or "lasthop " in without_advice(entry.why):
+        return ""
+    flags = (entry.flags or "").split(",")
+    hop = Hop.parse(entry.upstream_cluster or "")
+    if "NC" in flags or entry.details == "direct_response":
+        kind, _, path = (entry.route or "").partition(" ")
+        return f"lasthop explain {kind.lower()}/{path}" if path else ""
+    if "UH" in flags and hop:
+        return f"lasthop explain {hop.backend.kind.lower()}/{hop.backend.path}"
+    return _try(entry) if entry.policy else ""
 
 
 def _reset(entry: AccessLogEntry) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.observe.tally import Tally
 from lasthop.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
@@ -22,6 +24,7 @@ from lasthop.proxy import evidence, sampler
 from lasthop.proxy.access_log import POLL_INTERVAL, Tail
 from lasthop.proxy.admin import Admin, AdminUnavailable
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.sampler import Share
 
 REPORT_INTERVAL: Final = 1.0
@@ -37,8 +40,17 @@ SIZE_LIMIT: Final = 1024 * 1024
 
 class Observer:
     def __init__(
-        self, gateway: Key, samples: Path, admin: Admin, report: Callable[[ProxyReport], None], *, proxy: str = ""
+        self,
+        gateway: Key,
+        samples: Path,
+        admin: Admin,
+        report: Callable[[ProxyReport], None],
+        *,
+        proxy: str = "",
+        feed: RequestFeed | None = None,
     ) -> None:
+        """`feed` is for those who look at requests."""
+        self._gateway, self._feed = gateway, feed
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
         self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
@@ -71,6 +83,7 @@ class Observer:
                 lines += len(read) + tail.take_skipped().lines
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
+                    self._samples.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
                     lines, since = 0, now
@@ -82,6 +95,8 @@ class Observer:
         sample = evidence.parse_sample(line)
         if sample is None:
             return
+        if self._feed and self._feed.open and (entry := evidence.entry(sample, self._gateway)):
+            self._feed.publish(msgspec.structs.replace(entry, stands_for=self._samples.weight(sample.ended)))
         if outcome := evidence.success(sample):
             self.tally.take(outcome)
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
@@ -95,6 +110,7 @@ class Observer:
             if now - applied >= APPLY_INTERVAL:
                 applied = now
                 await self._apply(self._samples, self._failures)
+            self._failures.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)
             self._failed, since = 0, now

@@ -26,7 +26,7 @@ from lasthop.proxy.binary import Envoy
 from lasthop.proxy.cgroup import cpus
 from lasthop.proxy.directory import ProxyDirectory
 from lasthop.proxy.drain import drain_and_terminate
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.entry import AccessLogEntry, document
 from lasthop.proxy.handle import EnvoyHandle
 from lasthop.proxy.observer import Observer
 from lasthop.proxy.pod_settings import PodSettings
@@ -139,8 +139,9 @@ class LogForwarder:
         lines = []
         for entry in self._reader.read():
             self._failed(entry)
-            fields = msgspec.structs.asdict(entry)
-            lines.append(msgspec.json.encode({name: value for name, value in fields.items() if value is not None}) + b"\n")
+            if entry.quiet:
+                continue
+            lines.append(msgspec.json.encode(document(entry)) + b"\n")
         if lines:
             sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()

@@ -9,6 +9,8 @@ ALL: Final = 1_000_000
 SAMPLES: Final = 100.0
 """Lines a second."""
 FAILURES: Final = 200.0
+TAPPED: Final = 1_000.0
+"""Samples a second while somebody looks at requests."""
 _SLACK: Final = 1.5
 _HISTORY: Final = 16
 

@@ -19,7 +19,8 @@ from lasthop.api.profiles import ProxyProfile
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
-from lasthop.plan.profile import NOTHING, Acknowledgement, BackendRules, HttpRules
+from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules
+from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -146,6 +147,7 @@ def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
         service=_first(own.service, of_class.service),
         drain_seconds=_first(own.drain_seconds, of_class.drain_seconds),
         image=own.image or of_class.image,
+        access_log=own.access_log or of_class.access_log,
     )
 
 
@@ -155,7 +157,13 @@ def _first(own: T | None, of_class: T | None) -> T | None:
 
 @query
 def proxy_settings(g: Graph, gateway: Key) -> profiles.ProxySettings:
-    said = proxy_profile(g, gateway)
-    return profiles.ProxySettings(
-        **{name: value for name, value in msgspec.structs.asdict(said).items() if value not in (None, "")}
-    )
+    said = msgspec.structs.asdict(proxy_profile(g, gateway))
+    known = {name: said[name] for name in profiles.ProxySettings.__struct_fields__}
+    return profiles.ProxySettings(**{name: value for name, value in known.items() if value not in (None, "")})
+
+
+@query
+def access_log_mode(g: Graph, gateway: Key) -> AccessLog:
+    """Returns which requests its proxies log. A value that is not known is ignored."""
+    said = proxy_profile(g, gateway).access_log
+    return AccessLog(said) if said in frozenset(AccessLog) else settings(g).access_log

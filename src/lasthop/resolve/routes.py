@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -116,14 +116,29 @@ def routes(g: Graph, route: Key, gateway: Key) -> tuple[routing.Route, ...]:
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()
+    judgement = route_judgement(g, route, gateway)
     found: list[routing.Route] = []
-    for rule, judgement in zip(request_rules(obj), route_judgement(g, route, gateway).rules, strict=True):
-        for number, written in enumerate(_written(rule)):
-            if number not in judgement.unmatchable:
-                match = _planned(written)
-                refused = routing.Route(match, routing.Refuse(), str(route))
-                found.append(refused if judgement.problems else _route(g, route, gateway, rule, match))
+    for place in served_matches(obj, judgement):
+        rule = request_rules(obj)[place.rule]
+        match = _planned(written_matches(rule)[place.match])
+        refused = routing.Route(match, routing.Refuse(), str(route))
+        found.append(refused if judgement.rules[place.rule].problems else _route(g, route, gateway, rule, match))
     return tuple(found)
+
+
+class MatchPlace(NamedTuple):
+    """Where a match is in the spec of its route."""
+
+    rule: int
+    match: int
+
+
+def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator[MatchPlace]:
+    """Yields the place of each match that `routes` returns, in the same order."""
+    for number, (rule, judged) in enumerate(zip(request_rules(obj), judgement.rules, strict=True)):
+        for each in range(len(written_matches(rule))):
+            if each not in judged.unmatchable:
+                yield MatchPlace(number, each)
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
@@ -133,14 +148,14 @@ def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
         return ()
     found: list[routing.Route] = []
     for rule in request_rules(obj):
-        for match in _written(rule):
+        for match in written_matches(rule):
             # What raises here as well cannot be compared with any request.
             with contextlib.suppress(Exception):
                 found.append(routing.Route(_planned(match), routing.Refuse(), str(route)))
     return tuple(found)
 
 
-def _written(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
+def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
     """An empty list means what a missing one does: anything."""
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 

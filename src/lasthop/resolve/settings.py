@@ -10,6 +10,7 @@ import msgspec
 from lasthop.api.meta import Key, StringMap
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.observation import HopState
+from lasthop.plan.profile import AccessLog
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
 from lasthop.plan.upstream import Protocol
@@ -27,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True):
     """ExternalName Services may be backends. Off on Kubernetes: the author of a Service could point the gateway at
     anything (CVE-2021-25740)."""
 
+    access_log: AccessLog = AccessLog.FAILURES
+    """Of Gateways whose profile says nothing about it."""
     pods: bool = False
     """Backends are Pods, which labels select; elsewhere the author of a selector writes the EndpointSlices too."""
 
@@ -46,6 +49,9 @@ PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")
 """What the proxies of a Gateway have seen of a hop (its four parts are the key)."""
+
+OBSERVES: Final = Input[bool]("observes")
+"""Set where proxies tell what they see, so that what has not been seen has not been tried."""
 
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
+from lasthop.plan.upstream import Hop
 
 
 class Sink:
@@ -18,6 +19,9 @@ class Sink:
 
     def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
         """Takes changed statuses; None removes our part of the object's status."""
+
+    def hops_changed(self, hops: Sequence[Hop]) -> None:
+        """Takes the hops whose clusters have changed, or are gone."""
 
     def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
         """Takes new and resolved findings, from when everything was read once."""

@@ -17,6 +17,7 @@ from aiohttp import web
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
 from lasthop.outputs.audit import document as audit_document
+from lasthop.plan.request import MAX_SIZE, Request
 from lasthop.probe.result import document
 from lasthop.web import page
 from lasthop.web.contents import without_contents
@@ -25,6 +26,7 @@ from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
 from lasthop.web.slices import Shared
+from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
 
 VIEW: Final = web.AppKey("view", ControllerView)
@@ -48,6 +50,8 @@ METRICS_AGE: Final = 1.0
 TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
 TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
+MAX_LINE: Final = 8 * MAX_SIZE
+"""Characters of a request line: that of `explain request` holds another request, escaped."""
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CLUSTER_NAMES: Final = (".svc", ".svc.cluster.local")
 """How names end that only a cluster's own DNS resolves."""
@@ -150,6 +154,14 @@ async def _explain(request: web.Request) -> web.Response:
     return await _large(found)
 
 
+async def _explain_request(request: web.Request) -> web.Response:
+    try:
+        asked = msgspec.json.decode(request.query.get("request", ""), type=Request)
+    except msgspec.MsgspecError as error:
+        raise web.HTTPBadRequest(text=f"request: {error}\n") from None
+    return await _large(await request.app[VIEW].explain_request(asked, request.query.get("gateway", "")))
+
+
 async def _audit(request: web.Request) -> web.Response:
     return await _large(await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit()))
 
@@ -160,6 +172,13 @@ async def _changes(request: web.Request) -> web.Response:
 
 async def _traffic(request: web.Request) -> web.Response:
     return await _large(await request.app[TRAFFIC].get())
+
+
+async def _tap(request: web.Request) -> web.StreamResponse:
+    """Only for the user whose gateway it is, by the socket: it shows what clients ask for."""
+    if not _by_socket(request):
+        raise web.HTTPForbidden(text="ask by the admin socket: lasthop tap\n")
+    return await tap(request, request.app[VIEW].requests)
 
 
 async def _probe(request: web.Request) -> web.Response:
@@ -269,10 +288,12 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/findings", _findings),
             web.get("/api/not-applied", _not_applied),
             web.get("/api/explain", _explain),
+            web.get("/api/explain-request", _explain_request),
             web.get("/api/audit", _audit),
             web.get("/api/changes", _changes),
             web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
+            web.get("/api/tap", _tap),
         ]
     )
     return app
@@ -282,7 +303,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
 async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
     host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()
     try:
         socket.unlink(missing_ok=True)

@@ -20,11 +20,14 @@ from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.audit.observed import observed
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
+from lasthop.plan.request import Request
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.supervisor import Proxy
 from lasthop.web import traffic
 from lasthop.web.engine_view import EngineView, Locate
 from lasthop.web.failures import RecentFailures
+from lasthop.web.history import with_history
 from lasthop.web.readiness import Readiness, unapplied
 from lasthop.web.slices import Shared, in_slices
 from lasthop.web.traffic import TrafficReport
@@ -38,6 +41,10 @@ class Runtime(Protocol):
     @property
     def proxies(self) -> Mapping[Key, Proxy]:
         """Those that run on this host."""
+
+    @property
+    def requests(self) -> RequestFeed | None:
+        """Those of the proxies that run on this host; None: they run elsewhere."""
 
     def unready(self) -> list[str]:
         """Returns why the process is not ready, a line each."""
@@ -70,6 +77,15 @@ class ControllerView(EngineView):
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes in a failed request."""
         self.failures.add(entry, time.time())
+
+    @property
+    def requests(self) -> RequestFeed | None:
+        return self._runtime.requests
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        """Adds what has become of such requests lately."""
+        found = await super().explain_request(request, gateway)
+        return [with_history(answer, self.controller.observations, self.requests) for answer in found]
 
     def readiness(self) -> Readiness:
         """Whether it is ready, and what of the input is not in force."""

@@ -12,15 +12,18 @@ from lasthop.engine import Engine
 from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
 from lasthop.outputs.audit.hops import HopReport, joined
-from lasthop.outputs.explain.explain import tree
+from lasthop.outputs.explain.explain import request_answers, tree
+from lasthop.plan.request import Request
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
+from lasthop.resolve.routes import PROTOCOLS
 from lasthop.web.slices import in_slices, step_by_step
 
 Locate = Callable[..., tuple[str, int] | None]
 
 
 class EngineView:
+    observes = False
     probe_notes: tuple[str, ...] = ()
     """What a reader of a probe's result should know about where it was made."""
 
@@ -48,6 +51,12 @@ class EngineView:
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         return await step_by_step(tree(self.engine.graph, key, self.locate, reads=reads))
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        keys, store = sorted(self.engine.store.keys("Gateway")), self.engine.store
+        gateways = [key for key in keys if gateway in ("", key.path, key.name)]
+        routes = [key for kind in PROTOCOLS for key in sorted(store.keys(kind))]
+        return await step_by_step(request_answers(self.engine.graph, gateways, routes, request, self.locate))
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         from lasthop.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start

@@ -8,7 +8,8 @@ import click
 import pytest
 
 from lasthop.cli.render import table
-from lasthop.cli.render.table import Columns, Row, row
+from lasthop.cli.render.status_rows import Row, age, arranged, noted, row, with_traffic
+from lasthop.cli.render.table import Columns
 
 
 def _document(kind: str, name: str, **status: Any) -> dict[str, Any]:
@@ -21,19 +22,20 @@ def _condition(type: str, status: str, message: str = "") -> dict[str, str]:
 
 def test_ready_without_bad_news() -> None:
     document = _document("Gateway", "web", conditions=[_condition("Accepted", "True")])
-    assert row(document) == Row("gateway/shop/web", "True", "")
+    assert row(document)[:3] == ("gateway/shop/web", "True", "")
 
 
 def test_the_first_bad_news_is_why() -> None:
     conditions = [_condition("Accepted", "True"), _condition("Programmed", "False", "no proxy")]
-    assert row(_document("Gateway", "web", conditions=conditions)) == Row("gateway/shop/web", "False", "Because: no proxy")
+    found = row(_document("Gateway", "web", conditions=conditions))
+    assert found[:3] == ("gateway/shop/web", "False", "Because: no proxy")
 
 
 def test_what_no_condition_can_say_is_why() -> None:
     unreached = {**_document("BackendTLSPolicy", "api"), "problem": "TargetNotFound: Service shop/apii does not exist"}
-    assert row(unreached)[1:] == ("False", "TargetNotFound: Service shop/apii does not exist")
+    assert row(unreached)[1:3] == ("False", "TargetNotFound: Service shop/apii does not exist")
     route = _document("HTTPRoute", "api", conditions=[_condition("Accepted", "True")])
-    assert row({**route, "problem": "NoLongerVerified: it is plaintext now"})[1:] == (
+    assert row({**route, "problem": "NoLongerVerified: it is plaintext now"})[1:3] == (
         "False",
         "NoLongerVerified: it is plaintext now",
     )
@@ -46,7 +48,7 @@ def test_a_policy_that_differs_from_gateway_to_gateway_shows_both() -> None:
         {"ancestorRef": {"name": name, "namespace": "shop"}, "conditions": conditions}
         for name, conditions in (("lenient", weakened), ("strict", refused))
     ]
-    assert row(_document("BackendTLSPolicy", "api", ancestors=ancestors))[1:] == (
+    assert row(_document("BackendTLSPolicy", "api", ancestors=ancestors))[1:3] == (
         "False",
         "shop/strict: Because: no waivers here; shop/lenient: nothing is checked",
     )
@@ -54,18 +56,86 @@ def test_a_policy_that_differs_from_gateway_to_gateway_shows_both() -> None:
 
 def test_a_kind_without_status_refers_to_explain() -> None:
     found = row({"kind": "Service", "metadata": {"name": "api", "namespace": "shop"}})
-    assert found == Row("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
+    assert found[:3] == ("service/shop/api", "-", "has no status; see: lasthop explain service/shop/api")
 
 
-def test_why_is_wrapped_under_itself_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "width", lambda: 60)
+def test_a_line_is_as_long_as_the_terminal_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "width", lambda: 80)
     columns = Columns.of([Row("gateway/shop/web", "False", "")])
-    lines = click.unstyle(
-        columns.line(Row("gateway/shop/web", "False", "one two three four five six seven eight nine"))
-    ).splitlines()
-    assert lines[0].startswith("gateway/shop/web  False    one two")
-    assert lines[1].startswith(" " * 27 + "e")
-    assert all(len(line) <= 60 for line in lines)
+    line = click.unstyle(columns.line(Row("gateway/shop/web", "False", "one two three four five " * 10)))
+    assert line.startswith("gateway/shop/web  False    one two") and line.endswith("…") and len(line) == 80
+    wide = Columns.of([Row("gateway/shop/web", "False", "")], wide=True)
+    assert len(click.unstyle(wide.line(Row("gateway/shop/web", "False", "word " * 50)))) > 250
+
+
+def test_on_a_narrow_terminal_what_went_wrong_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "width", lambda: 80)
+    columns = Columns.of([Row("backendtlspolicy/shop/api", "False", "")])
+    why = "shop/web: HandshakeFailed: Service shop/api:443 (10.0.0.1:8443): certificate has expired since yesterday morning"
+    line = click.unstyle(columns.line(Row("backendtlspolicy/shop/api", "False", why)))
+    assert line.endswith("False    certificate has expired since yesterday mor…") and len(line) == 80
+
+
+def test_what_is_not_ready_is_first_and_a_cause_is_told_once() -> None:
+    cause = "shop/web: WaiverNotPermitted: GatewayProfile shop/prod allows none"
+    rows = arranged(
+        [
+            Row("gateway/shop/web", "True", ""),
+            Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: BackendTLSPolicy shop/p is not permitted: ..."),
+            Row("httproute/shop/b", "Unknown", "later"),
+            Row("backendtlspolicy/shop/p", "False", cause),
+        ]
+    )
+    assert [each[:3] for each in rows] == [
+        ("backendtlspolicy/shop/p", "False", cause),
+        ("httproute/shop/a", "False", "because of backendtlspolicy/shop/p"),
+        ("httproute/shop/b", "Unknown", "later"),
+        ("gateway/shop/web", "True", ""),
+    ]
+
+
+def test_a_route_is_not_ready_if_its_backend_fails() -> None:
+    failing = [_condition("Accepted", "True"), _condition("BackendConnected", "False", "certificate has expired")]
+    ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": failing}]
+    policy = _document("BackendTLSPolicy", "api", ancestors=ancestors) | {"spec": {"targetRefs": [{"name": "api"}]}}
+    accepted = {"parentRef": {"name": "web"}, "conditions": [_condition("Accepted", "True")]}
+    routes = [
+        _document("HTTPRoute", name, parents=[accepted]) | {"spec": {"rules": [{"backendRefs": [{"name": name}]}]}}
+        for name in ("api", "other", "plain")
+    ]
+    documents = [policy, *routes]
+    rows = with_traffic([row(document) for document in documents], documents, ["shop/plain"])
+    assert [each[1:3] for each in rows] == [
+        ("False", "shop/web: Because: certificate has expired"),
+        ("False", "because of backendtlspolicy/shop/api"),
+        ("True", ""),
+        ("False", "because of service/shop/plain"),
+    ]
+
+
+def test_nothing_tried_yet_is_no_bad_news_and_shown_only_with_more_columns() -> None:
+    conditions = [
+        _condition("Accepted", "True"),
+        _condition("BackendConnected", "Unknown", "no connection has been tried yet"),
+    ]
+    ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": conditions}]
+    document = _document("BackendTLSPolicy", "api", ancestors=ancestors)
+    assert row(document)[1:3] == ("True", "")
+    assert noted(row(document), document)[1:3] == ("True", "no connection has been tried yet")
+
+
+def test_more_columns_are_those_of_kubectl() -> None:
+    listeners = [{"name": "a", "port": 443, "hostname": "a.example"}, {"name": "b", "port": 80}]
+    document = _document("Gateway", "web", addresses=[{"value": "10.0.0.1"}])
+    document |= {"spec": {"gatewayClassName": "lasthop", "listeners": listeners}}
+    assert row(document).wide[:4] == ("lasthop", "10.0.0.1", "443,80", "a.example")
+
+
+@pytest.mark.parametrize(
+    "seconds, shown", [(5, "5s"), (119, "119s"), (150, "2m"), (7_300, "2h"), (200_000, "2d"), (1e8, "3y"), (-3, "0s")]
+)
+def test_age_is_written_as_kubectl_writes_it(seconds: float, shown: str) -> None:
+    assert age("2026-01-01T00:00:00Z", 1_767_225_600 + seconds) == shown
 
 
 def test_a_pipe_gets_one_line_for_each_object() -> None:

@@ -185,7 +185,7 @@ def test_the_profile_has_a_structural_schema() -> None:
     proxy = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "proxy"
     ]
-    assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image"}
+    assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image", "accessLog"}
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
 
 

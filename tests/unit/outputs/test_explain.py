@@ -118,7 +118,7 @@ def test_a_policy_that_names_the_port_beats_one_for_the_whole_service() -> None:
 
 def test_a_policy_says_who_reaches_it_and_by_which_route() -> None:
     fact = _explained(POLICY)
-    use = _said(fact, "Gateway shop/web, port 443: TLS, verified")
+    use = _said(fact, "Gateway shop/web, port 443: TLS, must be verified")
     assert [each.text for each in use.because] == ["by HTTPRoute shop/r"]
     unreached = _explained(POLICY, world=_without("HTTPRoute"))
     assert _said(unreached, "not used").state is State.WARNING

@@ -25,8 +25,10 @@ CAUSES: Final = (
     "passthrough",
     "udp",
     "expiring",
+    "failing",
+    "unverified",
 )
-"""What a pipeline can fail on: the manner of a hop, or a certificate."""
+"""What a pipeline can fail on: the manner of a hop, a certificate, or what has happened."""
 FOUND: Final = 3
 """The exit code for that; 1 means that the audit failed or is incomplete, 2 a usage error."""
 
@@ -68,6 +70,7 @@ class Causes(click.ParamType[tuple[str, ...]]):
     metavar="DAYS",
     help="Show certificates that expire within this many days.",
 )
+@click.option("--probe", is_flag=True, help="Try the backends that have had no traffic, as lasthop probe does.")
 @click.option(
     "--fail-on",
     "causes",
@@ -96,6 +99,7 @@ def command(
     output: str,
     sort: str,
     expiring: int,
+    probe: bool,
     causes: tuple[tuple[str, ...], ...],
     since: float | None,
     controller_namespace: str,
@@ -104,13 +108,16 @@ def command(
     """Show how each Gateway verifies each backend that a route refers to, and which certificates expire soon.
 
     A hop is verified (against a CA, the system's CAs, or a pinned certificate), pinned only (names are not checked), waived
-    (what, why, by whom, until when), plaintext, passthrough, udp, or failing closed (why).
+    (what, why, by whom, until when), plaintext, passthrough, udp, or failing closed (why). Of a running gateway it is shown
+    beside that what has happened: verified 2 s ago, failing since when and why, never tried; and the certificates that
+    backends show, with the days they have left. With --probe what has had no traffic is tried; of a folder and a cluster, all.
 
     Reads the objects in DIR, whether or not a gateway runs on them; without DIR, the gateway that runs on this machine, or
     else the cluster. --context, --kubeconfig and -A select a cluster, which is read with your permissions.
 
     Exits with 0. With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing
-    in DIR or of the running gateway is served. The audit shows the configuration; to test the backends, use lasthop probe.
+    in DIR or of the running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or
+    (as far as it was observed or probed) not seen to be verified; expiring: also certificates that backends show.
 
     \b
     Examples:
@@ -119,6 +126,7 @@ def command(
       lasthop audit objects -o sarif > lasthop.sarif        for a code scanner
       lasthop audit -A --context prod --sort until          a cluster; waivers that expire first
       lasthop audit --expiring 90
+      lasthop audit --probe --fail-on failing,unverified,expiring     is everything as it should be, now?
       lasthop audit --since 24h                             who weakened what
     """
     if since is not None:
@@ -127,10 +135,17 @@ def command(
         _show_changes(folder, cluster, since, controller_namespace, output)
         return
     from lasthop.cli.render import audit_report, sarif
+    from lasthop.cli.render.audit_observed import tried
 
     async def look(view: View) -> audit_report.AuditReport:
-        found = audit_report.AuditReport(await view.audit(), view.where, time.time(), expiring, await view.problems())
-        return found.of_namespace(view.namespace)
+        audit, now = await view.audit(), time.time()
+        found = audit_report.AuditReport(audit, view.where, now, expiring, await view.problems()).of_namespace(view.namespace)
+        hops = tried(found.hops) if view.observes else found.hops
+        if probe:
+            from lasthop.cli.audit_probe import with_probes
+
+            hops = await with_probes(view, hops, now)
+        return found.with_hops(hops)
 
     found = ask(folder, cluster, look)
     for line in found.incomplete:

@@ -12,9 +12,8 @@ from typing import Final
 
 import click
 
-from lasthop import logs
-from lasthop.cli.args import paths
-from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
+from lasthop.cli.args import logging, paths
+from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.infra.kubernetes.desired import Site
@@ -55,7 +54,7 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
 @click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.  [default: all]")
 @click.option("--namespace", help="Namespace of the Lease and the CA.  [default: $POD_NAMESPACE, else lasthop-system]")
 @click.option("--admin", default="0.0.0.0:19000", show_default=True, metavar="HOST:PORT", help="Health, metrics, status.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@logging.options
 def command(
     kubeconfig: Path | None,
     context: str | None,
@@ -67,7 +66,7 @@ def command(
     namespaces: str,
     namespace: str | None,
     admin: str,
-    verbose: bool,
+    log_format: str,
 ) -> None:
     """Run the control plane of a cluster: it creates a Deployment of proxies for each Gateway and writes status.
 
@@ -76,19 +75,18 @@ def command(
 
     With --infrastructure=process each Gateway is an Envoy on this host, which binds the Gateway's own addresses and ports:
     for single-node clusters and for experiments. Pods must be reachable from this host. Failed requests are written to
-    standard output as JSON.
+    standard output, as by `lasthop run`.
 
     \b
     Examples, from outside the cluster:
       lasthop controller --context kind --xds-address 172.18.0.1:18000
       lasthop controller --context kind --infrastructure=process --address 192.0.2.10
     """
-    logs.configure(verbose=verbose)
     site = _site(image, xds_address) if infrastructure == "deployment" else None
     watched = tuple(name for name in namespaces.split(",") if name)
     own = namespace or os.environ.get("POD_NAMESPACE") or "lasthop-system"
     try:
-        with printing() as printer:
+        with printing(log_format) as printer:
             asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
     except* (ConfigError, AdminUnusable, EnvoyNotFound, RunDirLocked) as group:
         error: BaseException = group
@@ -106,7 +104,7 @@ async def _run(
     namespace: str,
     namespaces: tuple[str, ...],
     admin: str,
-    printer: FailedRequestPrinter,
+    printer: AccessLogPrinter,
 ) -> None:
     """`site` describes proxies in the cluster; None: they run on this host."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)

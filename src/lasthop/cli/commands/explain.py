@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,18 @@ from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
 
-@click.command("explain")
+class _Explain(click.Command):
+    """`explain request ...` has arguments of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0].casefold() == "request":
+            return request_command.make_context(f"{info_name} request", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command("explain", cls=_Explain)
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @target.folder("Read this folder, whether or not a gateway runs on it.")
@@ -26,7 +38,7 @@ from lasthop.printable import clean
 def command(
     kind: str, name: str | None, folder: Path | None, reads: bool, output: str, cluster: target.ClusterOptions
 ) -> None:
-    """Explain an object: what applies to it, what it applies to, and why.
+    """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
     --context, --kubeconfig or -A, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
@@ -39,6 +51,7 @@ def command(
       lasthop explain service api --dir objects         which routes refer to it, and its policy
       lasthop explain configmap corp-ca                 which policies use its CAs
       lasthop explain gateway web -n shop --context prod
+      lasthop explain request GET https://www.example.com/cart   where a request goes, or why it gets 404
     """
     want = wanted(kind, name, cluster.namespace)
     if not want.name:
@@ -51,3 +64,66 @@ def command(
 
     found = ask(folder, cluster._replace(namespace=want.namespace or None), look, object_named=True)
     click.echo(json.dumps(found, indent=2) if output == "json" else "\n".join(drawn(clean(found))))
+
+
+@click.command("request")
+@click.argument("method_or_url", metavar="[METHOD]")
+@click.argument("url", required=False, metavar="URL")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A header of the request.  [may be repeated]"
+)
+@click.option("--sni", metavar="NAME", default="", help="The name in the TLS handshake.  [default: that of the URL]")
+@click.option("--gateway", metavar="NAME", default="", help="Only this Gateway, if several have the port.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this folder, whether or not a gateway runs on it.",
+)
+@target.output("tree", "json")
+@target.allow_files
+@target.options
+def request_command(
+    method_or_url: str,
+    url: str | None,
+    headers: tuple[str, ...],
+    sni: str,
+    gateway: str,
+    folder: Path | None,
+    output: str,
+    cluster: target.ClusterOptions,
+) -> None:
+    """Explain where a request goes: listener, route, rule, filters, backend, and how that is verified; or why it gets 404.
+
+    Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD is GET unless it is given.
+    Headers that a client adds by itself (User-Agent, Accept) count only if they are given. A header Host replaces that of the
+    URL, as with curl.
+
+    \b
+    Examples:
+      lasthop explain request https://www.example.com/cart --dir objects
+      lasthop explain request POST http://127.0.0.1:8080/ -H 'Host: www.example.com'
+      lasthop explain request https://www.example.com/shop.Cart/Get -H 'content-type: application/grpc'
+      lasthop explain request https://www.example.com/ -H 'Host: other.example.com'     421?
+      lasthop explain request https://www.example.com/ --context prod -o json
+    """
+    from lasthop.plan.request import BadRequest, read_request
+
+    method, address = (method_or_url, url) if url else ("GET", method_or_url)
+    try:
+        request = read_request(method, address, headers, sni)
+    except BadRequest as error:
+        raise click.UsageError(str(error)) from None
+
+    async def look(view: View) -> list[Json]:
+        named = gateway.removeprefix("gateway/")
+        if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
+            raise click.ClickException(f"there is no Gateway {named}")
+        return await view.explain_request(request, named)
+
+    found = ask(folder, cluster, look)
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo("\n".join(line for each in found for line in drawn(clean(each["explanation"]))))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from lasthop import logs
-from lasthop.cli.args import paths, target
-from lasthop.cli.render.failed_requests import FailedRequestPrinter, printing
+from lasthop.cli.args import logging, paths, target
+from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
 from lasthop.infra import memory
+from lasthop.plan.profile import AccessLog
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.proxy.entry import AccessLogEntry
@@ -34,8 +34,15 @@ from lasthop.web.controller_view import ControllerView
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one per CPU]")
 @target.allow_files
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
-def command(folder: Path, admin: str, address: str, concurrency: int | None, verbose: bool) -> None:
+@click.option(
+    "--access-log",
+    type=click.Choice([mode.lower() for mode in AccessLog]),
+    default=AccessLog.FAILURES.lower(),
+    show_default=True,
+    help="Which requests are written, unless a GatewayProfile says so (spec.proxy.accessLog).",
+)
+@logging.options
+def command(folder: Path, admin: str, address: str, concurrency: int | None, access_log: str, log_format: str) -> None:
     """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits.
 
     DIR holds the YAML that you would apply to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
@@ -47,18 +54,19 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
       lasthop run examples/quickstart
       lasthop status
 
-    Failed requests (status 500 and above) are written to standard output as JSON, with the reason unless the backend itself
-    answered so; logs go to standard error. Ctrl-C drains the proxies and exits; a second Ctrl-C exits at once.
+    Failed requests (status 500 and above) are written to standard output, with the reason unless the backend itself answered
+    so: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard error. Ctrl-C
+    drains the proxies and exits; a second Ctrl-C exits at once.
     """
-    logs.configure(verbose=verbose)
     host, _, port = admin.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
     if not folder.is_dir():
         raise click.ClickException(f"there is no folder {folder}; create a minimal working one with: lasthop init {folder}")
     try:
-        with printing() as printer:
-            asyncio.run(_run(folder, admin, address, concurrency, printer))
+        with printing(log_format) as printer:
+            settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))
+            asyncio.run(_run(folder, admin, settings, concurrency, printer))
     except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
@@ -66,22 +74,23 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, ver
         raise click.ClickException(str(error)) from None
 
 
-async def _run(folder: Path, admin: str, address: str, concurrency: int | None, printer: FailedRequestPrinter) -> None:
+async def _run(folder: Path, admin: str, settings: Settings, concurrency: int | None, printer: AccessLogPrinter) -> None:
     envoy = find_envoy()
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))
     source = FilesSource(folder, state, target.allowed_files())
 
-    def failed(entry: AccessLogEntry) -> None:
+    def logged(entry: AccessLogEntry) -> None:
         printer(entry)
-        view.failed(entry)
+        if entry.failed:
+            view.failed(entry)
 
     runtime = HostRuntime(
         source,
         envoy,
         run_dir,
-        engine=Engine(Settings(default_address=address), now=time.time()),
-        entry=failed,
+        engine=Engine(settings, now=time.time()),
+        entry=logged,
         concurrency=concurrency,
         remembered=state / memory.FILE,
     )

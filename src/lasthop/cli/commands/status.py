@@ -13,7 +13,8 @@ from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
 from lasthop.cli.args.target import require_namespace
-from lasthop.cli.render.table import Columns, Row, class_owners, row
+from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
+from lasthop.cli.render.table import Columns
 from lasthop.cli.views.command_view import StatusView, ask_status
 from lasthop.printable import printable
 
@@ -22,7 +23,8 @@ from lasthop.printable import printable
 @click.argument("kind", required=False, shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
-@target.output("table", "yaml", "json")
+@target.output("table", "wide", "name", "yaml", "json", help="wide: more columns, and WHY in full.")
+@click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @target.folder("The gateway that runs on this folder.")
 @target.options
@@ -31,6 +33,7 @@ def command(
     name: str | None,
     watch: bool,
     output: str,
+    no_headers: bool,
     exit_code: bool,
     folder: Path | None,
     cluster: target.ClusterOptions,
@@ -38,30 +41,31 @@ def command(
     """Show the status of objects: all of them, those of a KIND, or one by NAME.
 
     Reads the gateway that runs on this machine; otherwise, or with --context, --kubeconfig or -A, a cluster, and shows the
-    status that the controller has written. READY is True if no condition reports a problem; otherwise WHY is the first that
-    does. It is about the configuration, not about the backends (for those, use lasthop probe). Files that are not applied are
-    listed first. Names are accepted as they are printed, so they can be copied into the next command.
+    status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
+    no condition reports a problem and no connection to a backend fails; otherwise WHY is the first problem, or the object that
+    tells it. Names are accepted as they are printed, so they can be copied into the next command.
 
     \b
     Examples:
       lasthop status
       lasthop status backendtlspolicy -n shop
       lasthop status httproute/shop/web -o yaml
+      lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
       lasthop status -A --context prod           everything that a cluster has
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
     want = wanted(kind, name, cluster.namespace)
-    shown = _StatusPrinter(want, output)
+    shown = _StatusPrinter(want, output, headers=not no_headers)
 
     async def look(view: StatusView) -> None:
         if want.namespace and not want.name:
             require_namespace(want.namespace, await view.namespaces(), view.where)
-        shown.tell(await view.problems(), await view.not_applied())
+        shown.tell(await view.problems(), await view.failing(), await view.not_applied())
         shown.first(await view.objects(want.kind))
 
         async def again() -> None:
-            shown.tell(await view.problems(), await view.not_applied())
+            shown.tell(await view.problems(), await view.failing(), await view.not_applied())
             shown.again(await view.objects(want.kind))
 
         if watch:
@@ -77,12 +81,14 @@ def command(
 class _StatusPrinter:
     """Prints objects, and later only what has changed."""
 
-    def __init__(self, want: Wanted, output: str) -> None:
-        self.want, self._output = want, output
+    def __init__(self, want: Wanted, output: str, *, headers: bool) -> None:
+        self.want, self._output, self._headers = want, output, headers
+        self._tabular = output in ("table", "wide")
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Json] = {}
         self._columns = Columns.of(())
         self._problems: tuple[str, ...] = ()
+        self._failing: dict[str, str] = {}
         self._older: dict[str, str] = {}
         """Objects of which an older version is in force, with the place of the version that is not applied."""
 
@@ -91,12 +97,14 @@ class _StatusPrinter:
         """Unknown is not ready: a script that asks for an exit code wants to know that everything works."""
         return not self._problems and all(each.ready in ("True", "-") for each in self.rows.values())
 
-    def tell(self, problems: tuple[str, ...], refused: list[Json]) -> None:
-        """Prints the files that are not applied, and why nothing is served: no object's status may say it."""
-        for line in problems:
+    def tell(self, problems: tuple[str, ...], failing: dict[str, str], refused: list[Json]) -> None:
+        """Prints the files that are not applied, why nothing is served, and which Services fail: no object's status may say
+        it."""
+        lines = (*problems, *(f"service/{path}: {why}" for path, why in failing.items()))
+        for line in lines:
             if line not in self._problems:
-                click.echo(click.style(printable(line), fg="red"), err=self._output != "table")
-        self._problems = problems
+                click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
+        self._problems, self._failing = lines, failing
         self._older = {_path(key): f"{each['file']}:{each['line']}" for each in refused for key in each.get("objects", ())}
 
     def first(self, documents: list[Json]) -> None:
@@ -110,9 +118,12 @@ class _StatusPrinter:
             click.echo(json.dumps(found, indent=2))
         elif self._output == "yaml":
             click.echo(_yaml(found))
+        elif self._output == "name":
+            click.echo("\n".join(map(printable, self.rows)))
         elif found:
-            self._columns = Columns.of(self.rows.values())
-            click.echo("\n".join((self._columns.head(), *map(self._columns.line, self.rows.values()))))
+            self._columns = Columns.of(self.rows.values(), wide=self._output == "wide")
+            lines = [self._columns.line(each) for each in self.rows.values()]
+            click.echo("\n".join([self._columns.head(), *lines] if self._headers else lines))
         else:
             click.echo("no objects")
 
@@ -121,18 +132,25 @@ class _StatusPrinter:
         rows, known = self.rows, self._documents
         self._take(documents)
         for name, document in self._documents.items():
-            if self._output == "table" and rows.get(name) != self.rows[name]:
+            if self._tabular and _news(rows.get(name)) != _news(self.rows[name]):
                 click.echo(self._columns.line(self.rows[name]))
-            elif self._output != "table" and known.get(name) != document:
+            elif self._output == "name" and name not in known:
+                click.echo(printable(name))
+            elif self._output in ("json", "yaml") and known.get(name) != document:
                 click.echo(json.dumps(document) if self._output == "json" else f"---\n{_yaml([document])}")
         for name in known.keys() - self._documents.keys():
-            click.echo(self._columns.gone(name), err=self._output != "table")
+            click.echo(self._columns.gone(name), err=not self._tabular)
 
     def _take(self, documents: list[Json]) -> list[Json]:
         owners = class_owners(documents)
+        every = with_traffic([self._dated(row(document, owners)) for document in documents], documents, self._failing)
+        told = {id(document): each for document, each in zip(documents, every, strict=True)}
         found = list(self._fitting(documents))
-        self.rows = {each.name: self._dated(each) for each in (row(document, owners) for document in found)}
-        self._documents = dict(zip(self.rows, found, strict=True))
+        shown = [told[id(document)] for document in found]
+        if self._output == "wide":
+            shown = [noted(each, document) for each, document in zip(shown, found, strict=True)]
+        self._documents = {each.name: document for each, document in zip(shown, found, strict=True)}
+        self.rows = {each.name: each for each in arranged(shown)}
         return found
 
     def _dated(self, row: Row) -> Row:
@@ -153,6 +171,11 @@ class _StatusPrinter:
                 and self.want.name in ("", metadata["name"])
             ):
                 yield document
+
+
+def _news(row: Row | None) -> tuple[str, str] | None:
+    """What of a row is worth a line when it changes; its age is not."""
+    return (row.ready, row.why) if row else None
 
 
 def _path(key: str) -> str:

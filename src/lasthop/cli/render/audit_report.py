@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from lasthop.api.times import rfc3339
+from lasthop.cli.render import audit_observed
 from lasthop.cli.render.report import count
 from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.audit.audit import STREAMS, Audit
@@ -32,7 +33,17 @@ MEANING: Final = {
 }
 """In order of urgency."""
 ORDER: Final = {manner: number for number, manner in enumerate(MEANING)}
-COLOURS: Final = {Manner.FAILING: "red", Manner.WAIVED: "red", Manner.VERIFIED: "green", Manner.PINNED_ONLY: "green"}
+STANDINGS: Final[dict[str, str]] = {
+    audit_observed.FAILING: "connections fail",
+    **{manner: meaning for manner, meaning in MEANING.items() if manner is not Manner.VERIFIED},
+    audit_observed.UNTRIED: "not tried yet",
+    Manner.VERIFIED: MEANING[Manner.VERIFIED],
+}
+"""The same with what has happened."""
+COLOURS: Final[dict[str, str]] = {
+    **dict.fromkeys((audit_observed.FAILING, Manner.FAILING, Manner.WAIVED), "red"),
+    **dict.fromkeys((Manner.VERIFIED, Manner.PINNED_ONLY), "green"),
+}
 ENDLESS: Final = float("inf")
 
 
@@ -52,7 +63,8 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def certificates(self) -> list[CertificateReport]:
-        return [each for each in self.found.certificates if each.due(self.now, self.expiring)]
+        known = sorted((*self.found.certificates, *audit_observed.leaves(self.hops)), key=lambda each: each.order)
+        return [each for each in known if each.due(self.now, self.expiring)]
 
     @property
     def counts(self) -> dict[Manner, int]:
@@ -64,6 +76,8 @@ class AuditReport(msgspec.Struct, frozen=True):
         """What `--fail-on` can match."""
         found = {manner.replace(" ", "-") for manner in self.counts}
         found |= {"waived-without-end" for hop in self.hops if hop.waiver and not hop.until}
+        found |= {"failing" for hop in self.hops if audit_observed.standing(hop) in (audit_observed.FAILING, Manner.FAILING)}
+        found |= {"unverified" for hop in self.hops if audit_observed.unverified(hop)}
         return found | ({"expiring"} if self.certificates else set())
 
     @property
@@ -72,9 +86,17 @@ class AuditReport(msgspec.Struct, frozen=True):
         lasting = any(hop.waiver and route.kind in ("HTTPRoute", "GRPCRoute") for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
+    @property
+    def standings(self) -> dict[str, int]:
+        counted = Counter(audit_observed.standing(hop) for hop in self.hops)
+        return {standing: counted[standing] for standing in STANDINGS if counted[standing]}
+
+    def with_hops(self, hops: tuple[HopReport, ...]) -> AuditReport:
+        return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops))
+
     def sorted(self, by: str) -> AuditReport:
         hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop.order)))
-        return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
+        return msgspec.structs.replace(self.with_hops(hops), sort=by)
 
     def of_namespace(self, namespace: str) -> AuditReport:
         """Keeps hops that begin or end in this namespace; empty: all."""
@@ -87,21 +109,21 @@ class AuditReport(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if not self.hops:
             return f"no route refers to a backend in {self.where}"
-        told = ", ".join(f"{number} {manner}" for manner, number in self.counts.items())
+        told = ", ".join(f"{number} {manner}" for manner, number in self.standings.items())
         gateways = len({hop.gateway for hop in self.hops})
         soon = f"; {count(len(self.certificates), 'certificate')} to renew" if self.certificates else ""
         return f"{count(len(self.hops), 'hop')} from {count(gateways, 'Gateway')} in {self.where}: {told}{soon}"
 
 
 ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
-    "manner": lambda hop: ORDER[hop.manner],
+    "manner": lambda hop: list(STANDINGS).index(audit_observed.standing(hop)),
     "gateway": lambda hop: hop.gateway.path,
     "backend": lambda hop: (hop.backend.kind, hop.backend.path, hop.port),
     "policy": lambda hop: hop.policy_path or "~",
     "until": lambda hop: hop.until or ENDLESS,
 }
 GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
-    "manner": lambda hop: hop.manner,
+    "manner": audit_observed.standing,
     "gateway": lambda hop: str(hop.gateway),
     "backend": lambda hop: str(hop.backend),
     "policy": lambda hop: str(hop.policy or "no policy"),
@@ -112,11 +134,16 @@ GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
 def label(hop: HopReport) -> str:
     match hop.manner:
         case Manner.VERIFIED:
-            return f"{hop.manner} ({hop.source})"
+            return f"{_verified(hop)} ({hop.source})"
         case Manner.PINNED_ONLY:
             return f"{hop.manner} (no name check)"
         case _:
             return hop.manner
+
+
+def _verified(hop: HopReport) -> str:
+    """Only what has been seen to be verified, or what nobody could see, is called so."""
+    return hop.manner if audit_observed.standing(hop) == hop.manner else hop.manner.asked
 
 
 def validity(found: CertificateReport, now: float) -> str:
@@ -137,7 +164,7 @@ def text(report: AuditReport) -> str:
     if report.certificates:
         blocks.append("\n".join(_expiring(report)))
     blocks += ["\n".join(wrapped(f"Note: {note}")) for note in report.notes]
-    bad = report.counts.keys() & {Manner.FAILING, Manner.WAIVED}
+    bad = report.standings.keys() & {audit_observed.FAILING, Manner.FAILING, Manner.WAIVED}
     return "\n\n".join([*blocks, click.style(str(report), bold=True, fg="red" if bad else None)])
 
 
@@ -147,13 +174,19 @@ def _groups(report: AuditReport) -> Iterator[tuple[str, Iterator[HopReport]]]:
 
 def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[str]:
     by_manner = report.sort == "manner"
-    meaning = f": {MEANING[hops[0].manner]}" if by_manner else ""
-    colour = COLOURS.get(hops[0].manner, "yellow") if by_manner else None
+    meaning = f": {STANDINGS[title]}" if by_manner else ""
+    colour = COLOURS.get(title, "yellow") if by_manner else None
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
     for hop in hops:
-        how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
+        standing = audit_observed.standing(hop)
+        how = click.style(label(hop), fg=COLOURS.get(standing, "yellow"))
         yield f"  {hop.gateway.path} -> {hop.address}  {how}"
         yield from wrapped(said(hop, report.now), INDENT, INDENT)
+        if seen := audit_observed.words(hop, report.now):
+            colour = "red" if standing == audit_observed.FAILING else None
+            yield from (click.style(line, fg=colour) for line in wrapped(f"observed: {seen}", INDENT, INDENT))
+        for shown in audit_observed.shown_certificates(hop, report.now):
+            yield from wrapped(shown, INDENT, INDENT)
         by = "; ".join(map(str, filter(None, (hop.policy, *hop.routes, _place(hop)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
@@ -200,6 +233,8 @@ def _plain_hop(hop: HopReport) -> dict[str, Any]:
         **{"gateway": hop.gateway.path, "kind": hop.backend.kind, "service": hop.backend.path},
         **_fields(hop, "port", "manner", "mode", "source", "detail"),
         **{"policy": hop.policy_path, "waiver": waiver, "routes": list(map(str, hop.routes))},
+        "standing": audit_observed.standing(hop),
+        "observed": audit_observed.document(hop.observed) if hop.observed else None,
         **_fields(hop, "file", "line"),
     }
 
@@ -228,13 +263,14 @@ def markdown(report: AuditReport) -> str:
     lines = ["# How backends are verified", "", f"{_cell(str(report))}."]
     lines += (f"Not everything could be read: {_cell(line)}." for line in report.incomplete)
     if report.hops:
-        lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
+        lines += ["", *_table("Gateway", "Backend", "How", "Why", "Observed", "Policy", "Routes", "Place")]
         lines += (
             _row(
                 hop.gateway.path,
                 hop.address,
                 f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
                 said(hop, report.now),
+                audit_observed.words(hop, report.now),
                 hop.policy_path,
                 ", ".join(map(str, hop.routes)),
                 _place(hop),

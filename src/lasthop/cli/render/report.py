@@ -60,7 +60,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def placed(finding: Finding, locate: Callable[[Key, str], tuple[str, int] | None], otherwise: str) -> Finding:

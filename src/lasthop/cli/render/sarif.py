@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from lasthop.cli.render import audit_observed
+from lasthop.cli.render.audit_observed import FAILING
 from lasthop.cli.render.audit_report import AuditReport, label, said, validity
 from lasthop.cli.render.report import in_workspace
 from lasthop.outputs.audit.certificates import CertificateReport
@@ -47,6 +49,12 @@ RULES: Final = {
         "TLS to a backend is passed through", "Nothing to do, unless the Gateway should verify it.", "note", "1.0"
     ),
     "udp": Rule("A connection to a backend uses UDP", "Nothing to do: TLS is not possible.", "note", "1.0"),
+    FAILING: Rule(
+        "Connections to a backend fail",
+        "See which check fails with lasthop probe, and fix the backend or its policy.",
+        "error",
+        "5.0",
+    ),
     EXPIRING: Rule("A certificate expires", "Renew it, and add the new one beside the old one first.", "warning", "5.0"),
 }
 """A verified hop is not a result."""
@@ -54,6 +62,7 @@ RULES: Final = {
 
 def sarif(report: AuditReport) -> str:
     results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
+    results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
     results += [_of_certificate(found, report.now) for found in report.certificates]
     run = {
         "tool": {
@@ -89,6 +98,11 @@ def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
     where = f"{hop.gateway} to {hop.backend}:{hop.port}"
     rule = hop.manner.replace(" ", "-")
     return _result(rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop)
+
+
+def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:
+    where = f"{hop.gateway} to {hop.backend}:{hop.port}"
+    return _result(FAILING, RULES[FAILING].level, f"{where}: {audit_observed.words(hop, now)}", where, hop)
 
 
 def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:

@@ -2,78 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import click
 
-from lasthop.api.documents import Json
-from lasthop.cli.render.terminal import width, wrapped
-from lasthop.outputs.status.summary import UNREACHED, summary
+from lasthop.cli.render.status_rows import Row
+from lasthop.cli.render.terminal import width
+from lasthop.plan.reasons import CONNECTION_FAILED, HANDSHAKE_FAILED
 from lasthop.printable import clean
 
-COLOURS = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
-NARROWEST = 30
+COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
+WIDE: Final = ("CLASS", "ADDRESS", "PORTS", "HOSTNAMES", "AGE")
+NARROWEST: Final = 24
 """The minimum width of WHY; a narrower terminal wraps the lines itself."""
-
-
-class Row(NamedTuple):
-    name: str
-    ready: str
-    why: str
-
-
-def class_owners(documents: Iterable[Json]) -> dict[str, str]:
-    return {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
-
-
-def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
-    """Returns the row of an object. `owners` of GatewayClasses, because a Gateway's status does not say who has written it."""
-    from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
-
-    kind, metadata = document["kind"], document["metadata"]
-    name = "/".join(part for part in (kind.lower(), metadata.get("namespace", ""), metadata["name"]) if part)
-    if not has_status(KINDS[kind]):
-        return Row(name, "-", f"has no status; see: lasthop explain {name}")
-    class_name = {"GatewayClass": metadata["name"], "Gateway": document.get("spec", {}).get("gatewayClassName")}.get(kind)
-    owner = (owners or {}).get(class_name or "", CONTROLLER_NAME)
-    if owner != CONTROLLER_NAME:
-        return Row(name, "-", f"served by {owner}")
-    others = foreign(document)
-    if others and summary(document)[1] == UNREACHED:
-        return Row(name, "-", f"served by {', '.join(others)}")
-    return Row(name, *summary(document))
-
-
-def foreign(document: Json) -> list[str]:
-    """Returns the other controllers that have written to its status."""
-    from lasthop.api.kinds import CONTROLLER_NAME
-
-    status = document.get("status") or {}
-    entries = (*(status.get("parents") or ()), *(status.get("ancestors") or ()))
-    return sorted({each.get("controllerName", CONTROLLER_NAME) for each in entries} - {CONTROLLER_NAME})
+GAP: Final = "  "
+_WHERE: Final = re.compile(
+    rf"^(\S+/\S+: )?(({HANDSHAKE_FAILED}|{CONNECTION_FAILED}): )?([A-Z]\w+ \S+:\d+( \([^)]*\))?(, from [^:]*)?: )?"
+)
+"""How a reason begins: the Gateway, and of connections that fail their backend and endpoints."""
 
 
 class Columns(NamedTuple):
     name: int
     ready: int
+    wide: tuple[int, ...] = ()
+    """Empty: only NAME, READY and WHY, which is cut to the terminal's width."""
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Columns:
-        return cls(max((len(each.name) for each in rows), default=20), len("Unknown"))
+    def of(cls, rows: Iterable[Row], *, wide: bool = False) -> Columns:
+        found = clean(list(rows))
+        more = tuple(max(len(head), *(len(each.wide[n]) for each in found), 0) for n, head in enumerate(WIDE))
+        return cls(max((len(each.name) for each in found), default=20), len("Unknown"), more if wide else ())
 
     def head(self) -> str:
-        return click.style(f"{'NAME':{self.name}}  {'READY':{self.ready}}  WHY", bold=True)
+        return click.style(self._joined("NAME", "READY", WIDE, "WHY"), bold=True)
 
     def line(self, row: Row) -> str:
         row = clean(row)
-        indent = self.name + self.ready + 4
-        room = max(NARROWEST, width() - indent)
-        why = wrapped(row.why, columns=room) or [""]
-        ready = click.style(row.ready, fg=COLOURS.get(row.ready))
-        gap = " " * (self.ready - len(row.ready) + 2)
-        first = f"{row.name:{self.name}}  {ready}{gap if row.why else ''}{why[0]}"
-        return "\n".join([first, *(" " * indent + more for more in why[1:])])
+        indent = len(self._joined("", "", ("",) * len(WIDE), ""))
+        why = row.why if self.wide else _cut(row.why, max(NARROWEST, width() - indent))
+        return self._joined(row.name, row.ready, row.wide, why, COLOURS.get(row.ready))
 
     def gone(self, name: str) -> str:
         return self.line(Row(name, "Gone", ""))
+
+    def _joined(self, name: str, ready: str, wide: tuple[str, ...], why: str, colour: str | None = None) -> str:
+        more = [f"{text or '-':{size}}" for text, size in zip(wide, self.wide, strict=False)]
+        shown = f"{click.style(ready, fg=colour) if colour else ready}{' ' * (self.ready - len(ready))}"
+        parts = [f"{name:{self.name}}", shown, *more]
+        return f"{GAP.join(parts)}{GAP}{why}" if why or not name else GAP.join(parts).rstrip()
+
+
+def _cut(text: str, room: int) -> str:
+    """Returns as much as fits. What went wrong comes first then, and not where."""
+    if len(text) > room:
+        text = _WHERE.sub("", text, count=1)
+    return text if len(text) <= room else f"{text[: room - 1]}…"

@@ -14,11 +14,13 @@ import click
 from lasthop import unix_http
 from lasthop.api.documents import Json
 from lasthop.cli.views.command_view import Size
+from lasthop.plan.reasons import BACKEND_FAILING
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
+    from lasthop.plan.request import Request
     from lasthop.probe.result import ProbeResult
 
 TIMEOUT: Final = 10.0
@@ -30,6 +32,7 @@ POLL: Final = 0.5
 
 class AdminSocketView:
     where = "the running gateway"
+    observes = True
 
     def __init__(self, path: Path, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace
@@ -76,6 +79,11 @@ class AdminSocketView:
     async def problems(self) -> tuple[str, ...]:
         return tuple(self.ask("/api/readiness")["problems"])
 
+    async def failing(self) -> dict[str, str]:
+        found = (each for each in self.ask("/api/findings") if each["reason"] == BACKEND_FAILING)
+        services = (each for each in found if (each["object"] or "").startswith("Service "))
+        return {each["object"].removeprefix("Service "): each["message"] for each in services}
+
     async def not_applied(self) -> list[Json]:
         found: list[Json] = self.ask("/api/not-applied")
         return found
@@ -87,6 +95,13 @@ class AdminSocketView:
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         found: Json = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")
+        return found
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        import msgspec
+
+        asked = msgspec.json.encode(request).decode()
+        found: list[Json] = self.ask("/api/explain-request", request=asked, gateway=gateway)
         return found
 
     async def probe(self, key: Key, address: str) -> ProbeResult:

@@ -29,6 +29,7 @@ from lasthop.kubernetes.objects import read_object
 from lasthop.outputs.audit.hops import HopReport, Manner
 from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
+from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
 from lasthop.sources.kubernetes.snapshot import ListResult, look
@@ -143,6 +144,10 @@ class ClusterView(EngineView):
         found = await super().explain(key, reads=reads)
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))
         return self._hidden.veiled(found) if found else None
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        found = await super().explain_request(request, gateway)
+        return [{**each, "explanation": self._hidden.veiled(each["explanation"])} for each in found]
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         self._unseen.update(dict.fromkeys(self._hidden.unseen(self.engine.graph, key)))

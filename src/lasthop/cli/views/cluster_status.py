@@ -41,6 +41,9 @@ class ClusterStatusView:
     async def problems(self) -> tuple[str, ...]:
         return ()
 
+    async def failing(self) -> dict[str, str]:
+        return {}
+
     async def not_applied(self) -> list[Json]:
         return []
 

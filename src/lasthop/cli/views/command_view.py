@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of th
     from lasthop.api.meta import Key
     from lasthop.outputs.audit.audit import Audit
     from lasthop.plan.finding import Finding
+    from lasthop.plan.request import Request
     from lasthop.probe.result import ProbeResult
 
 T = TypeVar("T")
@@ -32,6 +33,8 @@ class View(Protocol):
     """What was looked at: a path, `the running gateway`, `the cluster`, `namespace shop`."""
     namespace: str
     """What the answer is limited to; empty: everything."""
+    observes: bool
+    """Whether it knows what has happened on the wire."""
 
     async def size(self) -> Size:
         """Returns how much was looked at."""
@@ -65,6 +68,10 @@ class View(Protocol):
         """Returns what applies to an object and why not, or (`reads`) the queries behind that; None if it does not exist."""
         ...
 
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        """Returns what becomes of a request at each Gateway that has its port, or (`gateway`) at that one."""
+        ...
+
     async def probe(self, key: Key, address: str) -> ProbeResult:
         """Connects to the backends of a policy, Service, XBackend or route, or (`address`) to HOST:PORT in their place."""
         ...
@@ -82,6 +89,10 @@ class StatusView(Protocol):
         ...
 
     async def problems(self) -> tuple[str, ...]: ...
+
+    async def failing(self) -> dict[str, str]:
+        """Returns the Services without a status-bearing policy to which connections fail, as `shop/api`, and why."""
+        ...
 
     async def not_applied(self) -> list[Json]:
         """Returns the files whose present text is refused, and the objects that an older text defines instead."""

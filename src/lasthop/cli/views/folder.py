@@ -22,6 +22,7 @@ from lasthop.cli.views.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.folder import FilesError, scan
@@ -87,6 +88,10 @@ class FolderView(EngineView):
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         self._warn()
         return await super().explain(key, reads=reads)
+
+    async def explain_request(self, request: Request, gateway: str = "") -> list[Json]:
+        self._warn()
+        return await super().explain_request(request, gateway)
 
     async def probe(self, key: Key, address: str) -> ProbeResult:
         self._warn()

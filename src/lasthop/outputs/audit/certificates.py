@@ -31,6 +31,7 @@ class Role(StrEnum):
     PINNED = "pinned certificate"
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
+    BACKEND = "certificate that a backend shows"
 
 
 class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +49,10 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def objects(self) -> tuple[Key]:
         return (self.holder,)
+
+    @property
+    def order(self) -> tuple[float, str, str, str]:
+        return self.not_after, self.role, str(self.holder), self.subject
 
     def due(self, now: float, days: float) -> bool:
         """Whether it is out of date, or will be within so many days."""
@@ -70,7 +75,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
         for report, user in each:
             users.setdefault(report, set()).add(user)
     whole = (msgspec.structs.replace(report, users=tuple(sorted(keys, key=str))) for report, keys in users.items())
-    return sorted(whole, key=lambda report: (report.not_after, report.role, str(report.holder), report.subject))
+    return sorted(whole, key=lambda report: report.order)
 
 
 @query

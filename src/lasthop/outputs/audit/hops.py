@@ -33,6 +33,11 @@ class Manner(StrEnum):
     UDP = "udp"
     FAILING = "failing closed"
 
+    @property
+    def asked(self) -> str:
+        """In words that do not say that it has happened."""
+        return "must be verified" if self is Manner.VERIFIED else str(self)
+
 
 class Source(StrEnum):
     """What a verified certificate is held against."""

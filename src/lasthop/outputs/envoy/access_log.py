@@ -11,6 +11,7 @@ from typing import Final
 from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
 from envoy.config.route.v3 import route_components_pb2 as rc
+from envoy.data.accesslog.v3 import accesslog_pb2 as accesslog_data_pb2
 from envoy.extensions.access_loggers.file.v3 import file_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 from envoy.type.matcher.v3 import string_pb2
@@ -19,6 +20,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from lasthop.outputs.envoy.clusters import METADATA
 from lasthop.outputs.envoy.encode import packed
+from lasthop.plan.profile import AccessLog
 
 PATH: Final = "access.log"
 """Relative to the proxy's own run directory, which is its working directory."""
@@ -94,36 +96,47 @@ STREAM_FIELDS: Final = {
     "duration_ms": FIELDS["duration_ms"],
 }
 
+CONNECTION: Final = "0"
+"""In place of a status: a connection that was forwarded, which has none."""
 STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
 """Flags of connections that came to nothing."""
 
 
-def stream_log(gateway: str, route: str) -> accesslog_pb2.AccessLog:
+def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Returns the log of connections that could not be forwarded, which have no status."""
-    only = all_of(flagged(*STREAM_FAILURES), share_of(FAILURES_SHARE))
-    return _log(PATH, {"gateway": gateway, "route": route, **STREAM_FIELDS}, only)
+    fields = {"gateway": gateway, "route": route, **STREAM_FIELDS, **_quiet(mode)}
+    if mode is AccessLog.ALL:
+        return _log(PATH, {**fields, "status": CONNECTION}, of_type(accesslog_data_pb2.TcpConnectionEnd))
+    return _log(PATH, fields, all_of(flagged(*STREAM_FAILURES), share_of(FAILURES_SHARE)))
 
 
 ENDED_AT_ONCE: Final = "response.size == 0 && upstream.tls_version != '' && request.duration < duration('1s')"
 """A connection whose backend has finished the handshake and then said nothing."""
 
 
-def ended_log(gateway: str) -> accesslog_pb2.AccessLog:
+def _quiet(mode: AccessLog) -> dict[str, str]:
+    """Marks what is observed and not written: that it is off is a setting that a running proxy can be told."""
+    return {"quiet": "true"} if mode is AccessLog.OFF else {}
+
+
+def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
     """Of connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
     client's certificate, or that there is none, and Envoy has no flag for it. A listener has one for all of its chains, since
     each costs Envoy a millisecond."""
     expression = packed(cel_pb2.ExpressionFilter(expression=ENDED_AT_ONCE))
     extension = accesslog_pb2.ExtensionFilter(name="envoy.access_loggers.extension_filters.cel", typed_config=expression)
     only = all_of(share_of(FAILURES_SHARE), accesslog_pb2.AccessLogFilter(extension_filter=extension))
-    return _log(PATH, {"gateway": gateway, **STREAM_FIELDS}, only)
+    return _log(PATH, {"gateway": gateway, **STREAM_FIELDS, **_quiet(mode)}, only)
 
 
-def access_log(gateway: str) -> accesslog_pb2.AccessLog:
+def access_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
+    if mode is AccessLog.ALL:
+        return _log(PATH, {"gateway": gateway, **FIELDS}, of_type(accesslog_data_pb2.DownstreamEnd))
     # A gRPC call that fails has the HTTP status 200.
     calls = accesslog_pb2.AccessLogFilter(grpc_status_filter=accesslog_pb2.GrpcStatusFilter(statuses=GRPC_FAILURES))
     either = accesslog_pb2.OrFilter(filters=[status_is(accesslog_pb2.ComparisonFilter.GE, FAILURE), all_of(GRPC_CALL, calls)])
     only = all_of(accesslog_pb2.AccessLogFilter(or_filter=either), share_of(FAILURES_SHARE))
-    return _log(PATH, {"gateway": gateway, **FIELDS}, only)
+    return _log(PATH, {"gateway": gateway, **FIELDS, **_quiet(mode)}, only)
 
 
 SAMPLE_FIELDS: Final = {
@@ -144,11 +157,17 @@ SAMPLE_FIELDS: Final = {
 
 def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of whatever was answered, failures too: what is counted and timed."""
-    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": FIELDS["route"]}, share_of(SAMPLES_SHARE))
+    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status")}
+    return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
 
 
 def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:
-    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": route}, share_of(SAMPLES_SHARE))
+    return _log(SAMPLES, {**SAMPLE_FIELDS, "route": route, "authority": STREAM_FIELDS["authority"]}, share_of(SAMPLES_SHARE))
+
+
+def of_type(type: accesslog_data_pb2.AccessLogType) -> accesslog_pb2.AccessLogFilter:
+    """One line for each, at its end: for samples there are more."""
+    return accesslog_pb2.AccessLogFilter(log_type_filter=accesslog_pb2.LogTypeFilter(types=[type]))
 
 
 def share_of(key: str) -> accesslog_pb2.AccessLogFilter:

@@ -29,11 +29,11 @@ from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.plan.problem import Problem
-from lasthop.plan.profile import HttpRules
+from lasthop.plan.profile import AccessLog, HttpRules
 from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
-from lasthop.resolve.profiles import http_rules
+from lasthop.resolve.profiles import access_log_mode, http_rules
 from lasthop.resolve.trust import bundle
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -118,7 +118,7 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
             listener_components_pb2.ListenerFilter(name="envoy.filters.listener.tls_inspector", typed_config=inspector)
         )
     if transport == "TCP" and not all(listener.http for listener in listeners):
-        message.access_log.append(ended_log(owner.key.path))
+        message.access_log.append(ended_log(owner.key.path, access_log_mode(g, owner.key)))
     body = encode(message)
     parts = {part: content_hash(encode(chain)) for part, chain in chains.items() if chain.filters}
     return Resource(LISTENER, name, body, content_hash(body), parts, owners={part: owners[part] for part in parts})
@@ -128,7 +128,7 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_
     """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
-    manager = _connection_manager(owner.key, listener.table, rules)
+    manager = _connection_manager(owner.key, listener.table, rules, access_log_mode(g, owner.key))
     chain.filters.append(listener_components_pb2.Filter(name=HCM, typed_config=packed(manager)))
     if listener.protocol == "HTTPS":
         if listener.hostname:
@@ -173,7 +173,7 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.Downstr
         validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
 
 
-def _connection_manager(key: Key, table: str, rules: HttpRules) -> hcm_pb2.HttpConnectionManager:
+def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog) -> hcm_pb2.HttpConnectionManager:
     router = router_pb2.Router(dynamic_stats=BoolValue(value=False), suppress_envoy_headers=True)
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
@@ -197,7 +197,7 @@ def _connection_manager(key: Key, table: str, rules: HttpRules) -> hcm_pb2.HttpC
             initial_connection_window_size=UInt32Value(value=16 * BUFFER_LIMIT),
         ),
         server_header_transformation=hcm_pb2.HttpConnectionManager.PASS_THROUGH,
-        access_log=[access_log(key.path), sample_log()],
+        access_log=[access_log(key.path, mode), sample_log()],
         # A WebSocket lasts; that it was connected is known at once.
         access_log_options=hcm_pb2.HttpConnectionManager.HcmAccessLogOptions(
             flush_log_on_tunnel_successfully_established=True

@@ -33,7 +33,7 @@ from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.attachment import LISTENER_STREAMS
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.profiles import http_rules
+from lasthop.resolve.profiles import access_log_mode, http_rules
 from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -112,7 +112,7 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
     chain.name += f"@{content_hash(b''.join(map(_tls_bytes, tls)))[:12]}"
     proxy = tcp_proxy_pb2.TcpProxy(
         stat_prefix="tcp",
-        access_log=[stream_log(gateway.path, found.origin), stream_sample_log(found.origin)],
+        access_log=[stream_log(gateway.path, found.origin, access_log_mode(g, gateway)), stream_sample_log(found.origin)],
         # A connection lasts; that it was made is known at once, and that the backend has answered soon.
         access_log_options=tcp_proxy_pb2.TcpProxy.TcpAccessLogOptions(
             flush_access_log_on_connected=True, access_log_flush_interval=seconds(LOG_INTERVAL)

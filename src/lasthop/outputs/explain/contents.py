@@ -12,7 +12,7 @@ from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, State, bad, plain, warning, worst
-from lasthop.outputs.explain.hops import ca_bundle, rivals, tls_fact
+from lasthop.outputs.explain.hops import ca_bundle, observed_fact, rivals, tls_fact
 from lasthop.outputs.explain.policies import routes_to
 from lasthop.outputs.explain.reads import STATUS_OF, above
 from lasthop.plan.upstream import Hop
@@ -62,7 +62,8 @@ def _distinct(hops: Iterable[Hop]) -> list[Hop]:
 def _reached(g: Graph, hop: Hop) -> Fact:
     tls = tls_fact(g, hop)
     said = f"from {hop.gateway} by {_routes(g, hop)}: {tls.text}"
-    return Fact(said, tls.state, tls.because, tls.object, missing=tls.missing)
+    seen = tuple(observed_fact(g, hop))
+    return Fact(said, worst((tls, *seen)), (*tls.because, *seen), tls.object, missing=tls.missing)
 
 
 def _routes(g: Graph, hop: Hop) -> str:

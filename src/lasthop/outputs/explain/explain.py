@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,10 +17,13 @@ from lasthop.outputs.explain.fact import Fact, bad, honest, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
 from lasthop.outputs.explain.policies import explain_policy
 from lasthop.outputs.explain.reads import reads_tree
+from lasthop.outputs.explain.request_answer import Answer
+from lasthop.outputs.explain.requests import explain_request
 from lasthop.outputs.explain.routes import explain_route
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan.messages import CRASHED
+from lasthop.plan.request import Request
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.store import OBJECTS
@@ -61,6 +64,19 @@ def tree(g: Graph, key: Key, locate: Locate, *, reads: bool = False) -> Generato
     if isinstance(fact, Crash):
         fact = bad(f"{key}: {CRASHED}", object=key)
     return (yield from _document(fact, functools.cache(locate))) if fact else None
+
+
+def request_answers(
+    g: Graph, gateways: Iterable[Key], routes: Sequence[Key], request: Request, locate: Locate
+) -> Generator[None, None, list[Json]]:
+    """Returns what becomes of a request at each Gateway that has its port, as JSON."""
+    place = functools.cache(locate)
+    answers: list[Answer] = yield from explain_request(g, gateways, routes, request)
+    found = []
+    for answer in answers:
+        explanation = yield from _document(answer.explanation, place)
+        found.append({**msgspec.to_builtins(answer), "explanation": explanation})
+    return found
 
 
 def _document(fact: Fact, locate: Locate) -> Steps:

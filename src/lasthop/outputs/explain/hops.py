@@ -11,6 +11,7 @@ from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
 from lasthop.outputs.explain.reads import below
 from lasthop.outputs.findings.endpoints import fate
+from lasthop.plan.observation import Health
 from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import BACKEND_NOT_FOUND
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
@@ -19,9 +20,10 @@ from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.missing_endpoints import missing_endpoints
+from lasthop.resolve.observed import NOT_TRIED, hop_state, port_states
 from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
-from lasthop.resolve.settings import SYSTEM_STORE
+from lasthop.resolve.settings import OBSERVES, SYSTEM_STORE
 from lasthop.resolve.trust import bundle, day, pair_dates, ref_state
 from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph
@@ -39,7 +41,7 @@ def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
     said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
-    facts = (tls_fact(g, hop), endpoints_fact(g, hop))
+    facts = (tls_fact(g, hop), endpoints_fact(g, hop), *observed_fact(g, hop))
     return Fact(said, worst(facts), facts, hop.backend)
 
 
@@ -174,3 +176,25 @@ def endpoints_fact(g: Graph, hop: Hop) -> Fact:
     more = f" and {len(known) - SHOWN_ENDPOINTS} more" if len(known) > SHOWN_ENDPOINTS else ""
     sent = "would be sent" if isinstance(hop_tls(g, *hop), Refused) else "sent"
     return plain(f"{sent} to {shown}{more}")
+
+
+def observed_fact(g: Graph, hop: Hop) -> Iterator[Fact]:
+    """Yields what has happened on the hop, over all protocols of its port; nothing where nobody could see it."""
+    if not OBSERVES.of(g):
+        return
+    protocols = [p for p in Protocol if p.policed == hop.protocol.policed and p.transport == hop.protocol.transport]
+    hops = [hop._replace(protocol=protocol) for protocol in protocols]
+    (state,) = port_states(g, hops)
+    if state.health is Health.UNTRIED:
+        yield plain(f"observed: {NOT_TRIED}")
+        return
+    leaves = {leaf for each in hops for leaf in hop_state(g, *each).certificates}
+    shown = [
+        plain(f"shows {leaf.subject or 'a certificate'} for {', '.join(leaf.names) or 'no name'}, until {day(leaf.not_after)}")
+        for leaf in sorted(leaves, key=lambda leaf: leaf.not_after)[:SHOWN_ANCHORS]
+    ]
+    if state.health.bad:
+        yield bad(f"observed: connections fail: {state.problem.message}", *shown)
+        return
+    succeed = "handshakes" if isinstance(hop_tls(g, *hop), BackendTLS) else "connections"
+    yield good(f"observed: {succeed} succeed", *shown)

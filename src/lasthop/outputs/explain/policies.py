@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.api.policies import PolicyTargetReference
-from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning
-from lasthop.outputs.explain.hops import REFERS, checks, trust
+from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
+from lasthop.outputs.explain.hops import REFERS, checks, observed_fact, trust
 from lasthop.plan.problem import invalid
-from lasthop.plan.tls import BackendTLS, Refused
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.tls import BackendTLS, HopTLS, Refused
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
@@ -101,10 +101,18 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
             yield bad(f"{gateway}, port {port}: refused, ", by, object=gateway, why=tls.why)
         elif unserved := serves_nothing(g, gateway):
             yield bad(f"{gateway}, port {port}: not served, ", by, object=gateway, why=unserved)
-        elif isinstance(tls, BackendTLS) and tls.waiver:
-            yield warning(f"{gateway}, port {port}: TLS, {LOST[tls.mode]}", by, object=gateway)
         else:
-            yield good(f"{gateway}, port {port}: TLS, verified", by, object=gateway)
+            yield _connected(g, Hop(gateway, service, port, Protocol.TCP), tls, by)
+
+
+def _connected(g: Graph, hop: Hop, tls: HopTLS, by: Fact) -> Fact:
+    """A hop that is under the policy, with what has happened on it."""
+    seen = tuple(observed_fact(g, hop))
+    facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
+    if isinstance(tls, BackendTLS) and tls.waiver:
+        return Fact(f"{said}, {LOST[tls.mode]}", worst((warning(""), *seen)), facts, hop.gateway)
+    verified = any(fact.state is State.GOOD for fact in seen)
+    return Fact(f"{said}, {'verified' if verified else 'must be verified'}", worst((good(""), *seen)), facts, hop.gateway)
 
 
 def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool = True) -> list[Key]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lasthop.api.backends import EXTERNAL_HOSTNAME, XBackend
 from lasthop.api.meta import Key
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
-from lasthop.outputs.explain.hops import endpoints_fact, tls_fact, trust
+from lasthop.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact, trust
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import HOPS
@@ -53,6 +53,6 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
 
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:
-    tls, endpoints = tls_fact(g, hop), endpoints_fact(g, hop)
+    tls, more = tls_fact(g, hop), (endpoints_fact(g, hop), *observed_fact(g, hop))
     said = f"from {hop.gateway} by {', '.join(map(str, sorted(routes)))}: {tls.text}"
-    return Fact(said, worst((tls, endpoints)), (*tls.because, endpoints), missing=tls.missing)
+    return Fact(said, worst((tls, *more)), (*tls.because, *more), missing=tls.missing)

@@ -39,6 +39,25 @@ def _untried(condition: Json) -> bool:
     return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 
+def is_failing(document: Json) -> bool:
+    """Whether connections to its backends fail."""
+    return any(c["status"] == "False" and condition_type(c["type"]).observed for c in _conditions(document))
+
+
+def observed(document: Json) -> str:
+    """Returns what is known of connections to its backends, of an object that nothing is wrong with."""
+    return next((c["message"] or _words(c["reason"]) for c in _conditions(document) if condition_type(c["type"]).observed), "")
+
+
+def _words(reason: str) -> str:
+    """`HandshakesSucceed` as `handshakes succeed`."""
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in reason).strip()
+
+
+def _conditions(document: Json) -> Iterator[Json]:
+    return (condition for _, group in _groups(document) for condition in group.get("conditions") or ())
+
+
 def _besides(name: str, found: list[tuple[str, Json]]) -> str:
     """What is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
     elsewhere = (f"; {other}: {c['message']}" for other, c in found if condition_type(c["type"]).weakened and other != name)

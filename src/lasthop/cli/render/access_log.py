@@ -1,0 +1,90 @@
+"""Prints the access log on a thread of its own: a slow or stopped reader of standard output must not stop the gateway."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from lasthop import logs
+from lasthop.cli.render.request_lines import JsonLines, RequestLines, TextLines
+from lasthop.proxy.entry import AccessLogEntry
+
+STANDARD_OUTPUT: Final = 1
+WAITING: Final = 2_000
+"""Entries that may wait to be printed; more are dropped and counted."""
+PATIENCE: Final = 1.0
+"""Seconds to print the waiting entries at exit."""
+
+
+class AccessLogPrinter:
+    """Calls `dropped` with the number of dropped entries once there is room again."""
+
+    def __init__(self, fd: int, lines: RequestLines, dropped: Callable[[int], None], patience: float = PATIENCE) -> None:
+        self._fd, self._lines, self._tell, self._patience = fd, lines, dropped, patience
+        self._entries: queue.Queue[AccessLogEntry | None] = queue.Queue(WAITING)
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, entry: AccessLogEntry) -> None:
+        if entry.quiet:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._print, daemon=True)
+            self._thread.start()
+        try:
+            self._entries.put_nowait(entry)
+        except queue.Full:
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._tell(self._dropped)
+            self._dropped = 0
+
+    def close(self) -> None:
+        if self._thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._entries.put(None, timeout=self._patience)
+                self._thread.join(self._patience)
+
+    def _print(self) -> None:
+        # BrokenPipeError: the reader is gone.
+        with contextlib.suppress(OSError):
+            while True:
+                deadline = self._lines.deadline
+                try:
+                    entry = self._entries.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    self._write(self._lines.due(time.monotonic()))
+                    continue
+                if entry is None:
+                    self._write(self._lines.due(time.monotonic(), last=True))
+                    return
+                self._write([*self._lines.due(time.monotonic()), *self._lines.lines(entry, time.monotonic())])
+
+    def _write(self, lines: list[str]) -> None:
+        """Without a buffer: the lock of one, held by a blocked write, would keep the process from exiting."""
+        text = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        while text:
+            text = text[os.write(self._fd, text) :]
+
+
+@contextlib.contextmanager
+def printing(log_format: str) -> Iterator[AccessLogPrinter]:
+    """Prints to standard output, in a format of `logs.FORMATS`; empty: text on a terminal, JSON elsewhere."""
+    log, terminal = logs.get(), sys.stdout.isatty()
+    lines: RequestLines = TextLines(colours=logs.coloured(terminal)) if logs.is_text(log_format, terminal) else JsonLines()
+    printer = AccessLogPrinter(
+        STANDARD_OUTPUT,
+        lines,
+        lambda count: log.warning("standard output was not read quickly enough for the access log", lines_skipped=count),
+    )
+    try:
+        yield printer
+    finally:
+        printer.close()

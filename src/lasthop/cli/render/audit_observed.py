@@ -1,0 +1,127 @@
+"""What happened on a hop, beside what is asked for: `verified 2 s ago, 1,203 handshakes`, `failing since ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from lasthop.api.times import rfc3339
+from lasthop.cli.render.report import count
+from lasthop.outputs.audit.certificates import CertificateReport, Role, each_once
+from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.plan.observation import Health, LeafCertificate
+from lasthop.probe.certificate_view import days_left
+
+FAILING: Final = "failing"
+UNTRIED: Final = "must be verified"
+"""What stands in place of a manner in the headings."""
+NOTHING: Final = Observed(Health.UNTRIED, 0.0, 0.0, 0.0, 0, 0, 0, (), (), ())
+_UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
+_VERIFIED: Final = (Manner.VERIFIED, Manner.PINNED_ONLY)
+
+
+def tried(hops: Iterable[HopReport]) -> tuple[HopReport, ...]:
+    """Returns hops of a gateway that observes: what has not been seen has not been tried."""
+    return tuple(hop if hop.observed else msgspec.structs.replace(hop, observed=NOTHING) for hop in hops)
+
+
+def standing(hop: HopReport) -> str:
+    """Returns its manner, or in place of it that connections fail, or that nothing has been verified yet."""
+    if hop.observed and hop.observed.health.bad:
+        return FAILING
+    if hop.observed and hop.observed.health is Health.UNTRIED and hop.manner is Manner.VERIFIED:
+        return UNTRIED
+    return hop.manner
+
+
+def unverified(hop: HopReport) -> bool:
+    """Whether it is asked to be verified less than fully, or has not been seen to be."""
+    if hop.manner in (Manner.WAIVED, Manner.PLAINTEXT):
+        return True
+    return hop.manner in _VERIFIED and hop.observed is not None and hop.observed.health is not Health.WORKING
+
+
+def words(hop: HopReport, now: float) -> str:
+    """Returns what was seen; empty where nobody could see it."""
+    seen = hop.observed
+    if seen is None or hop.manner is Manner.FAILING:
+        return ""
+    if seen.health is Health.UNTRIED:
+        return "never tried"
+    if seen.health.bad:
+        since = f" since {rfc3339(seen.since)} ({ago(now - seen.since)})" if seen.since else ""
+        why = "; ".join(f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures)
+        return f"{seen.health}{since}: {why}"
+    done = "verified" if hop.manner in _VERIFIED else "connected"
+    when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
+    parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
+    return ", ".join(filter(None, parts))
+
+
+def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
+    """Yields the certificates that the backend has shown, with the days that they have left."""
+    for leaf in _leaves(hop):
+        yield f"shows {_name(leaf)}, {days_left(leaf.not_after, now)}"
+
+
+def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:
+    """Returns the certificates that backends have shown, each once for its backend."""
+    return each_once(tuple((_leaf(hop, leaf), hop.gateway) for leaf in _leaves(hop)) for hop in hops)
+
+
+def _leaves(hop: HopReport) -> tuple[LeafCertificate, ...]:
+    return hop.observed.certificates if hop.observed else ()
+
+
+def _leaf(hop: HopReport, leaf: LeafCertificate) -> CertificateReport:
+    report = CertificateReport(leaf.not_after, Role.BACKEND, hop.backend, _name(leaf), not_before=leaf.not_before)
+    return msgspec.structs.replace(report, file=hop.file, line=hop.line)
+
+
+def document(seen: Observed) -> dict[str, object]:
+    """Returns what was seen as JSON, with times that people can read."""
+
+    def when(moment: float) -> str | None:
+        return rfc3339(moment) if moment else None
+
+    return {
+        "health": str(seen.health),
+        "since": when(seen.since),
+        "lastSuccess": when(seen.last_success),
+        "lastFailure": when(seen.last_failure),
+        "handshakes": seen.handshakes,
+        "handshakeFailures": seen.handshake_failures,
+        "connectFailures": seen.connect_failures,
+        "failures": [{"why": each.words, "endpoints": each.endpoints, "proxies": each.proxies} for each in seen.failures],
+        "certificates": [
+            {
+                "subject": leaf.subject,
+                "issuer": leaf.issuer,
+                "names": leaf.names,
+                "notBefore": when(leaf.not_before),
+                "notAfter": when(leaf.not_after),
+            }
+            for leaf in seen.certificates
+        ],
+        "tlsVersions": seen.tls_versions,
+    }
+
+
+def ago(seconds: float) -> str:
+    """`2 s`, `3 min`, `5 h`, `2 days`."""
+    whole = max(0, int(seconds))
+    size, one, many = next((unit for unit in _UNITS if whole >= unit[0]), _UNITS[-1])
+    count = whole // size
+    return f"{count} {one if count == 1 else many}"
+
+
+def _where(endpoints: tuple[str, ...]) -> str:
+    shown = ", ".join(filter(None, endpoints[:3]))
+    more = f" and {len(endpoints) - 3} more" if len(endpoints) > 3 else ""
+    return f" ({shown}{more})" if shown else ""
+
+
+def _name(leaf: LeafCertificate) -> str:
+    return leaf.subject or ", ".join(leaf.names[:3]) or "a certificate without a name"

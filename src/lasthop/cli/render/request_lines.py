@@ -1,0 +1,136 @@
+"""Requests of the access log as lines: JSON for programs; for people one line each, and what repeats itself is counted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Protocol
+
+import click
+import msgspec
+
+from lasthop.plan.upstream import Hop
+from lasthop.printable import printable
+from lasthop.proxy.entry import AccessLogEntry, document
+from lasthop.proxy.failures import advice, without_advice
+
+WINDOW: Final = 10.0
+"""Seconds in which the same failure is counted and not printed again."""
+MOST: Final = 200
+"""Failures that are told apart at a time; all others are counted together."""
+PATH: Final = 80
+"""Characters of a path that are shown."""
+
+
+class RequestLines(Protocol):
+    def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
+        """Returns what is to be printed of a request, now."""
+        ...
+
+    def due(self, now: float, *, last: bool = False) -> list[str]:
+        """Returns what is to be printed because time has passed; `last`: because nothing follows."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """When `due` has something to say, perhaps."""
+        ...
+
+
+class JsonLines:
+    deadline = None
+
+    def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
+        return [msgspec.json.encode(document(entry)).decode()]
+
+    def due(self, now: float, *, last: bool = False) -> list[str]:
+        return []
+
+
+class TextLines:
+    """Prints a failure when it happens first; as long as it goes on, every `WINDOW` how often it has happened since."""
+
+    def __init__(self, *, colours: bool = False) -> None:
+        self._colours = colours
+        self._repeated: dict[tuple[object, ...], _Repeated] = {}
+
+    def lines(self, entry: AccessLogEntry, now: float) -> list[str]:
+        if not entry.failed:
+            return [request_line(entry, colours=self._colours)]
+        key: tuple[object, ...] = (entry.gateway, entry.status, entry.grpc_status, entry.upstream_cluster, entry.why)
+        known = self._repeated.get(key)
+        if known is None and len(self._repeated) >= MOST:
+            key = ()
+            known = self._repeated.get(key)
+        if known is None:
+            self._repeated[key] = _Repeated(entry, now + WINDOW, others=not key)
+            return [request_line(entry, colours=self._colours)]
+        known.count += max(1, round(entry.stands_for))
+        return []
+
+    def due(self, now: float, *, last: bool = False) -> list[str]:
+        found = []
+        for key, each in list(self._repeated.items()):
+            if not last and each.until > now:
+                continue
+            if each.count:
+                found.append(each.line(now, colours=self._colours))
+                each.count, each.until = 0, now + WINDOW
+            else:
+                del self._repeated[key]
+        return found
+
+    @property
+    def deadline(self) -> float | None:
+        return min((each.until for each in self._repeated.values()), default=None)
+
+
+class _Repeated:
+    def __init__(self, entry: AccessLogEntry, until: float, *, others: bool) -> None:
+        self.entry, self.until, self._others = entry, until, others
+        self.count = 0
+
+    def line(self, now: float, *, colours: bool) -> str:
+        seconds = max(1, round(WINDOW - max(0.0, self.until - now)))
+        what = "other failures" if self._others else f"{_status(self.entry, colours)} -> {_backend(self.entry)}"
+        why = "" if self._others else _why(self.entry)
+        return f"{' ' * 8} and {self.count:,} more in {seconds} s: {what}{why}"
+
+
+def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
+    """`07:15:15 503 GET /cart -> shop/api:443 10.0.0.1:8443  certificate has expired  (lasthop probe shop/api)`."""
+    path = printable(entry.path or "")
+    path = path if len(path) <= PATH else f"{path[: PATH - 3]}..."
+    host = printable(entry.authority or "")
+    asked = f"{printable(entry.method)} {host}{path}" if entry.method else f"connection {host}".rstrip()
+    endpoint = f" {printable(entry.upstream_host)}" if entry.upstream_host else ""
+    took = "" if entry.failed or entry.duration_ms is None else f"  {entry.duration_ms:g} ms"
+    hint = advice(entry)
+    todo = click.style(f"  ({printable(hint)})", dim=True) if hint and colours else f"  ({printable(hint)})" if hint else ""
+    return f"{_clock(entry.time)} {_status(entry, colours)} {asked} -> {_backend(entry)}{endpoint}{took}{_why(entry)}{todo}"
+
+
+def _why(entry: AccessLogEntry) -> str:
+    return f"  {printable(without_advice(entry.why))}" if entry.why else ""
+
+
+def _status(entry: AccessLogEntry, colours: bool) -> str:
+    text = str(entry.status) if entry.status else "---"
+    if entry.grpc_status and entry.grpc_status != "OK":
+        text = f"{text} {printable(entry.grpc_status)}"
+    colour = "red" if entry.failed else "yellow" if (entry.status or 0) >= 400 else "green"
+    return click.style(text, fg=colour) if colours else text
+
+
+def _backend(entry: AccessLogEntry) -> str:
+    hop = Hop.parse(entry.upstream_cluster or "")
+    if hop:
+        return f"{hop.backend.path}:{hop.port}" if hop.backend.kind == "Service" else f"{hop.backend}:{hop.port}"
+    return printable(entry.route) if entry.route else "no route"
+
+
+def _clock(time: str | None) -> str:
+    """The local time, as the log has it."""
+    try:
+        return datetime.fromisoformat(time or "").astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return datetime.now().astimezone().strftime("%H:%M:%S")

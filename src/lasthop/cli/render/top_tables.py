@@ -1,0 +1,131 @@
+"""The tables of `lasthop top`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from lasthop.api.documents import Json
+from lasthop.cli.render.audit_observed import ago
+from lasthop.printable import printable
+
+FIGURES: Final = ("REQ/S", "ERRORS", "P50", "P99", "ACTIVE")
+BAD: Final = ("failing", "partly failing")
+ROWS: Final = 20
+"""Of each table, on a terminal whose height is not known."""
+
+
+class Line(NamedTuple):
+    name: str
+    figures: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    bad: bool = False
+
+
+def route_lines(report: Json) -> list[Line]:
+    found = [
+        Line(printable(each["route"]), _figures(each["figures"]), bad=_errors(each) > 0) for each in _busiest(report["routes"])
+    ]
+    return found
+
+
+def backend_lines(report: Json, now: float) -> list[Line]:
+    """One for each Gateway and port: protocols that differ only in who asks are one backend to a reader."""
+    return [_backend(each, now) for each in _joined(report["hops"])]
+
+
+def _backend(each: Json, now: float) -> Line:
+    kind = "" if each["kind"] == "Service" else f"{each['kind']} "
+    bad = each["health"] in BAD
+    words = "; ".join(failure["words"] for failure in each["failures"])
+    state = f"{each['health']}: {words}" if bad else each["health"]
+    if not bad and each["last_success"]:
+        state = f"{state}, last {ago(now - each['last_success'])} ago"
+    name = f"{each['gateway']} -> {kind}{each['backend']}:{each['port']}"
+    return Line(printable(name), _figures(each["figures"]), (f"{each['handshakes']:,}", printable(state)), bad)
+
+
+def _joined(hops: Iterable[Json]) -> list[Json]:
+    found: dict[tuple[Any, ...], list[Json]] = {}
+    for hop in hops:
+        found.setdefault((hop["gateway"], hop["kind"], hop["backend"], hop["port"]), []).append(hop)
+    joined = [_one(several) for several in found.values()]
+    return sorted(joined, key=lambda hop: (hop["health"] not in BAD, -hop["figures"]["per_second"], hop["backend"]))
+
+
+def _one(several: list[Json]) -> Json:
+    """The figures of latency are those of the protocol that has most requests."""
+    most = max(several, key=lambda hop: hop["figures"]["per_second"])
+    worst = next((hop for hop in several if hop["health"] in BAD), most)
+    figures = {name: sum(hop["figures"][name] for hop in several) for name in ("per_second", "errors_per_second", "active")}
+    return {
+        **worst,
+        "figures": {**most["figures"], **figures},
+        "handshakes": sum(hop["handshakes"] for hop in several),
+        "last_success": max(hop["last_success"] for hop in several),
+    }
+
+
+def _busiest(routes: Iterable[Json]) -> list[Json]:
+    return sorted(routes, key=lambda each: (-_errors(each), -each["figures"]["per_second"], each["route"]))
+
+
+def _errors(each: Json) -> float:
+    return float(each["figures"]["errors_per_second"])
+
+
+def _figures(figures: Json) -> tuple[str, ...]:
+    rate, errors = figures["per_second"], figures["errors_per_second"]
+    share = f"{errors / rate:.1%}" if rate else "-"
+    return (f"{rate:,.1f}", share, _latency(figures["p50"]), _latency(figures["p99"]), f"{figures['active']:,}")
+
+
+def _latency(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
+
+
+# --- as text, and on a terminal --------------------------------------------------------------------------------------
+
+
+def plain(report: Json, now: float) -> str:
+    tables = (("ROUTE", (), route_lines(report)), ("BACKEND", ("HANDSHAKES", "STATE"), backend_lines(report, now)))
+    return "\n\n".join("\n".join(_text(title, more, lines)) for title, more, lines in tables)
+
+
+def _text(title: str, more: tuple[str, ...], lines: list[Line]) -> Iterator[str]:
+    rows = [(title, *FIGURES, *more), *((line.name, *line.figures, *line.more) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 0 < n <= len(FIGURES) else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    if not lines:
+        yield "none yet"
+
+
+def drawn(report: Json, now: float, height: int = 0) -> Group:
+    room = max(3, (height - 8) // 2) if height else ROWS
+    routes, backends = route_lines(report), backend_lines(report, now)
+    return Group(_table("ROUTE", (), routes, room), Text(), _table("BACKEND", ("HANDSHAKES", "STATE"), backends, room))
+
+
+def _table(title: str, more: tuple[str, ...], lines: list[Line], room: int) -> Table:
+    table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
+    table.add_column(title, no_wrap=True, ratio=3)
+    for name in FIGURES:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in more:
+        table.add_column(name, no_wrap=True, **({"ratio": 3} if name == "STATE" else {"justify": "right"}))
+    for line in lines[:room]:
+        table.add_row(*map(Text, (line.name, *line.figures, *line.more)), style="red" if line.bad else "")
+    if len(lines) > room:
+        table.add_row(Text(f"and {len(lines) - room} more", style="dim"))
+    return table

@@ -1,0 +1,58 @@
+"""/api/tap: requests as they come in, a line of JSON each, for as long as the reader stays."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from lasthop.plan.upstream import Hop
+from lasthop.proxy.entry import AccessLogEntry, document
+from lasthop.proxy.request_feed import RequestFeed, TooManyReaders
+
+ALIVE: Final = 5.0
+"""Seconds between two signs of life; without one a reader that has gone is noticed only with the next request."""
+
+
+async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamResponse:
+    if feed is None:
+        text = "the proxies of this controller run elsewhere: see their own logs, for example with kubectl logs\n"
+        raise web.HTTPNotFound(text=text)
+    failed, route, backend = (request.query.get(name, "") for name in ("failed", "route", "backend"))
+    try:
+        with feed.reading() as reader:
+            response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
+            await response.prepare(request)
+            await response.write(b"{}\n")
+            while True:
+                try:
+                    async with asyncio.timeout(ALIVE):
+                        found, missed = await reader.read()
+                except TimeoutError:
+                    found, missed = [], 0
+                kept = [each for each in found if wanted(each, failed=bool(failed), route=route, backend=backend)]
+                lines = [msgspec.json.encode(document(each)) for each in kept]
+                lines += [msgspec.json.encode({"missed": missed})] if missed else []
+                await response.write(b"".join(line + b"\n" for line in lines or [b"{}"]))
+    except TooManyReaders as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+    except (ConnectionError, asyncio.CancelledError):
+        return response
+
+
+def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> bool:
+    """`route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise; empty: any."""
+    if failed and not entry.failed:
+        return False
+    if route and not _named(entry.route or "", route):
+        return False
+    hop = Hop.parse(entry.upstream_cluster or "") if backend else None
+    return not backend or (hop is not None and _named(str(hop.backend), backend))
+
+
+def _named(full: str, given: str) -> bool:
+    """Whether `HTTPRoute shop/web` may be called `given`."""
+    kind, _, path = full.partition(" ")
+    return given.lower() in (f"{kind} {path}".lower(), f"{kind}/{path}".lower(), path, path.rpartition("/")[2])

@@ -1,0 +1,87 @@
+"""What an edit has changed on the way to backends is logged once, by name, when it is in force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lasthop.engine import Engine
+from lasthop.hop_log import SHOWN, HopLog
+from lasthop.outputs.envoy.clusters import CLUSTERS
+from lasthop.plan.upstream import Hop
+from tests.snapshot import settled
+from tests.world import (
+    ca_pem,
+    keyed,
+    mk_class,
+    mk_config_map,
+    mk_gateway,
+    mk_policy,
+    mk_route,
+    mk_service,
+    mk_slice,
+)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, event: str, **_: Any) -> None:
+        self.lines.append(event)
+
+
+def world(count: int = 1) -> list[Any]:
+    names = [f"api{number}" for number in range(count)]
+    backends = [{"name": name, "port": 443} for name in names]
+    objects = [
+        mk_class(),
+        mk_gateway("shop/web"),
+        mk_config_map("shop/ca", ca_pem("CA")),
+        mk_route("shop/r", "shop/web", backends),
+    ]
+    for name in names:
+        objects += [mk_service(f"shop/{name}"), mk_slice(f"shop/{name}-1", name, ["10.0.0.1"])]
+    return objects
+
+
+def edited(engine: Engine, log: HopLog, *objects: Any) -> None:
+    engine.apply(keyed(*objects))
+    log.changed(engine.settle().hops)
+    log.tell(engine.graph, engine.has_hop, first=False)
+
+
+def started(count: int = 1) -> tuple[Engine, HopLog, Log]:
+    said = Log()
+    engine, log = settled(keyed(*world(count)))[0], HopLog(said)
+    log.changed(Hop(*key) for key in engine.stages.members(CLUSTERS))
+    log.tell(engine.graph, engine.has_hop, first=True)
+    return engine, log, said
+
+
+def test_the_start_names_no_backend_and_counts_them() -> None:
+    _, log, said = started(3)
+    assert said.lines == []
+    assert log.summary() == "3 plaintext"
+
+
+def test_an_edit_names_what_it_changed_once_and_what_it_was_before() -> None:
+    engine, log, said = started()
+    policy = mk_policy("shop/p", "api0", "api.example", ["ca"], created="2026-01-01T00:00:00Z")
+    edited(engine, log, policy)
+    assert said.lines == ["shop/api0:443 is now verified (was plaintext): its own CA, for api.example"]
+    assert log.summary() == "1 must be verified"
+    said.lines.clear()
+    edited(engine, log, mk_slice("shop/api0-1", "api0", ["10.0.0.2"]))
+    assert said.lines == [], "endpoints are another matter"
+
+
+def test_an_edit_of_many_backends_is_a_few_lines() -> None:
+    engine, log, said = started(50)
+    edited(engine, log, *(mk_policy(f"shop/p{n}", f"api{n}", "api.example", ["ca"]) for n in range(50)))
+    assert len(said.lines) == SHOWN + 1 and said.lines[-1] == "and 40 more backends; see: lasthop audit"
+
+
+def test_a_backend_that_no_route_leads_to_any_more_is_told_once() -> None:
+    engine, log, said = started(2)
+    edited(engine, log, mk_route("shop/r", "shop/web", [{"name": "api0", "port": 443}]))
+    assert said.lines == ["shop/api1:443 is no longer used by any route"]
