@@ -55,6 +55,8 @@ class HopCounts(msgspec.Struct, frozen=True):
     """By Envoy's own names."""
     active: int = 0
     """Requests under way; of a stream, connections."""
+    requests: int = 0
+    """That were sent on some connection; of a stream, connections that were made."""
 
 
 class EndpointCounts(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ class EndpointCounts(msgspec.Struct, frozen=True):
     """That were tried."""
     connect_failures: int = 0
     answers: int = 0
-    """Requests that the backend has answered, other than with 5xx."""
+    """Requests that the backend has answered, other than with 5xx; of a stream, connections that were made."""
 
 
 Counts = dict[Hop, HopCounts]

@@ -73,7 +73,7 @@ class Observations:
         old = proxy.report.hops if proxy.report else {}
         proxy.take(report, now)
         hops = (hop for hop in report.hops if hop.gateway == report.gateway)
-        self._news.update(dict.fromkeys(hop for hop in hops if _matters(old.get(hop), report.hops[hop])))
+        self._news.update(dict.fromkeys(hop for hop in hops if self._matters(hop, old.get(hop), report.hops[hop])))
         self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
 
     def began(self, hop: Hop, now: float) -> None:
@@ -118,9 +118,13 @@ class Observations:
                 changes[hop] = new
         return changes
 
-    def next_step(self) -> float | None:
-        """Returns when there may be news without a report."""
-        return self._due[0][0] if self._due else None
+    def _matters(self, hop: Hop, old: HopSeen | None, new: HopSeen) -> bool:
+        """Whether a verdict may follow from the difference: what goes on as it did is not judged again."""
+        if old is new or (old and old.endpoints == new.endpoints):
+            return False
+        if old is None or len(old.endpoints) != len(new.endpoints) or self.state(hop).health is Health.UNTRIED:
+            return True
+        return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
 
     def _at(self, due: float, hop: Hop) -> None:
         if due < self._due_at.get(hop, inf):
@@ -240,17 +244,6 @@ def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
     if isinstance(part, Hop):
         return report.hops[part].traffic if part in report.hops else Traffic()
     return report.routes.get(part, Traffic())
-
-
-def _matters(old: HopSeen | None, new: HopSeen) -> bool:
-    """Whether a verdict may follow from the difference: one that goes on as it did is not looked at again."""
-    if old is new:
-        return False
-    if old is None or len(old.endpoints) != len(new.endpoints):
-        return True
-    if old.endpoints == new.endpoints:
-        return False
-    return any(_bearing(ours) != _bearing(theirs) for ours, theirs in zip(old.endpoints, new.endpoints, strict=True))
 
 
 def _bearing(seen: EndpointSeen) -> tuple[object, ...]:

@@ -151,20 +151,23 @@ class _Hop:
         self.heard = 0.0
         """When it was last heard of."""
         self._endpoints: dict[str, _Endpoint] = {}
-        self._connections, self._connect_failures, self._handshakes = _Counter(), _Counter(), _Counter()
+        self._connections, self._sent, self._connect_failures, self._handshakes = (_Counter() for _ in range(4))
         self._tls_failures: dict[str, _Counter] = {}
-        self._requests, self._active = _Requests(), 0
+        self._requests = _Requests()
+        self._counts = HopCounts()
         self._doubtful: list[Outcome] = []
         self._errors = (0, 0)
         """TLS errors of the last two times that were counted: one may be counted before its line is read."""
         self._failing = False
         """Failures were counted the last time."""
+        self._unsampled = False
+        """There are requests and no failures, and no sample has shown an endpoint."""
         self._kind = ""
         self._seen: HopSeen | None = None
 
     @property
     def watched(self) -> bool:
-        return self._failing or any(each.in_a_row for each in self._endpoints.values())
+        return self._failing or self._unsampled or any(each.in_a_row for each in self._endpoints.values())
 
     def take(self, outcome: Outcome) -> None:
         self._seen, self.heard = None, max(self.heard, outcome.at)
@@ -181,28 +184,32 @@ class _Hop:
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
         """`first`: what is counted until now may be from before this process began, and says nothing of now."""
-        self._seen = None
-        connections = self._connections.take(counted.connections)
+        if counted != self._counts:
+            self._counts, self._seen = counted, None
+        connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
         failures = self._connect_failures.take(counted.connect_failures)
         self._handshakes.take(counted.handshakes)
         grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
-        self._active = counted.active
         if connections or counted.active:
             self.heard = now
         if first:
-            failures, grown = 0, {}
+            failures, requests, grown = 0, 0, {}
         self._failing = bool(failures)
         self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
         self._errors = (self._errors[1], grown.get("connection_error", 0))
         self._judge_doubtful()
-        if connections and not failures and not self._kind:
-            for each in self._endpoints.values():
-                if each.in_a_row and now - each.last_failure > QUIET:
-                    each.succeeded(now)
+        good = not failures and not self._kind
+        self._unsampled = bool(requests) and good and not self._endpoints
+        for each in self._endpoints.values() if good else ():
+            # There is traffic and none of it fails, whether samples show it or not.
+            if connections and now - each.last_failure > QUIET if each.in_a_row else requests and each.last_success:
+                each.succeeded(now)
+                self._seen = None
 
     def _judge_doubtful(self) -> None:
         for outcome in self._doubtful[: sum(self._errors)]:
             self._endpoint(outcome.address).take(outcome)
+            self._seen = None
         self._doubtful = []
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
@@ -210,7 +217,9 @@ class _Hop:
         kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
         for address, counts in counted.items():
             known = self._endpoints.get(address)
-            if known is None and not counts.connect_failures:
+            if known is None and self._unsampled and counts.answers:
+                self._endpoint(address).succeeded(now)
+            elif known is None and not counts.connect_failures:
                 continue
             unseen = Outcome(self.key, address, now, f"{kind} (seen in Envoy's counters only)", bool(self._kind))
             self._endpoint(address).count(counts, unseen, now)
@@ -235,7 +244,7 @@ class _Hop:
                 max((each.last_success for each in endpoints), default=0.0),
                 max((each.last_failure for each in endpoints), default=0.0),
                 tuple(each.seen() for each in endpoints),
-                self._requests.traffic(self._active),
+                self._requests.traffic(self._counts.active),
             )
         return self._seen
 

@@ -11,7 +11,7 @@ from lasthop.plan.upstream import Hop
 
 HOP_STATS: Final = (
     r"^cluster\..*/.*\."
-    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|active)|rq_active))$"
+    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|active)|rq_(total|active)))$"
 )
 _SSL: Final = "ssl."
 
@@ -67,9 +67,12 @@ def _split(name: str) -> tuple[str, str]:
 def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
     tls = {name.removeprefix(_SSL): value for name, value in values.items() if name.startswith(_SSL)}
     handshakes = tls.pop("handshake", 0)
-    active = values.get("upstream_rq_active" if hop.protocol.http else "upstream_cx_active", 0)
-    connections, failures = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail"))
-    return HopCounts(connections, failures, handshakes, {name: value for name, value in tls.items() if value}, active)
+    connections, failures, open_ones = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active"))
+    failed = {name: value for name, value in tls.items() if value}
+    if not hop.protocol.http:
+        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures)
+    active, requests = (values.get(f"upstream_rq_{name}", 0) for name in ("active", "total"))
+    return HopCounts(connections, failures, handshakes, failed, active, requests)
 
 
 def endpoint_counts(body: bytes) -> EndpointsCounted:
@@ -77,13 +80,15 @@ def endpoint_counts(body: bytes) -> EndpointsCounted:
     found: EndpointsCounted = {}
     for cluster in msgspec.json.decode(body, type=_Clusters).cluster_statuses:
         if hop := Hop.parse(cluster.name):
-            found[hop] = {_text(host.address.socket_address): _endpoint(host) for host in cluster.host_statuses}
+            http = hop.protocol.http
+            found[hop] = {_text(host.address.socket_address): _endpoint(host, http) for host in cluster.host_statuses}
     return found
 
 
-def _endpoint(host: _Host) -> EndpointCounts:
+def _endpoint(host: _Host, http: bool) -> EndpointCounts:
     values = {stat.name: int(stat.value) for stat in host.stats}
-    return EndpointCounts(values.get("cx_total", 0), values.get("cx_connect_fail", 0), values.get("rq_success", 0))
+    connections, failures = values.get("cx_total", 0), values.get("cx_connect_fail", 0)
+    return EndpointCounts(connections, failures, values.get("rq_success", 0) if http else connections - failures)
 
 
 def _text(address: _SocketAddress) -> str:

@@ -75,7 +75,7 @@ def test_it_recovers_with_the_first_success() -> None:
     world.succeeds()
     world.wait()
     assert world.healths == ["untried", "failing", "working"]
-    assert world.state.failures == () and world.state.since == world.now - 1
+    assert world.state.failures == () and world.now - 1 <= world.state.since <= world.now
 
 
 def test_it_recovers_by_the_counters_where_the_samples_missed_it() -> None:
@@ -85,6 +85,24 @@ def test_it_recovers_by_the_counters_where_the_samples_missed_it() -> None:
     world.succeeds(sampled=False)
     world.wait(2)
     assert world.healths == ["untried", "failing", "working"]
+
+
+def test_a_hop_that_no_sample_shows_is_working_by_its_counters() -> None:
+    world = World()
+    world.wait(5)
+    for _ in range(2 * round(SILENCE) // 60):
+        world.succeeds(sampled=False)
+        world.wait(60)
+    assert world.healths == ["untried", "working"] and world.state.working == (A,)
+
+
+def test_a_hop_that_was_sampled_once_stays_working_by_its_counters() -> None:
+    world = World()
+    world.succeeds()
+    for _ in range(2 * round(SILENCE) // 60):
+        world.succeeds(sampled=False)
+        world.wait(60)
+    assert world.healths == ["untried", "working"]
 
 
 def test_successes_that_no_sample_shows_keep_an_endpoint_with_some_failures_working() -> None:

@@ -170,12 +170,14 @@ def test_counters_of_hops_are_read_by_name() -> None:
         f"cluster.{HOP.name}.upstream_cx_total": 5,
         f"cluster.{HOP.name}.upstream_cx_connect_fail": 2,
         f"cluster.{HOP.name}.upstream_rq_active": 1,
+        f"cluster.{HOP.name}.upstream_rq_total": 8,
         "cluster.xds.upstream_cx_total": 9,
     }
     body = msgspec.json.encode({"stats": [{"name": name, "value": value} for name, value in stats.items()]})
     ((hop, counts),) = hop_counts(body).items()
     assert hop == HOP and counts.tls_failures == {"fail_verify_san": 2}
-    assert (counts.connections, counts.connect_failures, counts.handshakes, counts.active) == (5, 2, 3, 1)
+    assert (counts.connections, counts.connect_failures, counts.handshakes) == (5, 2, 3)
+    assert (counts.active, counts.requests) == (1, 8)
 
 
 def test_counters_of_endpoints_are_read_by_address() -> None:
