@@ -41,7 +41,7 @@ from lasthop.resolve.policies.targets import index_claims, index_misaimed, index
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
-from lasthop.resolve.verification import index_weakened, index_weakened_hops
+from lasthop.resolve.verification import index_ports, index_weakened
 from lasthop.resolve.xbackends import index_labels
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
@@ -65,7 +65,7 @@ STAGES: tuple[Stage, ...] = (
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
-    *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_weakened_hops, index_weakened),
+    *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,

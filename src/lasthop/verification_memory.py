@@ -1,7 +1,7 @@
 """Remembers how each backend was verified, the one thing that the graph knows of its own past.
 
-    verification of each hop ──> the weakest of each port ──┬──> HELD, an input: how it was at best
-                                                            └──> edits, for the record of changes
+    verification at each Gateway ──> the weakest of each port ──┬──> HELD, an input: how it was at best
+                                                                └──> edits, for the record of changes
 
 It decides nothing but what is said of a weakening, and that a port which had a policy stays closed while that may be in a text
 which cannot be read. It ends with the last route to the port.
@@ -16,15 +16,13 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.changes import MAX_GATEWAYS, Edit
-from lasthop.plan.upstream import Hop
 from lasthop.plan.verification import STRONGER, HopVerification, Strength
-from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import HELD
-from lasthop.resolve.verification import reason, verification
+from lasthop.resolve.verification import PORTS, reason, verification
 from lasthop.store.graph import Graph
 from lasthop.store.stages import Changes, Gone, Output
 
-VERIFICATIONS = Output("verifications", HOPS, verification)
+VERIFICATIONS = Output("verifications", PORTS, verification)
 
 
 class Port(NamedTuple):
@@ -45,8 +43,8 @@ class PortMemory(msgspec.Struct, frozen=True, array_like=True):
 class VerificationMemory:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._hops: dict[Port, dict[Hop, HopVerification]] = {}
-        """Those that policies may apply to."""
+        self._gateways: dict[Port, dict[Key, HopVerification]] = {}
+        """How the Gateways verify it from which routes lead there."""
         self._now: dict[Port, HopVerification] = {}
         self._edits: list[Edit] = []
         self.version = 0
@@ -61,7 +59,7 @@ class VerificationMemory:
 
     def ports(self) -> dict[Port, PortMemory]:
         """Returns what is known of each port that a route leads to."""
-        return {port: PortMemory(self._now[port], self._held(port)) for port in self._hops if port in self._now}
+        return {port: PortMemory(self._now[port], self._held(port)) for port in self._gateways if port in self._now}
 
     def edits(self) -> list[Edit]:
         """Returns the changes since this was last called."""
@@ -71,23 +69,22 @@ class VerificationMemory:
     def settled(self, outputs: Changes) -> None:
         """Looks at what has been worked out."""
         touched: dict[Port, None] = {}
-        for key, found in VERIFICATIONS.of(outputs).items():
-            hop = Hop(*key)
-            port = Port(hop.backend, hop.port)
-            hops = self._hops.setdefault(port, {})
+        for (gateway, backend, number), found in VERIFICATIONS.of(outputs).items():
+            port = Port(backend, number)
+            gateways = self._gateways.setdefault(port, {})
             if isinstance(found, HopVerification):
-                hops[hop] = found
-            elif isinstance(found, Gone) or not hop.protocol.policed:
-                hops.pop(hop, None)
+                gateways[gateway] = found
+            elif isinstance(found, Gone):
+                gateways.pop(gateway, None)
             touched[port] = None
         for port in touched:
-            if self._hops[port]:
+            if self._gateways[port]:
                 self._look(port)
             else:
                 self._forget(port)
 
     def _look(self, port: Port) -> None:
-        found = self._hops[port].values()
+        found = self._gateways[port].values()
         now, before, best = _weakest(found), self._now.get(port), self._best(port)
         self._remember(port, found)
         self._now[port] = now
@@ -98,7 +95,7 @@ class VerificationMemory:
             return  # it was never more
         was = (best or before) if before.refused and not now.refused else before
         weaker = not now.refused and now.strength < was.strength
-        gateways = sorted({hop.gateway for hop, each in self._hops[port].items() if bool(each.refused) == bool(now.refused)})
+        gateways = sorted(key for key, each in self._gateways[port].items() if bool(each.refused) == bool(now.refused))
         because = reason(self._graph, *port, was, now)
         self._edits.append(Edit(*port, before, now, because, weaker, tuple(gateways[:MAX_GATEWAYS])))
 
@@ -109,7 +106,7 @@ class VerificationMemory:
                 self.version += HELD.set(self._graph, held, *port, each.strength)
 
     def _forget(self, port: Port) -> None:
-        del self._hops[port]
+        del self._gateways[port]
         self.version += self._now.pop(port, None) is not None
         for strength in Strength:
             HELD.set(self._graph, None, *port, strength)

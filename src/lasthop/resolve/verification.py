@@ -26,8 +26,8 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition
 from lasthop.plan.finding import with_remedy
 from lasthop.plan.messages import limited
-from lasthop.plan.tls import Anchors, BackendTLS, Mode, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Hop, Protocol
+from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext, Refused, SystemStore
+from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
 from lasthop.resolve.backends import says_plaintext
 from lasthop.resolve.hops import hop_tls
@@ -56,13 +56,23 @@ WAIVED: Final = {
 # --- what is the case -------------------------------------------------------------------------------------------------
 
 
+PORTS = Index[Key, Key, int, Protocol]("hop-port")
+"""The protocols of a backend's port at a Gateway that policies may apply to."""
+
+
+@indexer(HOPS)
+def index_ports(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
+    if protocol.policed:
+        yield PORTS.entry((gateway, backend, port), protocol)
+
+
 @query
-def verification(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> HopVerification | None:
-    """Returns how a hop is verified; None where no policy could apply."""
-    if not protocol.policed:
-        return None
-    hop = Hop(gateway, backend, port, protocol)
-    tls = hop_tls(g, *hop)
+def verification(g: Graph, gateway: Key, backend: Key, port: int) -> HopVerification:
+    """Returns how a Gateway verifies a port, by whichever protocol it can be used."""
+    by_protocol = [hop_tls(g, gateway, backend, port, protocol) for protocol in PORTS.of(g, gateway, backend, port)]
+    if not by_protocol:
+        return HopVerification(Strength.PLAINTEXT, refused="no route leads there")
+    tls = next((each for each in by_protocol if not isinstance(each, Refused)), by_protocol[0])
     match tls:
         case Plaintext():
             found = HopVerification(Strength.PLAINTEXT)
@@ -71,8 +81,8 @@ def verification(g: Graph, gateway: Key, backend: Key, port: int, protocol: Prot
         case Refused():
             asked = _asked(g, backend, port, tls.source)
             found = msgspec.structs.replace(asked, refused=limited(tls.why.text, LENGTH))
-    named = msgspec.structs.replace(found, port_name=_port_name(g, backend, port))
-    return named if named.refused else msgspec.structs.replace(named, acknowledged=_acknowledged(g, hop, tls, named))
+    acknowledged = "" if found.refused else _acknowledged(g, gateway, backend, port, tls, found)
+    return msgspec.structs.replace(found, port_name=_port_name(g, backend, port), acknowledged=acknowledged)
 
 
 def _asked(g: Graph, backend: Key, port: int, source: Key | None) -> HopVerification:
@@ -132,21 +142,21 @@ def _port_name(g: Graph, backend: Key, port: int) -> str:
 # --- who has acknowledged it ------------------------------------------------------------------------------------------
 
 
-def _acknowledged(g: Graph, hop: Hop, tls: BackendTLS | Plaintext | Refused, now: HopVerification) -> str:
+def _acknowledged(g: Graph, gateway: Key, backend: Key, number: int, tls: HopTLS, now: HopVerification) -> str:
     if isinstance(tls, BackendTLS) and tls.waiver:
         return f'{tls.waiver.key}: "{tls.waiver.reason}"'
     if now.strength is Strength.VERIFIED:
         return ""
-    service = read(g, hop.backend, Service) if hop.backend.kind != XBACKEND else None
-    port = service.port(hop.port) if service else None
+    service = read(g, backend, Service) if backend.kind != XBACKEND else None
+    port = service.port(number) if service else None
     if port and now.strength is Strength.PLAINTEXT and says_plaintext(port.app_protocol):
-        return f"appProtocol {port.app_protocol} of {hop.backend}"
-    owner = now.source or hop.backend
+        return f"appProtocol {port.app_protocol} of {backend}"
+    owner = now.source or backend
     if owner.kind in ("BackendTLSPolicy", XBACKEND) and _annotated(g, owner) == MODES[now.strength]:
         return f"annotation {ACKNOWLEDGED} of {owner}"
-    for entry in backend_rules(g, hop.gateway).acknowledged:
+    for entry in backend_rules(g, gateway).acknowledged:
         named = (entry.kind, entry.namespace, entry.name)
-        if named == hop.backend and entry.port in (0, hop.port) and entry.verification == MODES[now.strength]:
+        if named == backend and entry.port in (0, number) and entry.verification == MODES[now.strength]:
             return f'{entry.by}: "{entry.reason}"'
     return ""
 
@@ -160,10 +170,10 @@ def _annotated(g: Graph, owner: Key) -> str:
 
 
 @query
-def weakening(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Weakening | None:
-    """Returns how a hop is weaker than it was at best, unless that has been acknowledged."""
-    now = verification(g, gateway, backend, port, protocol)
-    if now is None or now.refused or now.acknowledged:
+def weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
+    """Returns how a port is weaker than it was at best, unless that has been acknowledged."""
+    now = verification(g, gateway, backend, port)
+    if now.refused or now.acknowledged:
         return None
     best = next((held for each in STRONGER[now.strength] if (held := HELD.of(g, backend, port, each))), None)
     if best is None:
@@ -247,37 +257,33 @@ def _acknowledgement(before: HopVerification, now: HopVerification) -> str:
 # --- by what carries it -----------------------------------------------------------------------------------------------
 
 WEAKENED_ROUTES = Index[Key, Key, Weakening]("weakened-route")
-"""By route and Gateway; once for each protocol of a hop."""
+"""By route and Gateway."""
 WEAKENED_POLICIES = Index[Key, Key, Weakening]("weakened-policy")
 """By policy (or XBackend) and Gateway: the one that verified it, if it is still there."""
-WEAKENED_PORTS = Index[Key, Key, int, Protocol]("weakened-port")
+WEAKENED_PORTS = Index[Key, Key, int, Weakening]("weakened-port")
 """By Gateway, backend and port."""
 WEAKENED = Index[Key, tuple[Key, int]]("weakened")
 """By Gateway: backend and port."""
 
 
-@indexer(HOPS)
-def index_weakened_hops(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    found = weakening(g, gateway, backend, port, protocol)
+@indexer(PORTS)
+def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
+    found = weakening(g, gateway, backend, port)
     if found is None:
         return
-    yield WEAKENED_PORTS.entry((gateway, backend, port), protocol)
-    for route in HOPS.of(g, gateway, backend, port, protocol):
-        yield WEAKENED_ROUTES.entry((route, gateway), found)
+    yield WEAKENED_PORTS.entry((gateway, backend, port), found)
+    yield WEAKENED.entry((gateway,), (backend, port))
+    for protocol in PORTS.of(g, gateway, backend, port):
+        for route in HOPS.of(g, gateway, backend, port, protocol):
+            yield WEAKENED_ROUTES.entry((route, gateway), found)
     if found.policy:
         yield WEAKENED_POLICIES.entry((found.policy, gateway), found)
 
 
-@indexer(WEAKENED_PORTS)
-def index_weakened(g: Graph, gateway: Key, backend: Key, port: int) -> Iterator[Entry]:
-    yield WEAKENED.entry((gateway,), (backend, port))
-
-
 @query
 def port_weakening(g: Graph, gateway: Key, backend: Key, port: int) -> Weakening | None:
-    """Returns how a port is weaker than it was, by whichever protocol it is used."""
-    found = (weakening(g, gateway, backend, port, each) for each in WEAKENED_PORTS.of(g, gateway, backend, port))
-    return next((each for each in found if each), None)
+    """Returns the weakening of a port that is listed, so that it is listed with an output."""
+    return next(iter(WEAKENED_PORTS.of(g, gateway, backend, port)), None)
 
 
 def weakened(found: tuple[Weakening, ...]) -> tuple[Condition, ...]:

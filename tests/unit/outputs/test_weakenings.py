@@ -4,12 +4,16 @@ A port that loses its last policy is plaintext, as the spec has it."""
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
 from lasthop.api.meta import Key, Object, StringMap
 from lasthop.engine import Engine
+from lasthop.outputs.explain.explain import explain
 from lasthop.plan.finding import Finding
+from lasthop.sinks.kubernetes.transitions import transitions
 from tests.snapshot import Snapshot, settle, settled
 from tests.world import (
     STORE,
@@ -277,3 +281,25 @@ def test_an_edit_is_recorded_once_however_many_gateways_and_protocols_lead_there
     edit(engine, {POLICY: None})
     (found,) = engine.verifications.edits()
     assert [gateway.path for gateway in found.gateways] == ["a/g", "a/h"]
+
+
+def test_explain_marks_it(engine: Engine) -> None:
+    edit(engine, {POLICY: None})
+    fact = explain(engine.graph, ROUTE)
+    assert fact is not None
+    text = msgspec.json.encode(fact).decode()
+    assert '"text":"verified less than before, because BackendTLSPolicy a/p was deleted","state":"bad"' in text
+
+
+def test_a_cluster_is_told_by_events_on_policy_and_gateway_when_it_begins_and_when_it_ends(engine: Engine) -> None:
+    before, after = Snapshot(), Snapshot()
+    for snapshot, objects in ((before, {}), (after, keyed(mk_pin_set("a/pins", PIN), PINNED))):
+        engine.apply(objects)
+        settle(engine, snapshot)
+    for key, type in ((POLICY, "VerificationWeakened"), (GATEWAY, "BackendsWeakened")):
+        new = msgspec.to_builtins(after.status[key])
+        clean = json.loads(json.dumps(new))
+        for group in (clean, *clean.get("ancestors", ())):
+            group["conditions"] = [c for c in group.get("conditions", ()) if c["type"] != type]
+        assert [(each.reason, each.warning) for each in transitions(clean, new)] == [(type, True)]
+        assert [(each.reason, each.warning) for each in transitions(new, clean)] == [(f"{type}Over", False)]

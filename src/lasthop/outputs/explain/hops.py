@@ -25,6 +25,7 @@ from lasthop.resolve.policies.conditions import precedence
 from lasthop.resolve.policies.targets import WHOLE, Claim, claims, misaimed, port_winner
 from lasthop.resolve.settings import OBSERVES, SYSTEM_STORE
 from lasthop.resolve.trust import bundle, day, pair_dates, ref_state
+from lasthop.resolve.verification import weakening
 from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph
 from lasthop.store.node import NodeId
@@ -41,7 +42,9 @@ def hop_fact(g: Graph, hop: Hop, prefix: str) -> Fact:
     said, tls = f"{prefix}{hop.backend} port {hop.port}", hop_tls(g, *hop)
     if isinstance(tls, Refused) and tls.problem.reason == BACKEND_NOT_FOUND:
         return bad(f"{said}: refused, ", object=hop.backend, why=tls.problem)
-    facts = (tls_fact(g, hop), endpoints_fact(g, hop), *observed_fact(g, hop))
+    less = weakening(g, hop.gateway, hop.backend, hop.port) if hop.protocol.policed else None
+    lost = (bad(f"verified less than before, because {less.because}", object=less.policy),) if less else ()
+    facts = (tls_fact(g, hop), *lost, endpoints_fact(g, hop), *observed_fact(g, hop))
     return Fact(said, worst(facts), facts, hop.backend)
 
 

@@ -1,0 +1,66 @@
+"""Whatever is edited, in whatever order: a backend that was verified and is plaintext now is an error of every route to it,
+and one that never was anything else is none."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+
+from lasthop.api.core import Service
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.resolve.backends import says_plaintext
+from tests.random_world import BASE, EDITS, Edit
+from tests.snapshot import settle, settled
+from tests.world import STORE, key
+
+VERIFIED = (Manner.VERIFIED, Manner.PINNED_ONLY, Manner.WAIVED)
+Address = tuple[str, str, int]
+
+
+def address(hop: HopReport) -> Address:
+    return hop.kind, hop.backend, hop.port
+
+
+class History:
+    """By the audit alone: what each backend was since routes lead there."""
+
+    def __init__(self) -> None:
+        self.verified: set[Address] = set()
+        self.asked: set[Address] = set()
+        """Had a policy at some time, or was refused: nobody knows for what."""
+
+    def look(self, engine: Engine) -> None:
+        hops = [hop for hop in engine.hops() if hop.manner not in (Manner.PASSTHROUGH, Manner.UDP)]
+        there = {address(hop) for hop in hops}
+        self.verified = (self.verified & there) | {address(hop) for hop in hops if hop.manner in VERIFIED}
+        self.asked = (self.asked & there) | {address(hop) for hop in hops if hop.manner is not Manner.PLAINTEXT}
+        errors = {(f.object, f.message) for f in engine.findings() if f.reason == "NoLongerVerified"}
+        for hop in hops:
+            if hop.manner is Manner.PLAINTEXT and address(hop) in self.verified and not acknowledged(engine, hop):
+                for route in hop.routes:
+                    kind, _, path = route.partition(" ")
+                    said = f"backend {hop.address} is plaintext now, because "
+                    assert any(obj == Key(kind, *path.split("/")) and message.startswith(said) for obj, message in errors), hop
+        for _, message in errors:
+            about = message.removeprefix("backend ").partition(" is ")[0]
+            assert about in {hop.address for hop in hops if address(hop) in self.asked}, message
+
+
+def acknowledged(engine: Engine, hop: HopReport) -> bool:
+    service = engine.store.get(Key(hop.kind, *hop.backend.split("/")))
+    port = service.port(hop.port) if isinstance(service, Service) else None
+    return bool(port and says_plaintext(port.app_protocol))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(EDITS)
+def test_a_backend_that_was_verified_and_is_plaintext_is_an_error_of_its_routes(edits: list[Edit]) -> None:
+    engine, snapshot = settled(dict(BASE), store=STORE)
+    history = History()
+    history.look(engine)
+    for obj, delete, _ in edits:
+        engine.apply({key(obj): None if delete else obj})
+        settle(engine, snapshot)
+        history.look(engine)
+    assert engine.graph.crashes == {}
