@@ -153,7 +153,8 @@ class _Hop:
         self._endpoints: dict[str, _Endpoint] = {}
         self._connections, self._sent, self._connect_failures, self._handshakes = (_Counter() for _ in range(4))
         self._tls_failures: dict[str, _Counter] = {}
-        self._requests, self._active = _Requests(), 0
+        self._requests = _Requests()
+        self._counts = HopCounts()
         self._doubtful: list[Outcome] = []
         self._errors = (0, 0)
         """TLS errors of the last two times that were counted: one may be counted before its line is read."""
@@ -183,12 +184,12 @@ class _Hop:
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
         """`first`: what is counted until now may be from before this process began, and says nothing of now."""
-        self._seen = None
+        if counted != self._counts:
+            self._counts, self._seen = counted, None
         connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
         failures = self._connect_failures.take(counted.connect_failures)
         self._handshakes.take(counted.handshakes)
         grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
-        self._active = counted.active
         if connections or counted.active:
             self.heard = now
         if first:
@@ -203,10 +204,12 @@ class _Hop:
             # There is traffic and none of it fails, whether samples show it or not.
             if connections and now - each.last_failure > QUIET if each.in_a_row else requests and each.last_success:
                 each.succeeded(now)
+                self._seen = None
 
     def _judge_doubtful(self) -> None:
         for outcome in self._doubtful[: sum(self._errors)]:
             self._endpoint(outcome.address).take(outcome)
+            self._seen = None
         self._doubtful = []
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
@@ -241,7 +244,7 @@ class _Hop:
                 max((each.last_success for each in endpoints), default=0.0),
                 max((each.last_failure for each in endpoints), default=0.0),
                 tuple(each.seen() for each in endpoints),
-                self._requests.traffic(self._active),
+                self._requests.traffic(self._counts.active),
             )
         return self._seen
 

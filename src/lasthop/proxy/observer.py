@@ -30,8 +30,9 @@ from lasthop.proxy.sampler import Share
 REPORT_INTERVAL: Final = 1.0
 COUNT_INTERVAL: Final = 3.0
 """Seconds between two looks at all counters."""
-COUNT_SHARE: Final = 0.02
-"""Of Envoy's main thread that these looks may take: with thousands of hops they are rarer."""
+COUNT_SHARE: Final = 0.05
+"""Of the time that these looks may take: with thousands of hops they are rarer. Envoy answers on its main thread, which
+handles no requests."""
 APPLY_INTERVAL: Final = 10.0
 """Seconds after which the shares are told again, to an Envoy that may have been started since."""
 SIZE_LIMIT: Final = 1024 * 1024
