@@ -30,13 +30,7 @@ class _Explain(click.Command):
 @click.command("explain", cls=_Explain)
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Read this folder, whether or not a gateway runs on it.",
-)
+@target.read_folder
 @click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files
@@ -80,13 +74,7 @@ def command(
 )
 @click.option("--sni", metavar="NAME", default="", help="The name in the TLS handshake.  [default: that of the URL]")
 @click.option("--gateway", metavar="NAME", default="", help="Only this Gateway, if several have the port.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Read this folder, whether or not a gateway runs on it.",
-)
+@target.read_folder
 @target.output("tree", "json")
 @target.allow_files
 @target.options
