@@ -95,8 +95,8 @@ running_folder: Final = click.option(
 
 
 def running_gateway(folder: Path | None, elsewhere: str) -> Path:
-    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`, which
-    says where to look in a cluster."""
+    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`,
+    which says where to look in a cluster."""
     socket = admin_socket(folder, ClusterOptions())
     if socket is None:
         raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
