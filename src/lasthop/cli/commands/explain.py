@@ -92,7 +92,8 @@ def request_command(
 
     Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD is GET unless it is given.
     Headers that a client adds by itself (User-Agent, Accept) count only if they are given. A header Host replaces that of the
-    URL, as with curl.
+    URL, as with curl. If several Gateways have the port, each answers, those that have a route for it first; -n shows only
+    those of a namespace.
 
     \b
     Examples:
@@ -114,7 +115,9 @@ def request_command(
         named = gateway.removeprefix("gateway/")
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
             raise click.ClickException(f"there is no Gateway {named}")
-        return await view.explain_request(request, named)
+        found = await view.explain_request(request, named)
+        own = [each for each in found if each["gateway"].partition("/")[0] == cluster.namespace]
+        return own or found
 
     found = ask(folder, cluster, look)
     if output == "json":
