@@ -237,6 +237,16 @@ async def test_explain_is_the_same_tree_as_of_a_folder(api: FakeApi, tmp_path: P
     assert of_cluster.splitlines() == [line.partition("  /")[0] for line in of_folder.splitlines()]
 
 
+async def test_a_request_is_explained_from_the_objects_of_a_cluster(api: FakeApi) -> None:
+    [answer] = json.loads((await run("explain", "request", "http://shop.example/x", "-o", "json")).stdout)
+    assert (answer["gateway"], answer["route"]) == ("shop/web", "HTTPRoute shop/api")
+    lost = await run("explain", "request", "http://shop.example:81/x")
+    assert lost.exit_code == 0 and "no listener has port 81" in lost.stdout
+    typo = await run("explain", "request", "shop.example/x")
+    assert typo.exit_code == 2 and "write it like https://www.example.com/path" in typo.stderr
+    assert (await run("explain", "request", "http://shop.example/x", "--gateway", "nope")).exit_code == 1
+
+
 async def test_explain_takes_the_namespace_of_the_context(api: FakeApi) -> None:
     result = await run("explain", "httproute", "api", "--context", "bare")
     assert (result.exit_code, "there is one in namespace shop" in result.stderr) == (1, True)

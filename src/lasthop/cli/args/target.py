@@ -11,7 +11,7 @@ import functools
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -82,8 +82,25 @@ def allowed_files() -> tuple[Path, ...]:
     return context.meta.get(_ALLOWED, ()) if context else ()
 
 
-def folder(help: str) -> Callable[..., Any]:
-    return click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help=help)
+read_folder: Final = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this folder, whether or not a gateway runs on it.",
+)
+running_folder: Final = click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder."
+)
+
+
+def running_gateway(folder: Path | None, elsewhere: str) -> Path:
+    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`,
+    which says where to look in a cluster."""
+    socket = admin_socket(folder, ClusterOptions())
+    if socket is None:
+        raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
+    return socket
 
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:

@@ -30,7 +30,7 @@ class _Explain(click.Command):
 @click.command("explain", cls=_Explain)
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@target.folder("Read this folder, whether or not a gateway runs on it.")
+@target.read_folder
 @click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files
@@ -74,13 +74,7 @@ def command(
 )
 @click.option("--sni", metavar="NAME", default="", help="The name in the TLS handshake.  [default: that of the URL]")
 @click.option("--gateway", metavar="NAME", default="", help="Only this Gateway, if several have the port.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Read this folder, whether or not a gateway runs on it.",
-)
+@target.read_folder
 @target.output("tree", "json")
 @target.allow_files
 @target.options
@@ -98,7 +92,8 @@ def request_command(
 
     Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD is GET unless it is given.
     Headers that a client adds by itself (User-Agent, Accept) count only if they are given. A header Host replaces that of the
-    URL, as with curl.
+    URL, as with curl. If several Gateways have the port, each answers, those that have a route for it first; -n shows only
+    those of a namespace.
 
     \b
     Examples:
@@ -120,7 +115,9 @@ def request_command(
         named = gateway.removeprefix("gateway/")
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
             raise click.ClickException(f"there is no Gateway {named}")
-        return await view.explain_request(request, named)
+        found = await view.explain_request(request, named)
+        own = [each for each in found if each["gateway"].partition("/")[0] == cluster.namespace]
+        return own or found
 
     found = ask(folder, cluster, look)
     if output == "json":

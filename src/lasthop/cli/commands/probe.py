@@ -28,7 +28,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.command("probe")
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
-@target.folder("Read this folder, whether or not a gateway runs on it.")
+@target.read_folder
 @target.output("text", "json")
 @target.allow_files
 @target.options

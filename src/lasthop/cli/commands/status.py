@@ -26,7 +26,7 @@ from lasthop.printable import printable
 @target.output("table", "wide", "name", "yaml", "json", help="wide: more columns, and WHY in full.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
-@target.folder("The gateway that runs on this folder.")
+@target.running_folder
 @target.options
 def command(
     kind: str | None,

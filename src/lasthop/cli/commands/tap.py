@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 
 import click
 
-from lasthop.cli.args import paths, target
-from lasthop.cli.args.target import ClusterOptions, admin_socket
+from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note
 
 
@@ -21,7 +20,7 @@ from lasthop.cli.render.terminal import note
 @click.option("--route", metavar="ROUTE", default="", help="Only those of this route: httproute/shop/web, shop/web or web.")
 @click.option("--backend", metavar="BACKEND", default="", help="Only those to this Service or XBackend: shop/api or api.")
 @click.option("-c", "--count", type=click.IntRange(1), help="End after so many.")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.running_folder
 @target.output("text", "json")
 def command(failed: bool, route: str, backend: str, count: int | None, folder: Path | None, output: str) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
@@ -38,9 +37,7 @@ def command(failed: bool, route: str, backend: str, count: int | None, folder: P
       lasthop tap --route httproute/shop/web -c 10
       lasthop tap -o json | jq -r 'select(.duration_ms > 500) | .path'
     """
-    socket = paths.running(folder) if folder else admin_socket(None, ClusterOptions())
-    if socket is None:
-        raise click.ClickException("no gateway runs on this machine; in a cluster, see the logs of the proxies' Pods")
+    socket = target.running_gateway(folder, "see the logs of the proxies' Pods")
     query = {"failed": "true" if failed else "", "route": route, "backend": backend}
     with contextlib.suppress(KeyboardInterrupt):
         _show(_lines(socket, query), output, count)

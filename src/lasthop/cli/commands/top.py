@@ -11,8 +11,7 @@ from typing import Final
 
 import click
 
-from lasthop.cli.args import paths, target
-from lasthop.cli.args.target import ClusterOptions, admin_socket
+from lasthop.cli.args import target
 
 INTERVAL: Final = 2.0
 
@@ -22,7 +21,7 @@ INTERVAL: Final = 2.0
 @click.option(
     "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between two looks."
 )
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.running_folder
 @target.output("table", "json")
 def command(once: bool, interval: float, folder: Path | None, output: str) -> None:
     """Show requests per second, the share that fails and latency, by route and by backend, of the last 10 seconds.
@@ -40,10 +39,7 @@ def command(once: bool, interval: float, folder: Path | None, output: str) -> No
     from lasthop.cli.render.top_tables import drawn, plain
     from lasthop.cli.views.admin_socket import AdminSocketView
 
-    socket = paths.running(folder) if folder else admin_socket(None, ClusterOptions())
-    if socket is None:
-        raise click.ClickException("no gateway runs on this machine; in a cluster, scrape the metrics of the controller")
-    view = AdminSocketView(socket)
+    view = AdminSocketView(target.running_gateway(folder, "scrape the controller's metrics"))
     if output == "json":
         click.echo(json.dumps(view.ask("/api/traffic"), indent=2))
         return

@@ -1,0 +1,66 @@
+"""The tables of `lasthop top`: what fails first, figures that can be read, text of strangers made harmless."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from lasthop.cli.render.top_tables import drawn, plain
+
+
+def figures(per_second: float, errors: float = 0.0, p99: float | None = 0.25) -> dict[str, Any]:
+    return {"per_second": per_second, "errors_per_second": errors, "p50": 0.003, "p99": p99, "active": 2}
+
+
+def hop(backend: str, per_second: float, health: str = "working", protocol: str = "auto", **more: Any) -> dict[str, Any]:
+    return {
+        "gateway": "shop/web",
+        "kind": "Service",
+        "backend": backend,
+        "port": 443,
+        "protocol": protocol,
+        "health": health,
+        "failures": [],
+        "handshakes": 7,
+        "last_success": 990.0,
+        "figures": figures(per_second),
+        **more,
+    }
+
+
+REPORT = {
+    "routes": [
+        {"route": "HTTPRoute shop/quiet", "figures": figures(0.0, p99=None)},
+        {"route": "HTTPRoute shop/busy", "figures": figures(1234.5)},
+        {"route": "HTTPRoute shop/bad", "figures": figures(10.0, 5.0)},
+    ],
+    "hops": [
+        hop("shop/busy", 1000.0),
+        hop("shop/busy", 34.5, protocol="h1-upgrade"),
+        hop("shop/bad", 1.0, "failing", failures=[{"words": "certificate has expired\x1b[2J"}], last_success=0.0),
+    ],
+}
+
+
+def test_what_fails_is_first_then_what_has_most_requests() -> None:
+    routes, backends = (part.splitlines() for part in plain(REPORT, 1000.0).split("\n\n"))
+    assert [line.split()[1] for line in routes[1:]] == ["shop/bad", "shop/busy", "shop/quiet"]
+    assert routes[1].split()[2:] == ["10.0", "50.0%", "3", "ms", "250", "ms", "2"]
+    assert routes[3].split()[2:4] == ["0.0", "-"]
+    assert "failing: certificate has expired" in backends[1]
+    assert backends[2].startswith("shop/web -> shop/busy:443") and "1,034.5" in backends[2], "protocols are one backend"
+    assert backends[2].endswith("working, last 10 s ago")
+
+
+def test_nothing_yet_is_said() -> None:
+    assert plain({"routes": [], "hops": []}, 0.0).count("none yet") == 2
+
+
+def test_a_terminal_gets_as_many_rows_as_fit_and_no_control_characters() -> None:
+    many = {**REPORT, "routes": [{"route": f"HTTPRoute shop/r{n}", "figures": figures(n)} for n in range(100)]}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(drawn(many, 1000.0, height=24))
+    shown = console.export_text()
+    assert "and 92 more" in shown and "\x1b" not in shown
