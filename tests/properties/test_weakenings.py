@@ -15,11 +15,11 @@ from tests.snapshot import settle, settled
 from tests.world import STORE, key
 
 VERIFIED = (Manner.VERIFIED, Manner.PINNED_ONLY, Manner.WAIVED)
-Address = tuple[str, str, int]
+Address = tuple[Key, int]
 
 
 def address(hop: HopReport) -> Address:
-    return hop.kind, hop.backend, hop.port
+    return hop.backend, hop.port
 
 
 class History:
@@ -39,16 +39,15 @@ class History:
         for hop in hops:
             if hop.manner is Manner.PLAINTEXT and address(hop) in self.verified and not acknowledged(engine, hop):
                 for route in hop.routes:
-                    kind, _, path = route.partition(" ")
                     said = f"backend {hop.address} is plaintext now, because "
-                    assert any(obj == Key(kind, *path.split("/")) and message.startswith(said) for obj, message in errors), hop
+                    assert any(obj == route and message.startswith(said) for obj, message in errors), hop
         for _, message in errors:
             about = message.removeprefix("backend ").partition(" is ")[0]
             assert about in {hop.address for hop in hops if address(hop) in self.asked}, message
 
 
 def acknowledged(engine: Engine, hop: HopReport) -> bool:
-    service = engine.store.get(Key(hop.kind, *hop.backend.split("/")))
+    service = engine.store.get(hop.backend)
     port = service.port(hop.port) if isinstance(service, Service) else None
     return bool(port and says_plaintext(port.app_protocol))
 
