@@ -27,7 +27,7 @@ from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
 from lasthop.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
 from lasthop.sources.files.file_set import File, FileSet, after
-from lasthop.sources.files.folder import FilesError, scan, stamp_of
+from lasthop.sources.files.folder import FilesError, Identity, scan, stamp_of
 from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
 from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable
@@ -52,6 +52,7 @@ class Loader:
         self._closed: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
         self._linked: tuple[str, ...] = ()
+        self._folders: dict[str, Identity] = {}
         self._lost = ""
         self._pending: frozenset[str] = frozenset()
         """Large files whose current text is still being read."""
@@ -98,7 +99,9 @@ class Loader:
                 readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
             else:
                 readings[path] = Reading(None)
-        return Readings(readings, self._local.changed(), found.closed, found.repeated, found.linked, frozenset(large))
+        return Readings(
+            readings, self._local.changed(), found.closed, found.repeated, found.linked, found.folders, frozenset(large)
+        )
 
     def _is_large(self, path: str) -> bool:
         stamp = stamp_of(self.root / path)
@@ -161,6 +164,7 @@ class Loader:
         self._lost, self._pending = readings.lost, readings.large
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
+            self._folders = readings.folders or {}
         touched: set[Key] = set()
         for path, reading in readings.files.items():
             touched |= self._apply_file(path, reading)
@@ -295,6 +299,11 @@ class Loader:
         """Files and folders below the folder that are links."""
         return self._linked
 
+    @property
+    def folders(self) -> dict[str, Identity]:
+        """The folder and its subfolders as they were listed last, by absolute path."""
+        return {str(self.root / path): identity for path, identity in self._folders.items()}
+
     def followed(self) -> Iterable[str]:
         """Yields what may change outside the folder: absolute paths of local files and of links."""
         yield from self._local.permitted
@@ -306,4 +315,4 @@ class Loader:
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:
-    return next((why for folder, why in closed.items() if path.startswith(f"{folder}/")), "")
+    return next((why for folder, why in closed.items() if folder == "." or path.startswith(f"{folder}/")), "")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.content import BrokenFile, Content, StoredDocument, digest
-from lasthop.sources.files.folder import Stamp, TooLarge, Unreadable, read, stamp_of
+from lasthop.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_file import LocalFile
+
+MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or remove it."
 
 
 class Reading(NamedTuple):
@@ -29,9 +31,10 @@ class Readings(NamedTuple):
     files: dict[str, Reading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
-    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next two."""
+    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next three."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
+    folders: dict[str, Identity] | None = None
     large: frozenset[str] = frozenset()
     """Files that are still to be read: it takes so long that others should not wait for them."""
     lost: str = ""
@@ -57,8 +60,8 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
 
 
 def unreadable(shown: str, why: str) -> BrokenFile:
-    remedy = "Make it readable for the user that runs Lasthop, or remove it."
-    return BrokenFile(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
+    finding = Finding(None, "Unreadable", f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=True)
 
 
 def too_large(shown: str, why: str) -> BrokenFile:

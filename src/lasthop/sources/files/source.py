@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
-from lasthop.sources.files.folder import is_manifest, stamp_of
+from lasthop.sources.files.folder import is_manifest, is_read, is_text, stamp_of
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
@@ -72,7 +72,7 @@ class FilesSource:
         await asyncio.to_thread(loader.save)
         watcher = Watcher(loader.root)
         try:
-            await watcher.follow_root()
+            await watcher.follow(loader.folders)
             look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
             while True:
                 readings = await self._settled(look)
@@ -86,7 +86,8 @@ class FilesSource:
                     ) is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
-                if await watcher.follow_root() or await self._watch_outside(watcher, look):
+                replaced = not loader.lost and watcher.replaced()
+                if await watcher.follow(loader.folders) or await self._watch_outside(watcher, look) or replaced:
                     look = EVERYWHERE
                 else:
                     look = await self._next_look(watcher)
@@ -156,6 +157,8 @@ def where_to_look(events: Events, loader: Loader) -> Look:
         if any(part.startswith(".") for part in name.split(os.sep)):
             if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
                 return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
+        elif not is_read(name):
+            continue
         elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
             files.add(name)
         elif os.path.isdir(path) or loader.knows_below(name):
@@ -164,4 +167,4 @@ def where_to_look(events: Events, loader: Loader) -> Look:
 
 
 def _folders(paths: Iterable[str]) -> set[str]:
-    return {folder for path in paths for folder in folders_to_watch(path)}
+    return {folder for path in paths for folder in folders_to_watch(path) if is_text(folder)}

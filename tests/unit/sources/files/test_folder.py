@@ -1,0 +1,76 @@
+"""Folders of somebody who wants to stop the others: deep, many, linked to everywhere, with names that are no text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lasthop.admission.limits import MAX_FOLDER_DEPTH
+from lasthop.sources.files import folder
+from lasthop.sources.files.folder import scan
+from lasthop.sources.files.loader import Loader
+from tests.file_texts import POLICY, SERVICE, policy, reasons, service, write
+
+
+def _nest(at: Path, levels: int) -> None:
+    """Makes folders one in the other; their path is longer than the system takes as one."""
+    here = os.open(at, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("down", dir_fd=here)
+        below = os.open("down", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_folders_are_listed_down_to_a_limit_that_is_named(tmp_path: Path) -> None:
+    _nest(tmp_path, 600)
+    write(tmp_path, a=service())
+    last = tmp_path.joinpath(*["down"] * MAX_FOLDER_DEPTH)
+    write(last, b=service())
+    write(last / "down", c=service())
+    found = scan(tmp_path)
+    assert set(found.files) == {"a.yaml", str((last / "b.yaml").relative_to(tmp_path))}
+    assert list(found.closed.values()) == [f"it is more than {MAX_FOLDER_DEPTH} folders deep"]
+
+
+def test_a_name_that_is_no_text_is_reported_and_may_hide_a_policy(tmp_path: Path) -> None:
+    write(tmp_path, a=service())
+    for name in (b"\xff.yaml", b"\xff.txt", b"\xff\xfe"):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        if name.endswith(b"\xfe"):
+            os.mkdir(path)
+        else:
+            Path(os.fsdecode(path)).write_text(policy())
+    loader = Loader(tmp_path)
+    batch = loader.apply(loader.look())
+    assert batch is not None and SERVICE in batch.changes
+    assert [finding.file for finding in batch.findings] == [f"{tmp_path}/\\xff.yaml", f"{tmp_path}/\\xff\\xfe"]
+    assert not batch.policies_known
+
+
+def test_a_link_to_the_whole_machine_ends_at_a_limit_and_leaves_what_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "MAX_FOLDERS", 50)
+    (tmp_path / "good").mkdir()
+    write(tmp_path / "good", a=service(), b=policy())
+    loader = Loader(tmp_path)
+    loader.apply(loader.look())
+    (tmp_path / "everything").symlink_to("/")
+    batch = loader.apply(loader.look())
+    assert batch is not None and batch.changes.keys().isdisjoint({SERVICE, POLICY})
+    assert "Unreadable" in reasons(batch)
+    assert "more than 50 folders" in str(batch.findings)
+    assert len(loader.folders) == 50
+
+
+def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MAX_FOLDERS", 30)
+    for number in range(100):
+        (tmp_path / "a-noisy" / str(number)).mkdir(parents=True)
+    (tmp_path / "quiet" / "deep" / "deeper").mkdir(parents=True)
+    write(tmp_path / "quiet" / "deep" / "deeper", a=service())
+    assert list(scan(tmp_path).files) == ["quiet/deep/deeper/a.yaml"]
