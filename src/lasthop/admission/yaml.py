@@ -31,7 +31,7 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_VALUES
+from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_TAGS, MAX_VALUES
 from lasthop.admission.problem import Path
 from lasthop.admission.scalars import integer, plain, real
 from lasthop.api.documents import Json
@@ -158,6 +158,10 @@ def _too_many(line: int) -> Mistake:
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
+    # The C parser compares each with all before it, and does not let other threads run meanwhile.
+    if reader.text.count("%TAG") > MAX_TAGS and f"\n{reader.text}".count("\n%TAG") > MAX_TAGS:
+        mistake = Mistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
+        return Parsed([], [], [mistake], complete=False)
     try:
         reader.run()
     except _SyntaxError as error:
@@ -179,13 +183,27 @@ def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
     return Mistake(1, f"not YAML: {error}")
 
 
+class _Pieces:
+    """Hands a text to the C parser in pieces. For each of them Python code runs, so other threads can, too: from a whole text, a
+    scalar or comment of megabytes would be scanned without giving way."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def read(self, size: int) -> str:
+        begin = self._position
+        self._position += size
+        return self._text[begin : self._position]
+
+
 class _Reader:
     """Builds the documents of one text from its events."""
 
     def __init__(self, text: str, record: bool = False) -> None:
         self.text = text
         # Never None: the stream's end is an event too, and the last one asked for.
-        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event  # type: ignore[assignment]
+        self._next: Callable[[], Event] = yaml.CSafeLoader(_Pieces(text)).get_event  # type: ignore[assignment]
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         """By name: the value, how many values are in it, and how many characters these have."""
         self._count = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.admission.limits import MAX_ALIASED_VALUES
+from lasthop.admission import yaml
+from lasthop.admission.limits import MAX_ALIASED_VALUES, MAX_TAGS
 from lasthop.admission.yaml import field_lines, parse
 
 
@@ -94,6 +95,31 @@ def test_a_billion_laughs_are_cut_short() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
     assert str(MAX_ALIASED_VALUES) in parse("\n".join(lines).encode()).mistakes[0].message
+
+
+def test_directives_are_counted_before_they_are_parsed() -> None:
+    """The C parser compares each with all the others: a million of them would take an hour, with all other threads waiting."""
+    many = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS + 1))
+    assert parse(f"{many}---\na: b\n".encode()).mistakes == [(1, "more than 100 lines begin with %TAG", True)]
+    few = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS))
+    indented = "".join("  %TAG\n" for _ in range(MAX_TAGS))
+    assert parse(f"{few}---\na: |\n{indented}".encode()).documents == [{"a": "%TAG\n" * MAX_TAGS}]
+
+
+@pytest.mark.parametrize("text", ["# {}", "a: {}", "a: '{}'", "a: |\n  {}", "{}"])
+def test_a_text_of_megabytes_is_parsed_in_pieces_between_which_other_threads_run(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = []
+    sound = yaml._Pieces.read
+
+    def read(self: yaml._Pieces, size: int) -> str:
+        pieces.append(size)
+        return sound(self, size)
+
+    monkeypatch.setattr(yaml._Pieces, "read", read)
+    parse(text.format("x " * 1_000_000).encode())
+    assert sum(pieces) >= 2_000_000 and max(pieces) <= 16_384
 
 
 def test_json_is_read_with_its_own_errors() -> None:
