@@ -184,8 +184,8 @@ def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
 
 
 class _Pieces:
-    """Hands a text to the C parser in pieces. For each of them Python code runs, so other threads can, too: from a whole text, a
-    scalar or comment of megabytes would be scanned without giving way."""
+    """Hands a text to the C parser in pieces. For each of them Python code runs, so other threads can, too: from a whole text,
+    a scalar or comment of megabytes would be scanned without giving way."""
 
     def __init__(self, text: str) -> None:
         self._text = text
