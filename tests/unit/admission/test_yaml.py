@@ -113,7 +113,7 @@ def test_a_text_of_megabytes_is_parsed_in_pieces_between_which_other_threads_run
     pieces = []
     sound = yaml._Pieces.read
 
-    def read(self: yaml._Pieces, size: int) -> str:
+    def read(self: yaml._Pieces, size: int = 0, /) -> str:
         pieces.append(size)
         return sound(self, size)
 
