@@ -21,6 +21,8 @@ MESSAGE_LENGTH: Final = 4_096
 """Characters in the message of a condition. The API server refuses a status with one of more than 32,768, and an object of
 more than about 1.5 MiB; a Gateway has up to 64 listeners with several conditions each. So no profile can raise it."""
 
+MAX_ENDPOINTS: Final = 5_000
+"""Endpoints of a Service port or an XBackend that are used. All of them are told to Envoy again when one comes or goes."""
 
 _WHY: Final = {
     "regex_program_size": "Size of a regular expression after RE2 has compiled it. A larger one can hold a worker of Envoy "

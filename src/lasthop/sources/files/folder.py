@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from lasthop.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
+from lasthop.sources.files.turns import Turns
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
 Identity = tuple[int, int]
@@ -84,7 +84,7 @@ class _Scanner:
         self._linked: list[str] = []
         self._folders: dict[str, Identity] = {}
         self._names: dict[Identity, str] = {}
-        self._subfolders, self._links = _Turns(), _Turns()
+        self._subfolders, self._links = Turns(), Turns()
 
     def run(self) -> Scan:
         self._list("")
@@ -131,7 +131,7 @@ class _Scanner:
                     self._closed[_escaped(path)] = "its name is not UTF-8"
                 return
             if entry.is_dir():
-                (self._links if entry.is_symlink() else self._subfolders).add(path)
+                (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
             elif is_manifest(entry.name):
                 if entry.is_symlink():
                     self._linked.append(path)
@@ -142,27 +142,6 @@ class _Scanner:
         except OSError:
             if is_manifest(entry.name):
                 self._files[path] = None
-
-
-class _Turns:
-    """Takes paths of each folder at the top in turn: a team with thousands of subfolders does not use up the limit for all."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[str]] = {}
-
-    def add(self, path: str) -> None:
-        self._waiting.setdefault(path.partition(os.sep)[0], deque()).append(path)
-
-    def next(self) -> str:
-        """Returns an empty string if there is nothing left."""
-        if not self._waiting:
-            return ""
-        top = next(iter(self._waiting))
-        paths = self._waiting.pop(top)
-        path = paths.popleft()
-        if paths:
-            self._waiting[top] = paths
-        return path
 
 
 def is_read(path: str) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -32,7 +33,11 @@ from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
 from lasthop.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.sources.files.state import NoState, SavedFile
+from lasthop.sources.files.turns import first_in_turn, team_of
 from lasthop.sources.source import Batch
+
+AT_ONCE: Final = 200
+"""Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
 
 
 class Loader:
@@ -72,18 +77,29 @@ class Loader:
     ) -> Readings:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
-        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files are only
-        named. Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
+        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
+        those that are too many at once, are only named. Raises `FilesError` if the folder cannot be read the first time; later
+        that is a reading like any other.
         """
         large: set[str] = set()
+        later: set[str] = set()
 
-        def read(paths: Iterable[str]) -> dict[str, Reading]:
+        def read(paths: Collection[str]) -> dict[str, Reading]:
             if leave_large:
-                large.update(path for path in paths if self._is_large(path))
-            return {path: self._read(path, before) for path in paths if path not in large}
+                later.update(set(paths) - first_in_turn(paths, AT_ONCE))
+                large.update(path for path in paths if path not in later and self._is_large(path))
+            found = {path: self._read(path, before) for path in paths if path not in large and path not in later}
+            # What a file has lost may have moved into one that is yet to be read.
+            teams = {team_of(path) for path in later}
+            moved = [path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result)]
+            later.update(moved)
+            return {path: reading for path, reading in found.items() if path not in later}
 
         if files is not None:
-            here = Readings(read(files), {path: self._local.read(path) for path in local}, large=frozenset(large))
+            read_files = read(sorted(files))
+            here = Readings(
+                read_files, {path: self._local.read(path) for path in local}, large=frozenset(large), later=frozenset(later)
+            )
             if self.root.is_dir():
                 return here
             # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
@@ -94,13 +110,23 @@ class Loader:
                 raise
             return Readings({}, {}, lost=str(error))
         readings = read([path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)])
+        teams = {team_of(path) for path in later}
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
                 readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+            elif team_of(path) in teams:
+                later.add(path)
             else:
                 readings[path] = Reading(None)
         return Readings(
-            readings, self._local.changed(), found.closed, found.repeated, found.linked, found.folders, frozenset(large)
+            readings,
+            self._local.changed(),
+            found.closed,
+            found.repeated,
+            found.linked,
+            found.folders,
+            frozenset(large),
+            frozenset(later),
         )
 
     def _is_large(self, path: str) -> bool:

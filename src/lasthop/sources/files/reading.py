@@ -38,6 +38,8 @@ class Readings(NamedTuple):
     folders: dict[str, Identity] | None = None
     large: frozenset[str] = frozenset()
     """Files that are still to be read: it takes so long that others should not wait for them."""
+    later: frozenset[str] = frozenset()
+    """Files to look at again next time: there are too many at once for others to wait for."""
     lost: str = ""
     """Why the folder as a whole cannot be read."""
 

@@ -51,6 +51,8 @@ class FilesSource:
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while edits of other files take effect."""
         self._one_large = asyncio.Lock()
+        self._later: frozenset[str] = frozenset()
+        """Files that were only named by the last look, to be read by the next ones."""
 
     def load(self) -> Batch:
         """Returns everything once, for commands. Writes nothing.
@@ -76,11 +78,12 @@ class FilesSource:
             look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
             while True:
                 readings = await self._settled(look)
+                self._later = readings.later
                 for path in readings.large - self._large.keys():
                     self._large[path] = asyncio.ensure_future(self._read_large(path))
                 read = [readings, *self._large_ones_read()]
                 for number, reading in enumerate(read, 1):
-                    pending = self._large.keys() | {path for later in read[number:] for path in later.files}
+                    pending = self._large.keys() | self._later | {path for later in read[number:] for path in later.files}
                     if (
                         batch := await asyncio.to_thread(loader.apply, reading._replace(large=frozenset(pending)))
                     ) is not None:
@@ -125,6 +128,9 @@ class FilesSource:
             yield readings
 
     async def _next_look(self, watcher: Watcher) -> Look:
+        if self._later:
+            look = where_to_look(await watcher.events(0, self._large.values()), self._loader)
+            return Look(None if look.files is None else look.files | self._later, look.local)
         clock = asyncio.get_running_loop().time
         rescan = clock() + (RESCAN_LOST if self._loader.lost else RESCAN)
         while (left := rescan - clock()) > 0:
