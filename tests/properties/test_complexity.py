@@ -245,8 +245,13 @@ def test_an_edit_of_one_of_many_slices_of_a_service_judges_the_addresses_of_that
     route = mk_route("a/r", "a/gw", [{"name": "s", "port": 443}])
     engine.apply(keyed(mk_class(), mk_gateway("a/gw"), mk_service("a/s"), route, *slices))
     settle(engine, Snapshot())
-    judged = []
-    monkeypatch.setattr(backends, "is_ip", lambda address: not judged.append(address))
+    judged: list[str] = []
+
+    def judge(address: str) -> bool:
+        judged.append(address)
+        return True
+
+    monkeypatch.setattr(backends, "is_ip", judge)
     engine.apply(keyed(mk_slice("a/s-7", "s", ["10.0.7.1", "10.0.7.2"])))
     changes = engine.settle().xds[Key("Gateway", "a", "gw")][ENDPOINTS]
     assert sorted(judged) == ["10.0.7.1", "10.0.7.2"]

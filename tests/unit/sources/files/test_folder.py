@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,11 +78,15 @@ def test_a_team_with_many_folders_uses_up_nobody_elses(tmp_path: Path, monkeypat
     assert list(scan(tmp_path).files) == ["quiet/deep/deeper/a.yaml"]
 
 
-def test_a_file_that_is_regular_and_has_nothing_to_read_is_unreadable(tmp_path: Path) -> None:
-    """As /proc/kmsg, which waits for the kernel to say something."""
-    if not os.access("/proc/kmsg", os.R_OK):
-        pytest.skip("only root may open /proc/kmsg")
-    (tmp_path / "a.yaml").symlink_to("/proc/kmsg")
+def test_a_file_that_is_regular_and_has_nothing_to_read_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /proc/kmsg, which waits for the kernel to write something."""
+
+    class Waiting(io.FileIO):
+        def read(self, size: int | None = -1, /) -> Any:
+            return None
+
+    monkeypatch.setattr(folder, "open", lambda descriptor, mode: Waiting(descriptor, mode), raising=False)
+    write(tmp_path, a=service())
     assert reasons(reload(Loader(tmp_path))) == ["Unreadable", "FileNotApplied"]
 
 
