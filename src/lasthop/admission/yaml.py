@@ -10,6 +10,7 @@ The usual reading keeps no positions. When something is wrong, `field_lines` rea
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -87,6 +88,15 @@ def field_lines(text: bytes, span: Span) -> dict[Path, int]:
     reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), record=True)
     _parse_yaml(reader)
     return {path: line + span.line - 1 for path, line in reader.lines.items()}
+
+
+def first_line(text: bytes, span: Span) -> int:
+    """Returns the line on which a document begins, without parsing it: hundreds of files may have the same object."""
+    for number, line in enumerate(io.StringIO(_decoded(text)[span.start : span.end])):
+        content = line.removeprefix("---").strip()
+        if content and not content.startswith(("#", "%")):
+            return span.line + number
+    return span.line
 
 
 @lru_cache(maxsize=1)  # the next question is often about another document of the same file

@@ -139,3 +139,20 @@ def test_every_field_has_a_line() -> None:
     assert second[("spec", "list", 0)] == 7
     assert second[("spec", "list", 0, "y")] == 8
     assert third[("b",)] == 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b\n",
+        "# c\n\na: b\n",
+        "---\na: b\n",
+        "--- {a: b}\n",
+        "--- # c\n# d\na: b\n",
+        "x: y\n---\n\na: b\n...\n",
+        '{"a": "b"}',
+    ],
+)
+def test_the_first_line_of_a_document_is_the_one_that_the_parser_finds(text: str) -> None:
+    spans = parse(text.encode()).spans
+    assert [yaml.first_line(text.encode(), span) for span in spans] == [field_lines(text.encode(), span)[()] for span in spans]
