@@ -51,8 +51,8 @@ def port(g: Graph, key: Key) -> int:
 
 
 def absent(g: Graph, key: Key) -> Problem:
-    """Returns why there is no XBackend. An API server of a newer bundle may hold one all the same; then a finding on it names the
-    field that is not known here."""
+    """Returns why there is no XBackend. An API server of a newer bundle may hold one all the same; then a finding on it names
+    the field that is not known here."""
     missing = problems.backend_not_found(key)
     if not settings(g).pods:
         return missing
