@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -33,11 +34,13 @@ from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
 from lasthop.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.sources.files.state import NoState, SavedFile
-from lasthop.sources.files.turns import first_in_turn, team_of
+from lasthop.sources.files.turns import in_turn, team_of
 from lasthop.sources.source import Batch
 
 AT_ONCE: Final = 200
 """Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
+AT_ONCE_SECONDS: Final = 0.3
+"""The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
 
 
 class Loader:
@@ -61,6 +64,8 @@ class Loader:
         self._lost = ""
         self._pending: frozenset[str] = frozenset()
         """Large files whose current text is still being read."""
+        self._last_team = ""
+        """Whose file was the last to be read where not all could be."""
         self._published: Batch | None = None
         self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
@@ -85,14 +90,19 @@ class Loader:
         later: set[str] = set()
 
         def read(paths: Collection[str]) -> dict[str, Reading]:
-            if leave_large:
-                later.update(set(paths) - first_in_turn(paths, AT_ONCE))
-                large.update(path for path in paths if path not in later and self._is_large(path))
-            found = {path: self._read(path, before) for path in paths if path not in large and path not in later}
+            found: dict[str, Reading] = {}
+            end = time.thread_time() + AT_ONCE_SECONDS
+            for path in in_turn(paths, self._last_team) if leave_large else paths:
+                if leave_large and (len(found) >= AT_ONCE or (found and time.thread_time() >= end)):
+                    later.add(path)
+                elif leave_large and self._is_large(path):
+                    large.add(path)
+                else:
+                    found[path] = self._read(path, before)
+                    self._last_team = team_of(path)
             # What a file has lost may have moved into one that is yet to be read.
             teams = {team_of(path) for path in later}
-            moved = [path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result)]
-            later.update(moved)
+            later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
             return {path: reading for path, reading in found.items() if path not in later}
 
         if files is not None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 
 class Turns:
@@ -37,9 +36,9 @@ def team_of(file: str) -> str:
     return top if separator else ""
 
 
-def first_in_turn(files: Iterable[str], count: int) -> set[str]:
-    """Returns so many of the files, or all if there are fewer, of each team in turn."""
+def in_turn(files: Iterable[str], last: str) -> Iterator[str]:
+    """Yields the files, one of each team in turn, beginning after the team that was the last one before."""
     turns = Turns()
-    for file in files:
-        turns.add(file, team_of(file))
-    return set(islice(iter(turns.next, ""), count))
+    for team, file in sorted(((team_of(file), file) for file in files), key=lambda each: (each[0] <= last, each)):
+        turns.add(file, team)
+    return iter(turns.next, "")

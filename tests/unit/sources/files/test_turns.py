@@ -68,3 +68,10 @@ def test_what_others_delete_does_not_wait_for_the_flood(files: Loader) -> None:
     (files.root / "other" / "a.yaml").unlink()
     first = next(_pieces(files))
     assert first.changes[Key("Service", "shop", "theirs")] is None
+
+
+def test_files_that_take_long_to_read_end_a_piece_too(files: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "AT_ONCE_SECONDS", 0)
+    write(files.root / "many", **{f"f{number}": service(f"new-{number}") for number in range(3)})
+    write(files.root / "other", a=service("theirs", 81))
+    assert [_names(batch) for batch in _pieces(files)] == [{"new-0"}, {"theirs"}, {"new-1"}, {"new-2"}]
