@@ -21,7 +21,7 @@ from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
 from tests.properties.promises import EXEMPT, Objects, check, named_by_policy, walk
-from tests.random_world import DELETE, EDIT, EDITS, Edit, policies, rejected_policies
+from tests.random_world import DELETE, EDIT, EDITS, NAMESPACES, SERVICES, TIMES, Edit, policies, rejected_policies
 from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.summary_routes import ext_authz
 from tests.world import CLIENTS, NOW, STORE, key, keyed, mk_config_map, mk_policy
@@ -41,8 +41,19 @@ def test_no_plaintext_to_a_targeted_port_and_never_a_weaker_check_than_asked(edi
     assert engine.graph.crashes == {}
 
 
+_SOUND = st.builds(
+    lambda where, name, service, section, created: mk_policy(
+        f"{where}/{name}", service, f"{name}.example", ["c0"], section, created=created
+    ),
+    NAMESPACES,
+    st.sampled_from(["p0", "p1", "p2"]),
+    SERVICES,
+    st.sampled_from(["", "https"]),
+    TIMES,
+)
+"""Policies with which nothing is wrong, and which differ in the name that they ask for: it tells which one is in force."""
 CLAIMS = st.lists(
-    st.tuples(st.one_of(policies(), policies(), rejected_policies()), DELETE, st.just(True)), min_size=1, max_size=20
+    st.tuples(st.one_of(_SOUND, policies(), rejected_policies()), DELETE, st.just(True)), min_size=1, max_size=20
 )
 """Edits of policies only, so that they often meet at the same port, or miss it."""
 

@@ -165,11 +165,19 @@ def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignme
 
 
 @query
+def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
+    """The load assignment without its name: the clusters of a port, which differ in protocol and Gateway, have the same
+    endpoints, of which there may be thousands."""
+    return encode(_assignment("", endpoints(g, backend, port, transport)))
+
+
+@query
 def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Resource | None:
     entry = cluster(g, gateway, backend, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    body = encode(_assignment(entry.endpoints_name, endpoints(g, backend, port, protocol.transport)))
+    named = endpoint_pb2.ClusterLoadAssignment(cluster_name=entry.endpoints_name)
+    body = encode(named) + encoded_endpoints(g, backend, port, protocol.transport)
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 
