@@ -6,10 +6,13 @@ from collections import deque
 from typing import Final
 
 ALL: Final = 1_000_000
-SAMPLES: Final = 100.0
-"""Lines a second."""
+SAMPLES: Final = 20.0
+"""Lines a second. One costs Envoy about a third of a request, most of it for the certificate (docs/measurements.md)."""
 FAILURES: Final = 200.0
 _SLACK: Final = 1.5
+_FLOOD: Final = 10.0
+"""How many times as much as is wanted is answered at once; less only if it lasts, so that a few requests are all logged."""
+_SMOOTH: Final = 0.2
 _HISTORY: Final = 16
 
 
@@ -20,6 +23,7 @@ class Share:
         self.key, self.wanted = key, wanted
         self.value = ALL
         """Of a million."""
+        self._average = 0.0
         self._history: deque[tuple[float, int]] = deque([(0.0, ALL)], maxlen=_HISTORY)
 
     def __repr__(self) -> str:
@@ -28,11 +32,16 @@ class Share:
     def adjust(self, lines: int, seconds: float) -> bool:
         """Takes how many lines were written in that time; returns whether the share is another one now."""
         rate, old = lines / max(seconds, 0.001), self.value
-        if rate > self.wanted * _SLACK:
-            self.value = max(1, round(old * self.wanted / rate))
-        elif rate < self.wanted / _SLACK:
+        self._average += _SMOOTH * (rate - self._average)
+        if rate > self.wanted * _FLOOD:
+            self._average = rate
+        if self._average > self.wanted * _SLACK:
+            self.value = max(1, round(old * self.wanted / self._average))
+            self._average = self.wanted
+        elif self._average < self.wanted / _SLACK and old < ALL:
             # Not at once: the next burst would be logged whole.
-            self.value = min(ALL, round(old * min(4.0, self.wanted / max(rate, 0.001))))
+            self.value = min(ALL, 2 * old)
+            self._average *= 2
         return self.value != old
 
     def applied(self, now: float) -> None:
