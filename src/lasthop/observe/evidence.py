@@ -64,7 +64,7 @@ class EndpointCounts(msgspec.Struct, frozen=True):
     """That were tried."""
     connect_failures: int = 0
     answers: int = 0
-    """Requests that the backend has answered, other than with 5xx; of a stream, connections that were made."""
+    """Requests that the backend has answered, other than with 5xx; none of a stream."""
 
 
 Counts = dict[Hop, HopCounts]

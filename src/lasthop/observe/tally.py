@@ -217,7 +217,7 @@ class _Hop:
         kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
         for address, counts in counted.items():
             known = self._endpoints.get(address)
-            if known is None and self._unsampled and counts.answers:
+            if known is None and self._unsampled and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures:
                 continue

@@ -80,15 +80,13 @@ def endpoint_counts(body: bytes) -> EndpointsCounted:
     found: EndpointsCounted = {}
     for cluster in msgspec.json.decode(body, type=_Clusters).cluster_statuses:
         if hop := Hop.parse(cluster.name):
-            http = hop.protocol.http
-            found[hop] = {_text(host.address.socket_address): _endpoint(host, http) for host in cluster.host_statuses}
+            found[hop] = {_text(host.address.socket_address): _endpoint(host) for host in cluster.host_statuses}
     return found
 
 
-def _endpoint(host: _Host, http: bool) -> EndpointCounts:
+def _endpoint(host: _Host) -> EndpointCounts:
     values = {stat.name: int(stat.value) for stat in host.stats}
-    connections, failures = values.get("cx_total", 0), values.get("cx_connect_fail", 0)
-    return EndpointCounts(connections, failures, values.get("rq_success", 0) if http else connections - failures)
+    return EndpointCounts(values.get("cx_total", 0), values.get("cx_connect_fail", 0), values.get("rq_success", 0))
 
 
 def _text(address: _SocketAddress) -> str:

@@ -42,8 +42,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     cipher: str | None = None
     subject: str | None = None
     issuer: str | None = None
-    not_before: str | None = None
-    not_after: str | None = None
+    not_before: float | None = None
+    not_after: float | None = None
+    """Unix time."""
     dns_names: str | None = None
     uris: str | None = None
     ip_addresses: str | None = None
@@ -89,6 +90,8 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     ended = began + (entry.duration_ms or 0.0) / 1000
     if "UC" in flags and entry.status is not None:
         return Outcome(hop, address, ended, why, handshake=True)
+    if "UR" in flags and entry.status is None:
+        return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True)
     if flags == ["-"] and entry.status is None:
         return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True, doubtful=True)
     return None
@@ -170,8 +173,7 @@ def _leaf(sample: Sample) -> LeafCertificate | None:
     if not sample.not_after:
         return None
     names = (name for names in (sample.dns_names, sample.uris, sample.ip_addresses) for name in _listed(names))
-    dates = (moment(sample.not_before), moment(sample.not_after))
-    return LeafCertificate(sample.subject or "", sample.issuer or "", tuple(names), *dates)
+    return LeafCertificate(sample.subject or "", sample.issuer or "", tuple(names), sample.not_before or 0.0, sample.not_after)
 
 
 def _listed(names: str | None) -> list[str]:

@@ -188,6 +188,8 @@ def advice(entry: AccessLogEntry) -> str:
 
 
 def _reset(entry: AccessLogEntry) -> str:
+    if entry.status is None:  # a connection, not a request
+        return _connection_end(entry)
     return (
         "backend reset the request before it answered (over HTTP/2 that is how a server refuses what it does not serve; a "
         "gRPC server does it to requests that are not gRPC calls)"

@@ -28,6 +28,8 @@ from lasthop.proxy.request_feed import RequestFeed
 from lasthop.proxy.sampler import Share
 
 REPORT_INTERVAL: Final = 1.0
+START_INTERVAL: Final = 0.1
+"""Seconds between two attempts to read counters for the first time."""
 COUNT_INTERVAL: Final = 3.0
 """Seconds between two looks at all counters."""
 COUNT_SHARE: Final = 0.05
@@ -127,7 +129,8 @@ class Observer:
             except AdminUnavailable:
                 pass
             self._report(self.tally.report(time.time()))
-            await asyncio.sleep(REPORT_INTERVAL)
+            # What an Envoy that has just been started counts is to be told from what one had counted before.
+            await asyncio.sleep(REPORT_INTERVAL if counted > 0 else START_INTERVAL)
 
     async def _apply(self, *shares: Share) -> None:
         try:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lasthop.api.meta import Key
-from lasthop.observe.evidence import HopCounts, Outcome, Request
+from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
 from lasthop.observe.tally import MAX_WATCHED, Tally
 from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
 from lasthop.plan.upstream import Hop, Protocol
@@ -60,6 +60,17 @@ def test_a_connection_that_ended_at_once_is_a_failure_only_if_envoy_counts_a_tls
     tally.take(ended)
     counted(tally, connection_error=1)
     assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
+
+
+def test_a_stream_whose_connections_are_made_and_refused_has_not_worked_before() -> None:
+    tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
+    tally.count({}, 0.5)
+    tally.take(Outcome(stream, A, 1.0, "connection ended right after the TLS handshake", handshake=True, doubtful=True))
+    tally.count({stream: HopCounts(1, 0, 1, {"connection_error": 1}, 0, 1)}, 2.0)
+    assert tally.watched() == [stream]
+    tally.count_endpoints({stream: {A: EndpointCounts(1, 0, 0)}}, 2.0)
+    (seen,) = tally.report(3.0).hops[stream].endpoints
+    assert (seen.in_a_row, seen.last_success) == (1, 0.0)
 
 
 def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:

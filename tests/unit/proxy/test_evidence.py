@@ -58,6 +58,8 @@ def test_a_connection_that_ends_after_a_tls_1_3_handshake_is_a_failed_handshake(
     assert said and said.handshake and said.at == BEGAN + 2 and "lasthop probe" not in said.failure
     stream = failure(failed("-", status=None, tls_version="TLSv1.3"))
     assert stream and stream.doubtful
+    reset = failure(failed("UR", status=None, tls_version="TLSv1.3"))
+    assert reset and reset.handshake and not reset.doubtful and "wants a client certificate" in reset.failure
 
 
 @pytest.mark.parametrize(
@@ -92,8 +94,8 @@ def sample(**fields: Any) -> Sample:
         "tls_version": "TLSv1.3",
         "subject": "CN=x",
         "issuer": "CN=ca",
-        "not_before": "2026-01-01T00:00:00.000Z",
-        "not_after": "2027-01-01T00:00:00.000Z",
+        "not_before": "1767225600",
+        "not_after": "1798761600",
         "dns_names": "a.example,b.example",
         "uris": "spiffe://x/y",
     }
@@ -107,6 +109,7 @@ def test_a_sample_shows_the_certificate() -> None:
     assert said and said.certificate and said.at == BEGAN and not said.failure
     assert said.certificate.names == ("a.example", "b.example", "spiffe://x/y")
     assert said.certificate.not_after == moment("2027-01-01T00:00:00Z")
+    assert said.certificate.not_before == moment("2026-01-01T00:00:00Z")
 
 
 def test_a_sample_is_a_request_that_stands_for_many() -> None:

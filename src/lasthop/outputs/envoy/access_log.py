@@ -146,8 +146,9 @@ SAMPLE_FIELDS: Final = {
     "cipher": "%UPSTREAM_TLS_CIPHER%",
     "subject": "%UPSTREAM_PEER_SUBJECT%",
     "issuer": "%UPSTREAM_PEER_ISSUER%",
-    "not_before": "%UPSTREAM_PEER_CERT_V_START%",
-    "not_after": "%UPSTREAM_PEER_CERT_V_END%",
+    # As Unix time, which takes Envoy a fraction of what a date takes.
+    "not_before": "%UPSTREAM_PEER_CERT_V_START(%s)%",
+    "not_after": "%UPSTREAM_PEER_CERT_V_END(%s)%",
     "dns_names": "%UPSTREAM_PEER_DNS_SAN%",
     "uris": "%UPSTREAM_PEER_URI_SAN%",
     "ip_addresses": "%UPSTREAM_PEER_IP_SAN%",
