@@ -83,7 +83,10 @@ class Observer:
                 read = tail.read()
                 for line in read:
                     self._take(line)
-                lines += len(read) + tail.take_skipped().lines
+                skipped = tail.take_skipped().lines
+                lines += len(read) + skipped
+                if self._feed and skipped:
+                    self._feed.skipped(skipped)
                 now = time.monotonic()
                 if now - since >= REPORT_INTERVAL / 2:
                     self._samples.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.SAMPLES

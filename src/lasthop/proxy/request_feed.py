@@ -40,6 +40,11 @@ class RequestFeed:
         for reader in self._readers:
             reader.put(entry)
 
+    def skipped(self, lines: int) -> None:
+        """Tells those who look that so many were logged and not read."""
+        for reader in self._readers:
+            reader.miss(lines)
+
     def failed(self, route: str) -> list[AccessLogEntry]:
         """Returns the last failed requests of a route (`HTTPRoute shop/web`), the latest first."""
         return [each for each in reversed(self._failed) if each.route == route]
@@ -64,9 +69,13 @@ class FeedReader:
 
     def put(self, entry: AccessLogEntry) -> None:
         if len(self._waiting) >= WAITING:
-            self._missed += 1
+            self.miss(1)
         else:
             self._waiting.append(entry)
+            self._news.set()
+
+    def miss(self, number: int) -> None:
+        self._missed += number
         self._news.set()
 
     async def read(self) -> tuple[list[AccessLogEntry], int]:
