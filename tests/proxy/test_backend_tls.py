@@ -158,7 +158,7 @@ def test_row(world: World, row: Row, policy: int) -> None:
     match row.outcomes[policy]:
         case "plaintext":
             assert (answer, came[-1].plaintext) == (name, True)
-        case "TLS, must be verified":
+        case "TLS, verified":
             assert (answer, came[-1].plaintext, came[-1].sni) == (name, False, "api.example")
         case "the client's TLS":
             assert (answer, came[-1].plaintext, came[-1].sni) == (name, False, f"{name}.pass.test")
