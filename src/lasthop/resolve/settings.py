@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.meta import Key, StringMap
+from lasthop.api.bundle import CrdVersions
+from lasthop.api.meta import Key
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
 from lasthop.plan.tls import SystemStore
@@ -38,7 +39,7 @@ SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
 HAD_POLICY: Final = Input[Key, int, Key]("had-policy")
 """The policy that applied to a port of a Service last."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")
-CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
+CRD_VERSIONS: Final = Input[CrdVersions]("crd-versions")
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lasthop.api import gateway as api
-from lasthop.api.bundle import SUPPORTED_FEATURES
 from lasthop.api.gateway import GatewayAddress
 from lasthop.api.meta import Key
 from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
@@ -15,7 +14,7 @@ from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid, pending
 from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.classes import gateway_class, supported_version
+from lasthop.resolve.classes import class_features, gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
@@ -33,7 +32,7 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     obj, accepted = read(g, key, api.GatewayClass), gateway_class(g, key)
     if obj is None or accepted is None:
         return None
-    features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
+    features = tuple(SupportedFeature(name) for name in class_features(g))
     return GatewayClassStatus(stated(class_conditions(g, key), obj), features)
 
 
