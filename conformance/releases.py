@@ -13,8 +13,8 @@ _ROUTES = {
 _TRANSPORT = {"GATEWAY-TCP": "TCPRoute", "GATEWAY-UDP": "UDPRoute"}
 _OLD_ECHO = "sigs.k8s.io/gateway-api/conformance/echo-basic"
 _OLD_NOTE = """\
-The backends are this release's own `conformance/echo-basic`, whatever tag the suite's manifests name; the DNS server is CoreDNS
-v1.12.2, as they say. Both are built from Go modules."""
+The backends are this release's own `conformance/echo-basic`, whatever tag the suite's manifests name; the DNS server is
+CoreDNS v1.12.2, as they say. Both are built from Go modules."""
 
 
 @dataclass(frozen=True)
