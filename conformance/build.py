@@ -88,19 +88,23 @@ def crds_of(release: Release) -> Path:
 def build(release: Release = CURRENT) -> dict[str, Path]:
     """The path of every program, built if it is not there yet."""
     todo = [program for program in programs(release) if not path_of(program).exists()]
-    if todo or not crds_of(release).exists():
+    if todo:
         names = ", ".join(program.name for program in todo)
         print(
             f"Building {names} into {cache_folder()}: about 11 minutes in all on 2 cores, once. It can be interrupted.",
             flush=True,
         )
-        if (go := find("go")) is None:
-            raise Missing("Building them needs Go, 1.21 or newer (it fetches the toolchain it needs by itself): install it")
         for number, program in enumerate(todo, 1):
-            _build(go, program, f"[{number}/{len(todo)}] {program.name}")
-        if not crds_of(release).exists():
-            _copy_crds(go, release)
+            _build(_go(), program, f"[{number}/{len(todo)}] {program.name}")
+    if not crds_of(release).exists():
+        _copy_crds(_go(), release)
     return paths(release)
+
+
+def _go() -> str:
+    if go := find("go"):
+        return go
+    raise Missing("Building them needs Go, 1.21 or newer (it fetches the toolchain it needs by itself): install it")
 
 
 def _copy_crds(go: str, release: Release) -> None:
