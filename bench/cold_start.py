@@ -81,7 +81,7 @@ async def _watch(controller: Server, statuses: int, name: str) -> float:
         while not (serving and synced and written):
             passed = time.monotonic() - began
             if passed > PATIENCE or not controller.running:
-                raise RuntimeError(f"not done after {passed:.0f} s: {metrics}\n{controller.last_words()}")
+                raise RuntimeError(f"not done after {passed:.0f} s: {metrics}\n{controller.log_tail()}")
             await asyncio.sleep(0.5 if synced else 0.1)
             if not (metrics := await _metrics(session)):
                 continue

@@ -145,7 +145,7 @@ def start(gateway: Gateway, folder: Folder, listen: int) -> Start:
     first = folder.sets[folder.targets[0]]
     while not (ready and first_200):
         if time.perf_counter() - gateway.started > READY_WITHIN:
-            raise RuntimeError(f"not ready after {READY_WITHIN:.0f} s:\n{gateway.last_words()}")
+            raise RuntimeError(f"not ready after {READY_WITHIN:.0f} s:\n{gateway.log_tail()}")
         ready = ready or (time.perf_counter() - gateway.started if gateway.ready else 0.0)
         with contextlib.suppress(OSError):
             answer = probe.ask(first.host, first.path)

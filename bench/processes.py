@@ -80,7 +80,7 @@ class Gateway:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
     def failures(self) -> list[str]:
@@ -92,7 +92,7 @@ class Gateway:
     @property
     def ready(self) -> bool:
         if self._process.poll() is not None:
-            raise RuntimeError(f"lasthop run ended with {self._process.returncode}:\n{self.last_words()}")
+            raise RuntimeError(f"lasthop run ended with {self._process.returncode}:\n{self.log_tail()}")
         try:
             return self._get("/readyz")[0] == 200
         except OSError:

@@ -101,7 +101,7 @@ class Cluster:
                 if await self.api.text("/readyz") == "ok":
                     return
             if not self.apiserver.running or time.monotonic() > deadline:
-                raise ChildError(f"kube-apiserver is not ready; its log ends:\n{self.apiserver.last_words()}")
+                raise ChildError(f"kube-apiserver is not ready; its log ends:\n{self.apiserver.log_tail()}")
             await asyncio.sleep(0.05)
 
     async def install_crds(self, folder: Path) -> None:
@@ -161,7 +161,7 @@ class Cluster:
             for server in self.started:
                 if not server.running and server.pid is not None and server.pid not in told and not server.asked_to_end:
                     told.add(server.pid)
-                    say(f"{server.name} has ended by itself; its log ends:\n{server.last_words(5)}")
+                    say(f"{server.name} has ended by itself; its log ends:\n{server.log_tail(5)}")
             await asyncio.sleep(0.5)
 
 

@@ -13,7 +13,7 @@ from lasthop.api.profiles import PREFIX
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import COMMANDS, main
 from lasthop.outputs.findings.remedies import REMEDIES
-from lasthop.plan.limits import FIELDS, MESSAGE_LENGTH, ceiling, reason
+from lasthop.plan.limits import FIELDS, MAX_ENDPOINTS, MESSAGE_LENGTH, ceiling, reason
 from lasthop.plan.tls_options import OPTIONS
 
 REFERENCE = Path(__file__).with_name("reference.md")
@@ -60,6 +60,7 @@ def limits() -> Iterator[str]:
     yield from ("| `spec.limits` | default | at most | what it limits, and why |", "|---|---|---|---|")
     for name, field in FIELDS.items():
         yield f"| `{field.encode_name}` | {field.default:,} | {ceiling(name):,} | {reason(name)} |"
+    yield f"| (fixed) | {MAX_ENDPOINTS:,} | | Endpoints of a Service port or an XBackend that are used; a finding says so. |"
     yield f"| (fixed) | {MESSAGE_LENGTH:,} | | Characters in a condition's message; what does not fit is counted. |"
     yield ""
 

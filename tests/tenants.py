@@ -234,13 +234,13 @@ def of_others(engine: Engine, snapshot: Snapshot) -> dict[Piece, Any]:
     told = [finding for finding in engine.findings() if finding.object is None or finding.object.namespace != TENANT]
     found["findings",] = tuple(told)
     found["hops",] = tuple(
-        hop for hop in engine.hops() if not hop.backend.startswith(f"{TENANT}/") and hop.gateway != f"{TENANT}/own"
+        hop for hop in engine.hops() if hop.backend.namespace != TENANT and hop.gateway.path != f"{TENANT}/own"
     )
     certificates = engine.certificates()
     found["certificates",] = tuple(
         msgspec.structs.replace(each, users=users)
         for each in certificates
-        if (users := tuple(user for user in each.users if f" {TENANT}/" not in user))
+        if (users := tuple(user for user in each.users if user.namespace != TENANT))
     )
     return found
 

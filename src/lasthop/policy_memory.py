@@ -59,12 +59,10 @@ class PolicyMemory:
         return {port: policy for port, policy in found.items() if policy is not None}
 
     def applied(self, changes: Mapping[Key, Object | None]) -> None:
-        """Looks at objects that have come in."""
         if self.marks and (named := {service for obj in changes.values() for service in named_services(obj)}):
             self._unmark_claimed([port for port in self.marks if port[0] in named])
 
     def settled(self, outputs: Changes) -> None:
-        """Looks at what has been worked out."""
         for key, entry in CLUSTERS.of(outputs).items():
             hop = Hop(*key)
             if isinstance(entry, ClusterEntry) and entry.plaintext and hop.protocol.policed:

@@ -22,7 +22,8 @@ def printable(text: str) -> str:
 
 def clean(value: T) -> T:
     """Returns the value with every text in it made printable, also inside mappings, sequences and structs."""
-    return _clean(value)  # type: ignore[no-any-return]  # it has the type that came in
+    cleaned: T = _clean(value)
+    return cleaned
 
 
 def _clean(value: Any) -> Any:

@@ -15,6 +15,7 @@ from lasthop.engine import Engine
 from lasthop.outputs.envoy import encoded_routes, route_messages
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from lasthop.outputs.envoy.route_index import leaves
+from lasthop.resolve import backends
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,
@@ -234,3 +235,24 @@ def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> 
         CLUSTER: 2 * SMALL,
         ENDPOINTS: 4 * SMALL,
     }
+
+
+def test_an_edit_of_one_of_many_slices_of_a_service_judges_the_addresses_of_that_one_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(now=NOW.timestamp())
+    slices = [mk_slice(f"a/s-{n}", "s", [f"10.0.{n}.{host}" for host in range(50)]) for n in range(20)]
+    route = mk_route("a/r", "a/gw", [{"name": "s", "port": 443}])
+    engine.apply(keyed(mk_class(), mk_gateway("a/gw"), mk_service("a/s"), route, *slices))
+    settle(engine, Snapshot())
+    judged: list[str] = []
+
+    def judge(address: str) -> bool:
+        judged.append(address)
+        return True
+
+    monkeypatch.setattr(backends, "is_ip", judge)
+    engine.apply(keyed(mk_slice("a/s-7", "s", ["10.0.7.1", "10.0.7.2"])))
+    changes = engine.settle().xds[Key("Gateway", "a", "gw")][ENDPOINTS]
+    assert sorted(judged) == ["10.0.7.1", "10.0.7.2"]
+    assert len(changes) == 2, "one for each protocol"

@@ -1,4 +1,4 @@
-"""Authorization servers that gRPC is spoken to (Envoy's ext_authz), with or without TLS."""
+"""Authorization servers over gRPC (Envoy's ext_authz), with or without TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/backend-tls.md, row by row: what a backend is spoken to with, for every kind of route on every kind of listener.
+"""docs/backend-tls.md, row by row: which protocol a backend gets, for every kind of route on every kind of listener.
 
 There are three Services, one without a policy, one with a valid and one with an invalid policy; every row reaches all three.
 So one Service and one policy are used by all kinds of routes at once.

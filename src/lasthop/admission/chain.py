@@ -86,7 +86,6 @@ def admitted(stored: Json) -> AdmittedObject:
 
 
 def kind_of(document: Any) -> tuple[Kind | None, list[Problem]]:
-    """Returns the kind of a document, or why it is unknown."""
     if not isinstance(document, dict):
         return None, [
             Problem(

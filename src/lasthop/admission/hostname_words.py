@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lasthop.admission.limits import MAX_MESSAGE
+
 HOSTNAMES: Final = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": False,
     r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$": True,
@@ -19,7 +21,8 @@ def hostname_problem(written: str, pattern: str) -> tuple[str, str] | None:
     """Returns the problem, to follow the value in a sentence, and the remedy; None if the pattern is another."""
     if pattern not in HOSTNAMES:
         return None
-    parts = _PARTS.match(written)
+    # Of one that is much too long nothing is guessed: there may be a megabyte of it.
+    parts = _PARTS.match(written) if len(written) <= MAX_MESSAGE else None
     host = parts["host"].lower() if parts else ""
     instead = f"Write {host}." if re.match(pattern, host) else "Write a name such as api.example."
     if parts and parts["scheme"]:

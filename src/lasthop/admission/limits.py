@@ -22,6 +22,12 @@ MAX_OBJECTS: Final = 10_000
 """Objects in a file: each is admitted by itself, which takes about half a millisecond."""
 MAX_DEPTH: Final = 100
 """Levels of nesting. The kinds have at most 20."""
+MAX_FOLDERS: Final = 2_000
+"""Folders, linked ones included: each is watched, and all are listed again when one of them comes or goes."""
+MAX_FOLDER_DEPTH: Final = 32
+"""Levels of subfolders. They are listed by path, and a path has at most 4,096 bytes."""
+MAX_TAGS: Final = 100
+"""Lines that begin with `%TAG`, a directive of YAML. Manifests have none."""
 MAX_ALIASED_VALUES: Final = 100_000
 """Values that YAML aliases may add to a file. Honest files stay below a few hundred; a "billion laughs" file does not."""
 MAX_ALIASED: Final = MAX_OBJECT

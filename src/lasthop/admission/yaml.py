@@ -10,11 +10,12 @@ The usual reading keeps no positions. When something is wrong, `field_lines` rea
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import yaml
 from yaml.events import (
@@ -31,7 +32,7 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_VALUES
+from lasthop.admission.limits import MAX_ALIASED, MAX_ALIASED_VALUES, MAX_DEPTH, MAX_FINDINGS, MAX_TAGS, MAX_VALUES
 from lasthop.admission.problem import Path
 from lasthop.admission.scalars import integer, plain, real
 from lasthop.api.documents import Json
@@ -87,6 +88,15 @@ def field_lines(text: bytes, span: Span) -> dict[Path, int]:
     reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), record=True)
     _parse_yaml(reader)
     return {path: line + span.line - 1 for path, line in reader.lines.items()}
+
+
+def first_line(text: bytes, span: Span) -> int:
+    """Returns the line on which a document begins, without parsing it: hundreds of files may have the same object."""
+    for number, line in enumerate(io.StringIO(_decoded(text)[span.start : span.end])):
+        content = line.removeprefix("---").strip()
+        if content and not content.startswith(("#", "%")):
+            return span.line + number
+    return span.line
 
 
 @lru_cache(maxsize=1)  # the next question is often about another document of the same file
@@ -158,6 +168,10 @@ def _too_many(line: int) -> Mistake:
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
+    # The C parser compares each with all before it, and does not let other threads run meanwhile.
+    if reader.text.count("%TAG") > MAX_TAGS and f"\n{reader.text}".count("\n%TAG") > MAX_TAGS:
+        mistake = Mistake(1, f"more than {MAX_TAGS} lines begin with %TAG", limit=True)
+        return Parsed([], [], [mistake], complete=False)
     try:
         reader.run()
     except _SyntaxError as error:
@@ -179,13 +193,27 @@ def _mistake(error: yaml.YAMLError, text: str) -> Mistake:
     return Mistake(1, f"not YAML: {error}")
 
 
+class _Pieces:
+    """Hands a text to the C parser in pieces. For each of them Python code runs, so other threads can, too: from a whole text,
+    a scalar or comment of megabytes would be scanned without giving way."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def read(self, size: int = 0, /) -> str:
+        begin = self._position
+        self._position += size
+        return self._text[begin : self._position]
+
+
 class _Reader:
     """Builds the documents of one text from its events."""
 
     def __init__(self, text: str, record: bool = False) -> None:
         self.text = text
         # Never None: the stream's end is an event too, and the last one asked for.
-        self._next: Callable[[], Event] = yaml.CSafeLoader(text).get_event  # type: ignore[assignment]
+        self._next = cast("Callable[[], Event]", yaml.CSafeLoader(_Pieces(text)).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         """By name: the value, how many values are in it, and how many characters these have."""
         self._count = 0

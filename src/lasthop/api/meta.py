@@ -16,6 +16,12 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def read(cls, kind: str, path: str) -> Key:
+        """Reads a path that another process has written into JSON."""
+        namespace, _, name = path.rpartition("/")
+        return cls(kind, namespace, name)
+
     def __str__(self) -> str:
         return f"{self.kind} {self.path}"
 

@@ -84,6 +84,7 @@ class LimitsProfile(Struct, frozen=True):
     retry_attempts: int | None = None
     forward_body_bytes: int | None = None
     matches_per_hostname: int | None = None
+    listeners_per_namespace: int | None = None
     header_value_length: int | None = None
     session_name_length: int | None = None
     ca_bundle_bytes: int | None = None

@@ -63,7 +63,6 @@ def record_of(lease: Json) -> tuple[Any, ...]:
 
 
 def decide(lease: Json | None, seen: LeaseObservation | None, identity: str, now: float) -> LeaseAction:
-    """Returns what to do about the Lease."""
     if lease is None:
         return LeaseAction.CREATE
     spec = lease.get("spec") or {}

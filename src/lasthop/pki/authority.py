@@ -92,7 +92,6 @@ def client_secret(authority: Authority, uid: str, now: float) -> dict[str, bytes
 
 
 def client_secret_due(authority: Authority, uid: str, data: Mapping[str, bytes], now: float) -> bool:
-    """Returns whether a Gateway's Secret must be rewritten."""
     pair = PemKeyPair(data.get(CERTIFICATE, b""), data.get(PRIVATE_KEY, b""))
     if data.get(CA_CERTIFICATES) != authority.bundle or not certificates.belongs(pair):
         return True

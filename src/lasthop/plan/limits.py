@@ -21,6 +21,8 @@ MESSAGE_LENGTH: Final = 4_096
 """Characters in the message of a condition. The API server refuses a status with one of more than 32,768, and an object of
 more than about 1.5 MiB; a Gateway has up to 64 listeners with several conditions each. So no profile can raise it."""
 
+MAX_ENDPOINTS: Final = 5_000
+"""Endpoints of a Service port or an XBackend that are used. All of them are told to Envoy again when one comes or goes."""
 
 _WHY: Final = {
     "regex_program_size": "Size of a regular expression after RE2 has compiled it. A larger one can hold a worker of Envoy "
@@ -35,6 +37,8 @@ _WHY: Final = {
     "memory until the server has answered.",
     "matches_per_hostname": "Matches that the routes of one namespace may have under one hostname of a listener. The "
     "hostname is shared: its table is built and sent anew with every edit. Older routes come first.",
+    "listeners_per_namespace": "Listeners that the ListenerSets of one namespace may add to a Gateway. Conflicts are settled "
+    "over all of a Gateway's listeners with every edit of one. Older ListenerSets come first.",
     "header_value_length": "Bytes in a header value that a filter sets or adds, or that a match compares. 4,096 is the CRD's "
     "own limit; Envoy refuses a route with more than 16,384, in which percent signs count twice.",
     "session_name_length": "Characters in the name of a session's cookie or header. Every client sends it with every request.",
@@ -59,6 +63,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel"):
     retry_attempts: Annotated[int, _within(0, 1_000, "retry_attempts")] = 100
     forward_body_bytes: Annotated[int, _within(0, 64 << 20, "forward_body_bytes")] = 1 << 20
     matches_per_hostname: Annotated[int, _within(1, 50_000, "matches_per_hostname")] = 2_000
+    listeners_per_namespace: Annotated[int, _within(0, 10_000, "listeners_per_namespace")] = 1_000
     header_value_length: Annotated[int, _within(0, 8_192, "header_value_length")] = 4_096
     session_name_length: Annotated[int, _within(1, 256, "session_name_length")] = 128
     ca_bundle_bytes: Annotated[int, _within(1, 16 << 20, "ca_bundle_bytes")] = 256 << 10

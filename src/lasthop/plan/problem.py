@@ -47,7 +47,6 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.field.removeprefix('spec.')}: {self.text}" if self.field else self.text
 
     def on(self, object: Key | None, remedy: str = "") -> Finding:
-        """Returns it as a finding on the object that has the problem."""
         return Finding(
             *(object, self.reason, self.text, remedy, self.field, self.severity),
             about=self.about,

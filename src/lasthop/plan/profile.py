@@ -11,7 +11,7 @@ class BackendRules(msgspec.Struct, frozen=True):
     max_waiver_days: int | None = None
     """A waiver must expire, at the latest so many days after its creation."""
     plaintext: bool = True
-    """Backends that no policy speaks of may be reached."""
+    """Backends without a policy may be reached."""
     min_version: str = ""
     """The lowest TLS version that a policy may permit; empty: any."""
     external_names: bool | None = None

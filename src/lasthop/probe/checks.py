@@ -105,7 +105,7 @@ def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, t
     if not permitted:
         found = f"the key usage of its certificate lacks {use}, which {seen.cipher or 'TLS'} needs"
         return Check("tls", State.FAIL, found, f"Have the certificate issued with the key usage {use}.")
-    return Check("tls", State.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is spoken")
+    return Check("tls", State.PASS, f"{seen.version or 'a handshake'}; {_versions(tls)} is offered")
 
 
 def _versions(tls: BackendTLS) -> str:
@@ -130,7 +130,7 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
         # An alert is TLS, so that the port is right.
         remedy = "Look into the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
         return Check("tls", State.FAIL, str(error).partition("; ")[0], remedy)
-    if loose.version and loose.version not in _spoken(expected.tls):
+    if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."
         return Check("tls", State.FAIL, what, remedy)
@@ -146,7 +146,7 @@ def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
     return f"{remedy}, or permit the one that it has: option lasthop.dev/cipher-suites: {suites}."
 
 
-def _spoken(tls: BackendTLS) -> set[str]:
+def _accepted_versions(tls: BackendTLS) -> set[str]:
     low, high = VERSIONS.index(tls.options.lowest), VERSIONS.index(tls.options.max_version)
     return {f"TLSv{version}".removesuffix(".0") for version in VERSIONS[low : high + 1]}
 
@@ -167,7 +167,7 @@ def _alpn(address: tuple[str, int], expected: Expectation, seen: Handshake, time
         )
     if expected.alpn == ("http/1.1",) and _picks_h2(address, expected, timeout):
         return Check("alpn", State.FAIL, "it does not pick http/1.1, but would pick h2, which is not offered", CHOOSE_ALPN)
-    return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is spoken")
+    return Check("alpn", State.PASS, f"it picks none of {offered}; http/1.1 is used")
 
 
 def _picks_h2(address: tuple[str, int], expected: Expectation, timeout: float) -> bool:

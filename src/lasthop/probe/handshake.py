@@ -10,11 +10,12 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
 
@@ -142,7 +143,8 @@ def identity(chain: bytes, key: bytes) -> Identity:
         for each in above:
             context.add_extra_chain_cert(each)
         # As elsewhere: OpenSSL's own check of RSA keys looks for primes, which takes seconds.
-        context.use_privatekey(load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True))  # type: ignore[arg-type]
+        found = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+        context.use_privatekey(cast("RSAPrivateKey", found))  # or another: what it cannot use raises TypeError
         context.check_privatekey()
 
     return give

@@ -127,7 +127,6 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
 
 
 def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, ServicePort]]:
-    """Yields the ports that a policy names."""
     for ref in policy.spec.target_refs:
         key = Key("Service", policy.metadata.namespace, ref.name)
         service = engine.store.get(key)

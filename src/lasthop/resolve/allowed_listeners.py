@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from lasthop.api.core import Namespace
 from lasthop.api.gateway import GROUP, Gateway, LabelSelector, ListenerSet, RouteNamespaces
 from lasthop.api.meta import Key, StringMap
+from lasthop.resolve.profiles import limits
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
@@ -22,15 +24,15 @@ def parent_gateway(g: Graph, key: Key) -> Key | None:
     return Key("Gateway", ref.namespace or key.namespace, ref.name)
 
 
-LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key]]("listener-set")
-"""By the Gateway that they name: (age, ListenerSet)."""
+LISTENER_SETS = Index[Key, tuple[tuple[str, str], Key, int]]("listener-set")
+"""By the Gateway that they name: (age, ListenerSet, how many listeners it has)."""
 
 
 @indexer("ListenerSet", keeps=True)
 def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
     obj, gateway = read(g, key, ListenerSet), parent_gateway(g, key)
     if obj and gateway:
-        yield LISTENER_SETS.entry((gateway,), (obj.age, key))
+        yield LISTENER_SETS.entry((gateway,), (obj.age, key, len(obj.spec.listeners)))
 
 
 @query
@@ -39,9 +41,21 @@ def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
     obj = read(g, gateway, Gateway)
     if obj is None:
         return ()
-    rule = obj.spec.allowed_listeners.namespaces
-    named = sorted(LISTENER_SETS.of(g, gateway))
-    return tuple(key for _, key in named if allows_namespace(g, gateway, rule, key.namespace))
+    most = limits(g, gateway).listeners_per_namespace
+    taken: Counter[str] = Counter()
+    found = []
+    for _, key, count in sorted(LISTENER_SETS.of(g, gateway)):
+        # One that goes over the limit is left out whole, and takes nothing from those after it.
+        if allows_set(g, gateway, key.namespace) and taken[key.namespace] + count <= most:
+            taken[key.namespace] += count
+            found.append(key)
+    return tuple(found)
+
+
+def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
+    """Returns whether the Gateway takes ListenerSets of a namespace."""
+    obj = read(g, gateway, Gateway)
+    return obj is not None and allows_namespace(g, gateway, obj.spec.allowed_listeners.namespaces, namespace)
 
 
 def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str) -> bool:

@@ -38,7 +38,6 @@ PARENT_KINDS = ((GROUP, "Gateway"), (GROUP, "ListenerSet"))
 
 
 def parent_key(route: Key, ref: ParentReference) -> Key:
-    """Returns the object that a parentRef names."""
     return Key(ref.kind, ref.namespace or route.namespace, ref.name)
 
 
@@ -61,8 +60,8 @@ def parents(g: Graph, route: Key) -> tuple[Parent, ...]:
 
 def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holder) -> Parent:
     def refused(problem: Problem) -> Parent:
-        spoken = protocols(route, ())
-        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=spoken)
+        over = protocols(route, ())
+        return Parent(owner.key, owner.gateway, ref.section_name, ref.port, problem=problem, protocols=over)
 
     if owner.problem:
         where = f"{owner.key} is not attached to its Gateway"
@@ -90,8 +89,8 @@ def _attach(g: Graph, route: Key, obj: Route, ref: ParentReference, owner: Holde
         return refused(Problem(reasons.NO_MATCHING_LISTENER_HOSTNAME, message))
     hosts = {(listener.table, h) for listener, route_host in pairs for h in _served(g, owner.gateway, listener, route_host)}
     names = dict.fromkeys(listener.name for listener, _ in pairs)
-    spoken = protocols(route, tuple(listener for listener, _ in pairs))
-    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), spoken)
+    over = protocols(route, tuple(listener for listener, _ in pairs))
+    return Parent(owner.key, owner.gateway, ref.section_name, ref.port, tuple(names), tuple(sorted(hosts)), over)
 
 
 def stream_protocol(listener: Listener) -> Protocol:

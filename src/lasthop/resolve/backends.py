@@ -16,6 +16,7 @@ from lasthop.api.core import EndpointSlice, Service
 from lasthop.api.gateway import GROUP
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
+from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
@@ -93,28 +94,26 @@ def endpoints_kind(g: Graph, backend: Key, port: int, transport: str) -> Endpoin
 
 @query
 def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
-    """Returns those that can be connected to. One that Envoy would refuse must not take the others along."""
-    found = _endpoints(g, backend, port_number, transport)
-    return Endpoints(found.kind, tuple(each for each in found.endpoints if _sound(found.kind, each)))
-
-
-def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
-    if not 0 < endpoint.port < 65536:
-        return False
-    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
-
-
-def _endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpoints:
+    """Returns those that can be connected to, as many as a port may have. One that Envoy would refuse must not take the others
+    along."""
     if backend.kind == XBACKEND:
-        return xbackends.endpoints(g, backend)
+        found = xbackends.endpoints(g, backend)
+        return Endpoints(found.kind, tuple(each for each in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, each)))
     service = read(g, backend, Service)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:
         return Endpoints(EndpointsKind.ADDRESSES)
     if service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
-        return Endpoints(_kind_of(service.spec.external_name), (Endpoint(service.spec.external_name, target_port),))
-    return _from_slices(slices(g, backend), port.name, transport)
+        kind, named = _kind_of(service.spec.external_name), Endpoint(service.spec.external_name, target_port)
+        return Endpoints(kind, (named,) if _sound(kind, named) else ())
+    return _from_slices(g, backend, port.name, transport)
+
+
+def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
+    if not 0 < endpoint.port < 65536:
+        return False
+    return DNS_NAME.fullmatch(endpoint.address) is not None if kind is EndpointsKind.DNS else is_ip(endpoint.address)
 
 
 def slices(g: Graph, service: Key) -> list[EndpointSlice]:
@@ -126,18 +125,29 @@ def _kind_of(name: str) -> EndpointsKind:
     return EndpointsKind.ADDRESSES if is_ip(name) else EndpointsKind.DNS
 
 
-def _from_slices(slices: list[EndpointSlice], port_name: str, transport: str) -> Endpoints:
+def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
     # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
     found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
-    for slice in slices:
-        kind = EndpointsKind.DNS if slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
-        for port in slice.ports:
-            if port.name == port_name and port.protocol == transport and port.port:
-                usable = (address for e in slice.endpoints if e.usable for address in e.addresses[:1])
-                # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
-                found[kind].update(Endpoint(address, port.port) for address in usable if _kind_of(address) is kind)
+    for key in sorted(SLICES.of(g, service.namespace, service.name)):
+        of_slice = _of_slice(g, key, port_name, transport)
+        found[of_slice.kind].update(of_slice.endpoints)
+        if len(found[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
+            break
     kind = EndpointsKind.DNS if found[EndpointsKind.DNS] and not found[EndpointsKind.ADDRESSES] else EndpointsKind.ADDRESSES
-    return Endpoints(kind, tuple(sorted(found[kind])))
+    return Endpoints(kind, tuple(sorted(found[kind])[:MAX_ENDPOINTS]))
+
+
+@query
+def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
+    """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
+    slice = read(g, key, EndpointSlice)
+    kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
+    ports = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport and p.port] if slice else []
+    addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
+    # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
+    usable = [address for address in addresses if _kind_of(address) is kind]
+    named = (Endpoint(address, port) for address in usable for port in ports)
+    return Endpoints(kind, tuple(sorted(each for each in named if kind is not EndpointsKind.DNS or _sound(kind, each))))
 
 
 @indexer("EndpointSlice")

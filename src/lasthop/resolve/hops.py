@@ -134,7 +134,7 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
     """An XBackend says itself what TLS it wants. The Gateway's own certificate is not shown to it: `ServerOnly` means that."""
     obj = read(g, key, XBackend)
     if obj is None:
-        return Refused(problems.backend_not_found(key), key)
+        return Refused(xbackends.absent(g, key), key)
     if obj.spec.tls.mode == xbackends.PLAINTEXT and obj.spec.tls.validation is None:
         return _plaintext(g, Hop(gateway, key, port, Protocol.TCP))
     wanted, certificate = _permitted(g, gateway, key), xbackends.client_certificate(g, key)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed, true
+from lasthop.plan.limits import over
 from lasthop.plan.listener import Holder, ListenerSet
 from lasthop.plan.problem import Problem, internal_error, listeners_not_valid
-from lasthop.resolve.allowed_listeners import parent_gateway
+from lasthop.resolve.allowed_listeners import allows_set, parent_gateway
 from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.listeners import listeners_by_owner, own_listeners
+from lasthop.resolve.profiles import limits
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
@@ -28,6 +30,9 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
     own = listeners_by_owner(g, parent).get(key)
     if own is None:
         message = f"allowedListeners of {parent} does not allow ListenerSets of namespace {key.namespace}"
+        if allows_set(g, parent, key.namespace):
+            limit = over(limits(g, parent), "listeners_per_namespace")
+            message = f"the ListenerSets of namespace {key.namespace} have too many listeners at {parent}: {limit}"
         return ListenerSet(key, parent, (), failed(reasons.ACCEPTED, Problem(reasons.NOT_ALLOWED, message, about=(parent,))))
     if isinstance(own_listeners.attempt(g, key), Crash):
         return ListenerSet(key, parent, own, failed(reasons.ACCEPTED, internal_error()))

@@ -53,7 +53,6 @@ def _socket(listener: Listener) -> Socket:
 
 
 def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
-    """Returns the listeners as a Gateway or a ListenerSet has them in its spec."""
     obj = OBJECTS.of(g, owner)
     return obj.spec.listeners if isinstance(obj, api.Gateway | api.ListenerSet) else ()
 

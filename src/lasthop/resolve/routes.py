@@ -60,7 +60,6 @@ class RouteVerdict(msgspec.Struct, frozen=True):
 
 @query
 def route_judgement(g: Graph, route: Key, gateway: Key) -> RouteJudgement:
-    """Judges what the route asks for, within the limits of a Gateway."""
     obj = read_route(g, route)
     return judge(_rules(obj), limits(g, gateway)) if obj else RouteJudgement()
 

@@ -31,7 +31,6 @@ def stream(g: Graph, gateway: Key, table: str, hostname: str) -> Stream:
 
 @query
 def stream_backends(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> tuple[Backend, ...]:
-    """Where a route sends connections that come to a Gateway."""
     obj = read(g, route, StreamRoute)
     usable = obj is not None and obj.spec.rules and not route_judgement(g, route, gateway).rules[0].problems
     refs = obj.spec.rules[0].backend_refs if obj and usable else ()

@@ -23,7 +23,6 @@ MAX_ANCESTORS = KINDS[KIND].ancestors
 
 
 def hops(g: Graph, key: Key) -> tuple[Hop, ...]:
-    """Returns every hop to an XBackend, from all Gateways."""
     return tuple(sorted(REACH.of(g, key)))
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from lasthop.api.addresses import is_ip
 from lasthop.api.backends import ENDPOINT_SELECTOR, EXTERNAL_HOSTNAME, GROUP, KIND, XBackend
 from lasthop.api.core import EndpointSlice
@@ -48,12 +50,21 @@ def port(g: Graph, key: Key) -> int:
     return obj.spec.port.number if obj else 0
 
 
+def absent(g: Graph, key: Key) -> Problem:
+    """Returns why there is no XBackend. An API server of a newer bundle may hold one all the same; then a finding on it names
+    the field that is not known here."""
+    missing = problems.backend_not_found(key)
+    if not settings(g).pods:
+        return missing
+    return msgspec.structs.replace(missing, message=f"{missing.message}, or has a field that this version does not know")
+
+
 @query
 def spec_problem(g: Graph, key: Key) -> Problem | None:
     """Returns what is wrong with an XBackend for every route, its TLS aside."""
     obj = read(g, key, XBackend)
     if obj is None:
-        return problems.backend_not_found(key)
+        return absent(g, key)
     spec = obj.spec
     if spec.type not in (EXTERNAL_HOSTNAME, ENDPOINT_SELECTOR):
         return problems.unsupported_value(f"type {spec.type} is not supported", remedy=f"use {EXTERNAL_HOSTNAME}")
@@ -95,7 +106,6 @@ def problem(g: Graph, key: Key, number: int, protocol: Protocol) -> Problem | No
 
 
 def protocol_problem(g: Graph, key: Key, asked: Protocol) -> Problem | None:
-    """Returns why an XBackend cannot serve the protocol of a route."""
     obj = read(g, key, XBackend)
     protocol = obj.spec.protocol if obj else ""
     if asked is Protocol.UDP:

@@ -122,7 +122,6 @@ class Graph:
     # --- what changes ------------------------------------------------------------------------------------------------
 
     def set(self, id: NodeId, value: object) -> bool:
-        """Sets the value of an input (see `Input.set`)."""
         if self.inputs.get(id) == value:
             return False
         self._sets += 1

@@ -119,7 +119,6 @@ class Stages:
                 self._domains.setdefault(domain, []).append(state)
 
     def enter(self, domain: Domain, member: Member, owner: str | None = None) -> None:
-        """A member joins a domain."""
         for state in self._domains.get(domain, ()):
             state.members.add(member)
             state.turns.mark(member, owner_of(member) if owner is None else owner)
@@ -187,7 +186,6 @@ class Stages:
         return member in self._by_name[output.name].members
 
     def members(self, output: Output[*Ts, T_co]) -> Mapping[tuple[*Ts], T_co | Crash]:
-        """Returns all current values of an output."""
         nodes, found = self.graph.nodes, self._by_name[output.name].members
         return {member: node.value for member in found if (node := nodes.get((output.value, *member)))}
 

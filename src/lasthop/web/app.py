@@ -14,6 +14,7 @@ from aiohttp import web
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.meta import Key
+from lasthop.outputs.audit import document as audit_document
 from lasthop.probe.result import document
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
@@ -134,7 +135,7 @@ async def _explain(request: web.Request) -> web.Response:
 
 
 async def _audit(request: web.Request) -> web.Response:
-    return await _large(await request.app[VIEW].audit())
+    return await _large(await asyncio.to_thread(audit_document.document, await request.app[VIEW].audit()))
 
 
 async def _probe(request: web.Request) -> web.Response:

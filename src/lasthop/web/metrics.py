@@ -19,7 +19,7 @@ from lasthop.proxy.admin import AdminUnavailable
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.slices import in_slices
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of a counter's first increment is a second series for each
+disable_created_metrics()  # the time of a counter's first increment is a second series for each
 
 
 class _Families(list[Metric]):
@@ -70,9 +70,9 @@ def _verification(hops: list[HopReport]) -> Iterator[Metric]:
     """How each hop is verified: what a security officer alerts on."""
     labels = ("gateway", "kind", "namespace", "service", "port", "mode")
     # The same port may fail twice, over TCP and UDP, and is one sample.
-    modes = {(hop.gateway, hop.kind, *hop.backend.split("/"), str(hop.port), hop.mode): 1 for hop in hops}
+    modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
     yield _gauge("lasthop_backend_tls_verification", "1 for the way in which a hop is verified.", labels, modes.items())
-    ends = {tuple(hop.waiver.split("/")): hop.until for hop in hops if hop.until}
+    ends = {hop.waiver[1:]: hop.until for hop in hops if hop.waiver and hop.until}
     help = "When a VerificationWaiver that is in effect ends."
     yield _gauge("lasthop_waiver_expiry_timestamp_seconds", help, ("namespace", "waiver"), sorted(ends.items()))
 

@@ -34,7 +34,8 @@ async def step_by_step(work: Generator[None, None, T]) -> T:
         try:
             next(work)
         except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+            found: T = done.value
+            return found
         if time.monotonic() - begun > SLICE:
             await asyncio.sleep(0)
             begun = time.monotonic()

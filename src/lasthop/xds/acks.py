@@ -64,12 +64,10 @@ class AckTracker:
         return news
 
     def disconnected(self, gateway: Key, now: float) -> None:
-        """Records that the Gateway's last proxy has disconnected."""
         if gateway in self._here:
             self._former["", gateway] = self._here.pop(gateway), now + LINGER
 
     def gone(self, gateway: Key) -> None:
-        """Forgets a Gateway that no longer exists."""
         self._here.pop(gateway, None)
         for key in [key for key in self._former if key[1] == gateway]:
             del self._former[key]
@@ -102,7 +100,6 @@ class AckTracker:
 
     @property
     def replicas(self) -> list[str]:
-        """The replicas that report to this one."""
         return sorted(self._elsewhere)
 
     # --- all of them -------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 from envoy.service.discovery.v3.discovery_pb2 import DeltaDiscoveryRequest
 
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, TYPES, Resource, cluster_of
 from lasthop.xds.cache import Cache
 from lasthop.xds.nack import reasons
 from lasthop.xds.response import Response
@@ -245,7 +245,7 @@ class Session:
         clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
         if clusters and endpoints:
             for name in endpoints.asked & endpoints.removals.keys():
-                clusters.ask(_cluster_of(name))
+                clusters.ask(cluster_of(name))
 
     def _promote_clusters_of_changed_endpoints(self) -> None:
         """Endpoints are named after their cluster's version; while that waits in a backlog, an edit of the endpoints can
@@ -254,7 +254,7 @@ class Session:
         if clusters and endpoints:
             for name in self._cache.changed_since(ENDPOINTS, self._seen):
                 if not endpoints.wants(name):
-                    clusters.promote(_cluster_of(name))
+                    clusters.promote(cluster_of(name))
 
 
 def _recent(moment: float, now: float) -> bool:
@@ -267,10 +267,6 @@ def _free_at(sub: Subscription) -> float:
     pause = PATIENCE if sub.type_url == ROUTES else min(LONGEST_PACE, PACE * 2.0 ** (len(sub.in_flight) - 1))
     last: float = max(response.sent_at for response in sub.in_flight.values())
     return last + pause
-
-
-def _cluster_of(endpoints: str) -> str:
-    return endpoints.rpartition("@")[0]
 
 
 def _chunk(sub: Subscription, *, asked: bool) -> tuple[Resource, ...]:

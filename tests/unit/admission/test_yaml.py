@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lasthop.admission.limits import MAX_ALIASED_VALUES
+from lasthop.admission import yaml
+from lasthop.admission.limits import MAX_ALIASED_VALUES, MAX_TAGS
 from lasthop.admission.yaml import field_lines, parse
 
 
@@ -96,6 +97,31 @@ def test_a_billion_laughs_are_cut_short() -> None:
     assert str(MAX_ALIASED_VALUES) in parse("\n".join(lines).encode()).mistakes[0].message
 
 
+def test_directives_are_counted_before_they_are_parsed() -> None:
+    """The C parser compares each with all the others: a million of them would take an hour, with all other threads waiting."""
+    many = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS + 1))
+    assert parse(f"{many}---\na: b\n".encode()).mistakes == [(1, "more than 100 lines begin with %TAG", True)]
+    few = "".join(f"%TAG !t{number}! tag:x{number}\n" for number in range(MAX_TAGS))
+    indented = "".join("  %TAG\n" for _ in range(MAX_TAGS))
+    assert parse(f"{few}---\na: |\n{indented}".encode()).documents == [{"a": "%TAG\n" * MAX_TAGS}]
+
+
+@pytest.mark.parametrize("text", ["# {}", "a: {}", "a: '{}'", "a: |\n  {}", "{}"])
+def test_a_text_of_megabytes_is_parsed_in_pieces_between_which_other_threads_run(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = []
+    sound = yaml._Pieces.read
+
+    def read(self: yaml._Pieces, size: int = 0, /) -> str:
+        pieces.append(size)
+        return sound(self, size)
+
+    monkeypatch.setattr(yaml._Pieces, "read", read)
+    parse(text.format("x " * 1_000_000).encode())
+    assert sum(pieces) >= 2_000_000 and max(pieces) <= 16_384
+
+
 def test_json_is_read_with_its_own_errors() -> None:
     assert parse(b'{"a":\t[1, "x"]}', as_json=True).documents == [{"a": [1, "x"]}]
     assert parse(b'{"a": 1,\n "b": }', as_json=True).mistakes[0].line == 2
@@ -113,3 +139,20 @@ def test_every_field_has_a_line() -> None:
     assert second[("spec", "list", 0)] == 7
     assert second[("spec", "list", 0, "y")] == 8
     assert third[("b",)] == 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b\n",
+        "# c\n\na: b\n",
+        "---\na: b\n",
+        "--- {a: b}\n",
+        "--- # c\n# d\na: b\n",
+        "x: y\n---\n\na: b\n...\n",
+        '{"a": "b"}',
+    ],
+)
+def test_the_first_line_of_a_document_is_the_one_that_the_parser_finds(text: str) -> None:
+    spans = parse(text.encode()).spans
+    assert [yaml.first_line(text.encode(), span) for span in spans] == [field_lines(text.encode(), span)[()] for span in spans]

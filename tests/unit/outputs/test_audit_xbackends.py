@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
+from lasthop.outputs.audit.audit import Audit
 from lasthop.outputs.audit.certificates import Role
-from lasthop.outputs.audit.hops import objects_of
+from lasthop.outputs.audit.document import document, read
 from tests.world import NOW, ca_pem, key_pair, keyed, mk_class, mk_config_map, mk_gateway, mk_route, mk_secret, mk_xbackend
 
 REF = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}
@@ -20,8 +23,10 @@ def test_an_xbackend_has_no_policy_and_its_certificates_count() -> None:
     engine.apply(keyed(mk_config_map("a/ca", ca_pem("good")), mk_secret("a/own", *key_pair("own"))))
     engine.settle()
     (hop,) = engine.hops()
-    assert (hop.address, hop.policy, hop.mode) == ("XBackend a/x:443", "", "Verified")
-    assert next(objects_of(hop)) == Key("XBackend", "a", "x")
-    found = {(c.role, c.holder, c.users) for c in engine.certificates()}
-    user = ("XBackend a/x",)
+    assert (hop.address, hop.policy, hop.mode) == ("XBackend a/x:443", None, "Verified")
+    audit = Audit((hop,), tuple(engine.certificates()))
+    assert read(msgspec.json.decode(msgspec.json.encode(document(audit)))) == audit
+    assert next(hop.objects) == Key("XBackend", "a", "x")
+    found = {(c.role, str(c.holder), c.users) for c in engine.certificates()}
+    user = (Key("XBackend", "a", "x"),)
     assert found == {(Role.ANCHOR, "ConfigMap a/ca", user), (Role.CLIENT, "Secret a/own", user)}

@@ -135,7 +135,7 @@ def test_a_server_has_no_longer_than_the_whole_request(request_limit: str, expec
 
 def test_its_server_is_audited_and_fails_closed_with_its_policy() -> None:
     engine, snapshot = running(guarded(mk_external_auth("GRPC", AUTH)))
-    assert [(hop.backend, hop.manner) for hop in engine.hops()] == [
+    assert [(hop.backend.path, hop.manner) for hop in engine.hops()] == [
         ("shop/api", Manner.PLAINTEXT),
         ("shop/auth", Manner.VERIFIED),
     ]

@@ -157,7 +157,7 @@ def test_a_listener_goes_out_whole_however_little_is_worked_out_at_a_time() -> N
 
 def test_every_hop_is_audited_by_what_is_spoken() -> None:
     world = World()
-    found = {(report.backend, report.port, report.manner) for report in world.engine.hops()}
+    found = {(report.backend.path, report.port, report.manner) for report in world.engine.hops()}
     assert found == {
         ("a/one", 443, Manner.VERIFIED),
         ("a/one", 443, Manner.PASSTHROUGH),

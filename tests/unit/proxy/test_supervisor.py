@@ -159,7 +159,7 @@ async def test_an_adopted_envoy_that_ends_is_replaced_too(run_dir: Path) -> None
         await until(lambda: answers(port))
 
 
-async def test_an_envoy_that_cannot_start_is_tried_again_with_growing_pauses_and_its_last_words_are_reported(
+async def test_an_envoy_that_cannot_start_is_tried_again_with_growing_pauses_and_the_end_of_its_log_is_reported(
     run_dir: Path,
 ) -> None:
     broken = run_dir / "envoy"

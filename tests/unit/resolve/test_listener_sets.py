@@ -19,7 +19,7 @@ from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from tests.snapshot import Snapshot, settle, settled
-from tests.world import keyed, mk, mk_class, mk_gateway, mk_listener_set
+from tests.world import keyed, mk, mk_class, mk_gateway, mk_listener_set, mk_profile, profile_ref
 
 WEB = Key("Gateway", "edge", "web")
 SET = Key("ListenerSet", "shop", "set")
@@ -54,6 +54,26 @@ def test_the_older_set_has_the_name_until_it_goes() -> None:
     engine.apply({Key("ListenerSet", "team", "set"): None})
     settle(engine, snapshot)
     assert reasons(snapshot) == ("Accepted", "Programmed")
+
+
+def test_the_sets_of_one_namespace_add_so_many_listeners_and_those_of_others_are_not_counted() -> None:
+    three = [http(80, f"{name}.example", name) for name in ("a", "b", "c")]
+    old = mk_listener_set("team/old", "edge/web", three, created="2026-01-01T00:00:00Z")
+    young = mk_listener_set("team/young", "edge/web", [http(80, "d.example")], created="2026-02-01T00:00:00Z")
+    other = mk_listener_set("shop/set", "edge/web", [http(80, "e.example")], created="2026-03-01T00:00:00Z")
+    profile = mk_profile("edge/p", limits={"listenersPerNamespace": 3})
+    limited = mk_gateway("edge/web", allowedListeners=FROM_ALL, infrastructure={"parametersRef": profile_ref("p")})
+    engine, snapshot = settled(keyed(mk_class(), limited, profile, old, young, other))
+    late = Key("ListenerSet", "team", "young")
+    assert reasons(snapshot, Key("ListenerSet", "team", "old")) == ("Accepted", "Programmed")
+    assert reasons(snapshot) == ("Accepted", "Programmed")
+    assert reasons(snapshot, late)[0] == "-NotAllowed"
+    status = snapshot.status[late]
+    assert isinstance(status, ListenerSetStatus)
+    assert "too many listeners at Gateway edge/web: the limit is 3" in status.conditions[0].message
+    engine.apply({Key("ListenerSet", "team", "old"): None})
+    settle(engine, snapshot)
+    assert reasons(snapshot, late) == ("Accepted", "Programmed")
 
 
 def test_the_port_of_the_readiness_probe_is_nobodys_in_a_pod() -> None:

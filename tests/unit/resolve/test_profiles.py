@@ -112,7 +112,7 @@ def test_the_crd_has_the_words_for_how_requests_are_read_and_their_defaults() ->
     for field in msgspec.structs.fields(HttpRules):
         name = next(f.encode_name for f in msgspec.structs.fields(HTTPProfile) if f.name == field.name)
         default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
-        assert f"{default} where nobody says otherwise" in " ".join(schema[name]["description"].split())
+        assert f"Defaults to {default}" in " ".join(schema[name]["description"].split())
 
 
 def test_a_profile_that_nothing_has_validated_cannot_leave_the_bounds_of_a_limit() -> None:
@@ -129,7 +129,7 @@ def test_the_crd_has_every_limit_with_its_bounds_and_default() -> None:
         field.encode_name: (floor(name), ceiling(name)) for name, field in FIELDS.items()
     }
     for name, field in FIELDS.items():
-        assert f" {field.default} where nobody says otherwise" in schema[field.encode_name]["description"], name
+        assert f" Defaults to {field.default}" in schema[field.encode_name]["description"], name
         assert floor(name) <= field.default <= ceiling(name)
     assert [f.encode_name for f in msgspec.structs.fields(LimitsProfile)] == [f.encode_name for f in FIELDS.values()]
 

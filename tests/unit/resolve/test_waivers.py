@@ -10,6 +10,8 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.api.verification import Pin
 from lasthop.engine import Engine
+from lasthop.outputs.audit.audit import Audit
+from lasthop.outputs.audit.document import document, read
 from lasthop.outputs.envoy.resource import CLUSTER, Resource, Withdrawal
 from lasthop.resolve.pins import digest_of
 from tests.snapshot import Snapshot, settle
@@ -126,7 +128,8 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         )
     )
     settle(engine, Snapshot())
-    found = {hop.backend: hop for hop in engine.hops()}
+    found = {hop.backend.path: hop for hop in engine.hops()}
+    assert read(document(Audit(tuple(found.values()), ()))).hops == tuple(found.values())
     assert {service: (hop.manner, hop.source) for service, hop in found.items()} == {
         "a/s": ("waived", ""),
         "a/ca": ("verified", "CA"),
@@ -137,7 +140,8 @@ def test_every_hop_is_reported_as_it_is_spoken_to(engine: Engine) -> None:
         "a/failing": ("failing closed", ""),
     }
     waived = found["a/s"]
-    assert (waived.waiver, waived.waives, waived.why, waived.until) == ("a/w", "WaivedAll", "for now", END_TIME)
+    waiver = Key("VerificationWaiver", "a", "w")
+    assert (waived.waiver, waived.waives, waived.why, waived.until) == (waiver, "WaivedAll", "for now", END_TIME)
     assert found["a/lost"].detail.startswith(
         "BackendTLSPolicy a/lost misses its port: Service a/lost has no port named nowhere"
     )

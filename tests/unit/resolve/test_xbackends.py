@@ -87,3 +87,17 @@ def test_addresses_in_every_spelling(name: str) -> None:
 @pytest.mark.parametrize("name", ["api.example", "1.example", "10.0.0.1.example", "x0.example", "0xample"])
 def test_names_are_no_addresses(name: str) -> None:
     assert not is_address(name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (IN_CLUSTER, "XBackend a/x does not exist, or has a field that this version does not know"),
+        (None, "XBackend a/x does not exist"),
+    ],
+)
+def test_in_a_cluster_one_that_is_not_there_may_be_one_that_cannot_be_decoded(settings: Settings | None, said: str) -> None:
+    engine = Engine(settings)
+    engine.apply(keyed(mk_class(), mk_gateway("a/g")))
+    found = hop_tls(engine.graph, Key("Gateway", "a", "g"), KEY, 443, Protocol.AUTO)
+    assert isinstance(found, Refused) and found.problem.message == said

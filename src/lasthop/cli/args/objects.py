@@ -119,7 +119,6 @@ def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes the name of an object of the running gateway."""
     namespace = ctx.params.get("namespace")
     known = _running(ctx, ctx.params.get("kind") or "")
     fitting = (each for each in known if namespace in (None, each[0]) and each[1].startswith(incomplete))
@@ -127,7 +126,6 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_path(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
-    """Completes namespace/name of an object of the running gateway."""
     return [CompletionItem(path) for path in (_path(*each) for each in _running(ctx, kind)) if path.startswith(incomplete)]
 
 

@@ -82,6 +82,10 @@ def allowed_files() -> tuple[Path, ...]:
     return context.meta.get(_ALLOWED, ()) if context else ()
 
 
+def folder(help: str) -> Callable[..., Any]:
+    return click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help=help)
+
+
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
     """Adds the option that chooses a format; the first is the default."""
     return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)

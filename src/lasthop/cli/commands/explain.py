@@ -18,13 +18,7 @@ from lasthop.printable import clean
 @click.command("explain")
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Read this folder, whether or not a gateway runs on it.",
-)
+@target.folder("Read this folder, whether or not a gateway runs on it.")
 @click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files

@@ -28,13 +28,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.command("probe")
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Read this folder, whether or not a gateway runs on it.",
-)
+@target.folder("Read this folder, whether or not a gateway runs on it.")
 @target.output("text", "json")
 @target.allow_files
 @target.options

@@ -24,7 +24,7 @@ from lasthop.printable import printable
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @target.output("table", "yaml", "json")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.folder("The gateway that runs on this folder.")
 @target.options
 def command(
     kind: str | None,

@@ -69,19 +69,19 @@ class AuditReport(msgspec.Struct, frozen=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes that a stream keeps the verification it began with, if some hop is waived."""
-        lasting = any(hop.waiver and route.startswith(("HTTPRoute", "GRPCRoute")) for hop in self.hops for route in hop.routes)
+        lasting = any(hop.waiver and route.kind in ("HTTPRoute", "GRPCRoute") for hop in self.hops for route in hop.routes)
         return (STREAMS,) if lasting else ()
 
     def sorted(self, by: str) -> AuditReport:
-        hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop)))
+        hops = tuple(sorted(self.hops, key=lambda hop: (ORDERS[by](hop), ORDER[hop.manner], hop.order)))
         return msgspec.structs.replace(self, found=msgspec.structs.replace(self.found, hops=hops), sort=by)
 
     def of_namespace(self, namespace: str) -> AuditReport:
         """Keeps hops that begin or end in this namespace; empty: all."""
         if not namespace:
             return self
-        hops = (hop for hop in self.hops if namespace in (_namespace(hop.gateway), _namespace(hop.backend)))
-        held = (c for c in self.found.certificates if namespace in map(_namespace, (c.holder, *c.users)))
+        hops = (hop for hop in self.hops if namespace in (hop.gateway.namespace, hop.backend.namespace))
+        held = (c for c in self.found.certificates if any(key.namespace == namespace for key in (c.holder, *c.users)))
         return msgspec.structs.replace(self, found=Audit(tuple(hops), tuple(held)))
 
     def __str__(self) -> str:
@@ -95,23 +95,18 @@ class AuditReport(msgspec.Struct, frozen=True):
 
 ORDERS: Final[dict[str, Callable[[HopReport], Any]]] = {
     "manner": lambda hop: ORDER[hop.manner],
-    "gateway": lambda hop: hop.gateway,
-    "backend": lambda hop: (hop.kind, hop.backend, hop.port),
-    "policy": lambda hop: hop.policy or "~",
+    "gateway": lambda hop: hop.gateway.path,
+    "backend": lambda hop: (hop.backend.kind, hop.backend.path, hop.port),
+    "policy": lambda hop: hop.policy_path or "~",
     "until": lambda hop: hop.until or ENDLESS,
 }
 GROUPS: Final[dict[str, Callable[[HopReport], str]]] = {
     "manner": lambda hop: hop.manner,
-    "gateway": lambda hop: f"Gateway {hop.gateway}",
-    "backend": lambda hop: f"{hop.kind} {hop.backend}",
-    "policy": lambda hop: f"BackendTLSPolicy {hop.policy}" if hop.policy else "no policy",
+    "gateway": lambda hop: str(hop.gateway),
+    "backend": lambda hop: str(hop.backend),
+    "policy": lambda hop: str(hop.policy or "no policy"),
     "until": lambda hop: "ends by itself" if hop.until else "without an end",
 }
-
-
-def _namespace(path: str) -> str:
-    """Of `shop/web` and of `Secret shop/web`."""
-    return path.rpartition(" ")[2].rpartition("/")[0]
 
 
 def label(hop: HopReport) -> str:
@@ -157,10 +152,10 @@ def _group(report: AuditReport, title: str, hops: list[HopReport]) -> Iterator[s
     yield f"{click.style(f'{title} ({len(hops)})', bold=True, fg=colour)}{meaning}"
     for hop in hops:
         how = click.style(label(hop), fg=COLOURS.get(hop.manner, "yellow"))
-        yield f"  {hop.gateway} -> {hop.address}  {how}"
+        yield f"  {hop.gateway.path} -> {hop.address}  {how}"
         yield from wrapped(said(hop, report.now), INDENT, INDENT)
-        by = (f"BackendTLSPolicy {hop.policy}" if hop.policy else "", *hop.routes, _place(hop))
-        yield from (click.style(line, dim=True) for line in wrapped("; ".join(filter(None, by)), INDENT, INDENT))
+        by = "; ".join(map(str, filter(None, (hop.policy, *hop.routes, _place(hop)))))
+        yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 
 def _expiring(report: AuditReport) -> Iterator[str]:
@@ -172,7 +167,7 @@ def _expiring(report: AuditReport) -> Iterator[str]:
         left = click.style(validity(each, report.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
         yield from wrapped(f"{each.role}, in {each.holder}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
-        by = "; ".join(filter(None, (*each.users, _place(each))))
+        by = "; ".join(map(str, filter(None, (*each.users, _place(each)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
 
@@ -196,21 +191,30 @@ def as_json(report: AuditReport) -> str:
 
 
 def _plain_hop(hop: HopReport) -> dict[str, Any]:
-    waiver = {"name": hop.waiver, "waives": hop.waives, "reason": hop.why, "owner": hop.owner}
-    waiver_end = {"expires": rfc3339(hop.until) if hop.until else None}
+    waiver = hop.waiver and {
+        "name": hop.waiver.path,
+        **{"waives": hop.waives, "reason": hop.why, "owner": hop.owner},
+        "expires": rfc3339(hop.until) if hop.until else None,
+    }
     return {
-        **_fields(hop, "gateway", "kind"),
-        "service": hop.backend,
-        **_fields(hop, "port", "manner", "mode", "source", "detail", "policy"),
-        "waiver": waiver | waiver_end if hop.waiver else None,
-        **_fields(hop, "routes", "file", "line"),
+        **{"gateway": hop.gateway.path, "kind": hop.backend.kind, "service": hop.backend.path},
+        **_fields(hop, "port", "manner", "mode", "source", "detail"),
+        **{"policy": hop.policy_path, "waiver": waiver, "routes": list(map(str, hop.routes))},
+        **_fields(hop, "file", "line"),
     }
 
 
 def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
-    dates = {"notBefore": rfc3339(found.not_before), "notAfter": rfc3339(found.not_after)}
-    days = {"daysLeft": int((found.not_after - now) // DAY)}
-    return {**_fields(found, "role", "holder", "subject"), **dates, **days, **_fields(found, "users", "file", "line")}
+    return {
+        "role": found.role,
+        "holder": str(found.holder),
+        "subject": found.subject,
+        "notBefore": rfc3339(found.not_before),
+        "notAfter": rfc3339(found.not_after),
+        "daysLeft": int((found.not_after - now) // DAY),
+        "users": list(map(str, found.users)),
+        **_fields(found, "file", "line"),
+    }
 
 
 def _fields(report: HopReport | CertificateReport, *names: str) -> dict[str, Any]:
@@ -227,12 +231,12 @@ def markdown(report: AuditReport) -> str:
         lines += ["", *_table("Gateway", "Backend", "How", "Why", "Policy", "Routes", "Place")]
         lines += (
             _row(
-                hop.gateway,
+                hop.gateway.path,
                 hop.address,
                 f"**{label(hop)}**" if hop.manner in (Manner.WAIVED, Manner.FAILING) else label(hop),
                 said(hop, report.now),
-                hop.policy,
-                ", ".join(hop.routes),
+                hop.policy_path,
+                ", ".join(map(str, hop.routes)),
                 _place(hop),
             )
             for hop in report.hops
@@ -240,7 +244,7 @@ def markdown(report: AuditReport) -> str:
     if report.certificates:
         lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
         lines += (
-            _row(c.subject, validity(c, report.now), str(c.role), c.holder, ", ".join(c.users), _place(c))
+            _row(c.subject, validity(c, report.now), str(c.role), str(c.holder), ", ".join(map(str, c.users)), _place(c))
             for c in report.certificates
         )
     lines += (line for note in report.notes for line in ("", note))

@@ -61,7 +61,6 @@ class FailedRequestPrinter:
 
 @contextlib.contextmanager
 def printing() -> Iterator[FailedRequestPrinter]:
-    """Prints failed requests to standard output."""
     log = logs.get()
     printer = FailedRequestPrinter(
         STANDARD_OUTPUT,

@@ -57,7 +57,6 @@ def _pinned(leaf: CertificateInfo, form: str) -> str:
 
 
 def default_name(known_as: str) -> str:
-    """Derives the name of an object from a host name."""
     return re.sub(r"[^a-z0-9.-]+", "-", known_as.lower()).strip("-.")[:63].strip("-.") or "backend"
 
 

@@ -86,7 +86,7 @@ def _rule(name: str, rule: Rule) -> dict[str, Any]:
 
 
 def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
-    where = f"Gateway {hop.gateway} to {hop.kind} {hop.backend}:{hop.port}"
+    where = f"{hop.gateway} to {hop.backend}:{hop.port}"
     rule = hop.manner.replace(" ", "-")
     return _result(rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop)
 

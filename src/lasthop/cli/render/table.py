@@ -24,7 +24,6 @@ class Row(NamedTuple):
 
 
 def class_owners(documents: Iterable[Json]) -> dict[str, str]:
-    """Returns the controller of each GatewayClass."""
     return {d["metadata"]["name"]: d["spec"]["controllerName"] for d in documents if d["kind"] == "GatewayClass"}
 
 

@@ -64,12 +64,11 @@ class AdminSocketView:
         from lasthop.api.meta import Key
         from lasthop.plan.finding import Finding
 
-        found = []
-        for each in self.ask("/api/findings"):
-            kind, _, path = (each["object"] or "").partition(" ")
-            namespace, _, name = path.rpartition("/")
-            found.append(msgspec.convert({**each, "object": Key(kind, namespace, name) if kind else None}, Finding))
-        return found
+        def read(written: Json) -> Finding:
+            key = Key.read(*written["object"].split(" ")) if written["object"] else None
+            return msgspec.convert({**written, "object": key}, Finding)
+
+        return [read(each) for each in self.ask("/api/findings")]
 
     def unseen(self, finding: Finding) -> Finding | None:
         return None
@@ -82,11 +81,9 @@ class AdminSocketView:
         return found
 
     async def audit(self) -> Audit:
-        import msgspec
+        from lasthop.outputs.audit.document import read
 
-        from lasthop.outputs.audit.audit import Audit
-
-        return msgspec.convert(self.ask("/api/audit"), Audit)
+        return read(self.ask("/api/audit"))
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         found: Json = self.ask("/api/explain", **key._asdict(), reads="true" if reads else "")

@@ -147,5 +147,6 @@ def without_loop(question: Coroutine[Any, Any, T]) -> T:
     try:
         question.send(None)
     except StopIteration as answer:
-        return answer.value  # type: ignore[no-any-return]
+        found: T = answer.value
+        return found
     raise RuntimeError("it waits for an event loop")

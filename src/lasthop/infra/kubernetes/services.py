@@ -20,7 +20,6 @@ CLUSTER_IP: Final = "ClusterIP"
 
 
 def service_specs(gateway: DesiredGateway) -> dict[str, Json]:
-    """Returns the specs of the Services by name."""
     if not gateway.ports:
         return {}
     if not gateway.addresses or gateway.settings.service.type not in (LOAD_BALANCER, CLUSTER_IP):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.certificates import CertificateReport
-from lasthop.outputs.audit.hops import HopReport, objects_of
+from lasthop.outputs.audit.hops import HopReport
 
 Locate = Callable[[Key], tuple[str, int] | None]
 
@@ -29,17 +29,5 @@ R = TypeVar("R", HopReport, CertificateReport)
 
 def placed(report: R, locate: Locate) -> R:
     """Adds the place of the object that decides, if it comes from a file."""
-    return msgspec.structs.replace(
-        report, **_first(locate, objects_of(report) if isinstance(report, HopReport) else _holder(report))
-    )
-
-
-def _holder(found: CertificateReport) -> Iterator[Key]:
-    kind, _, path = found.holder.partition(" ")
-    namespace, _, name = path.rpartition("/")
-    yield Key(kind, namespace, name)
-
-
-def _first(locate: Locate, objects: Iterable[Key]) -> dict[str, str | int]:
-    place = next((found for found in map(locate, objects) if found), None)
-    return {"file": place[0], "line": place[1]} if place else {}
+    place = next(filter(None, map(locate, report.objects)), None)
+    return msgspec.structs.replace(report, file=place[0], line=place[1]) if place else report

@@ -33,25 +33,28 @@ class Role(StrEnum):
     CLIENT = "client certificate of a Gateway"
 
 
-class CertificateReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
     not_after: float
     """Unix time."""
     role: Role
-    holder: str
-    """As `ConfigMap shop/ca`."""
+    holder: Key
     subject: str
-    users: tuple[str, ...] = ()
+    users: tuple[Key, ...] = ()
     """The policies, XBackends, Gateways and ListenerSets that name the holder."""
     file: str = ""
     line: int = 0
     not_before: float = 0.0
+
+    @property
+    def objects(self) -> tuple[Key]:
+        return (self.holder,)
 
     def due(self, now: float, days: float) -> bool:
         """Whether it is out of date, or will be within so many days."""
         return self.not_after - now <= days * DAY or now < self.not_before
 
 
-Used = tuple[CertificateReport, str]
+Used = tuple[CertificateReport, Key]
 
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
@@ -62,11 +65,12 @@ def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
 
 def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
     """Each certificate once, the first to expire first."""
-    users: dict[CertificateReport, set[str]] = {}
+    users: dict[CertificateReport, set[Key]] = {}
     for each in found:
         for report, user in each:
             users.setdefault(report, set()).add(user)
-    return sorted(msgspec.structs.replace(report, users=tuple(sorted(names))) for report, names in users.items())
+    whole = (msgspec.structs.replace(report, users=tuple(sorted(keys, key=str))) for report, keys in users.items())
+    return sorted(whole, key=lambda report: (report.not_after, report.role, str(report.holder), report.subject))
 
 
 @query
@@ -75,7 +79,7 @@ def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     validation = validation_of(g, policy)
     shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
     refs = validation.ca_certificate_refs if validation else ()
-    held = tuple((report, str(policy)) for ref in refs for report in _of_ref(g, policy.namespace, ref))
+    held = tuple((report, policy) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
 
 
@@ -94,7 +98,7 @@ def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[Cer
 
 
 def _reports(role: Role, holder: Key, anchors: tuple[Anchor, ...]) -> Iterator[CertificateReport]:
-    return (CertificateReport(a.not_after, role, str(holder), a.subject, not_before=a.not_before) for a in anchors)
+    return (CertificateReport(a.not_after, role, holder, a.subject, not_before=a.not_before) for a in anchors)
 
 
 @query
@@ -110,7 +114,7 @@ def _of_gateway(g: Graph, key: Key) -> tuple[Used, ...]:
 def _of_pairs(g: Graph, shown: list[tuple[Role, Key, Key]]) -> tuple[Used, ...]:
     pairs = ((role, secret, owner, key_pair(g, secret)) for role, secret, owner in shown)
     return tuple(
-        (CertificateReport(pair.not_after, role, str(secret), pair.subject, not_before=pair.not_before), str(owner))
+        (CertificateReport(pair.not_after, role, secret, pair.subject, not_before=pair.not_before), owner)
         for role, secret, owner, pair in pairs
         if isinstance(pair, KeyPair)
     )

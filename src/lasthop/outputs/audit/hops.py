@@ -41,34 +41,47 @@ class Source(StrEnum):
     PINNED = "pinned"
 
 
-class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, rename={"backend": "service"}):
-    gateway: str
-    backend: str
-    """As `shop/api`; users of the JSON know it as `service`."""
+class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    gateway: Key
+    backend: Key
+    """A Service, or an XBackend, which asks for its TLS itself, so that its hops have no policy."""
     port: int
     manner: Manner
     detail: str
-    policy: str = ""
+    policy: Key | None = None
     source: str = ""
     """Of a verified hop: one of `Source`."""
-    waiver: str = ""
+    waiver: Key | None = None
     waives: str = ""
     why: str = ""
     owner: str = ""
     until: float = 0.0
     """Unix time; 0: without an end."""
-    routes: tuple[str, ...] = ()
-    """Those that lead here, as `HTTPRoute shop/web`."""
+    routes: tuple[Key, ...] = ()
+    """Those that lead here."""
     file: str = ""
     line: int = 0
-    kind: str = "Service"
-    """Of the backend. An XBackend asks for its TLS itself, so that its hops have no policy."""
     missing: tuple[Key, ...] = ()
     """The objects that it fails for want of."""
 
     @property
     def address(self) -> str:
-        return f"{self.backend}:{self.port}" if self.kind == "Service" else f"{self.kind} {self.backend}:{self.port}"
+        return f"{self.backend.path if self.backend.kind == 'Service' else self.backend}:{self.port}"
+
+    @property
+    def policy_path(self) -> str:
+        return self.policy.path if self.policy else ""
+
+    @property
+    def order(self) -> tuple[str | int, ...]:
+        where = (self.gateway.path, self.backend.path, self.port)
+        return (*where, self.manner, self.detail, self.policy_path, self.backend.kind)
+
+    @property
+    def objects(self) -> Iterator[Key]:
+        """Where to look for what it says: the object that decides first."""
+        yield from filter(None, (self.waiver, self.policy))
+        yield from (self.backend, *self.routes) if self.backend.kind == XBACKEND else (*self.routes, self.backend)
 
     @property
     def mode(self) -> str:
@@ -76,7 +89,7 @@ class HopReport(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
         return self.waives or "".join(word.capitalize() for word in self.manner.split())
 
 
-Reported = tuple[HopReport, tuple[str, ...]]
+Reported = tuple[HopReport, tuple[Key, ...]]
 """With the routes that lead there."""
 
 
@@ -88,47 +101,28 @@ def hop_report(g: Graph, hop: Hop) -> Reported:
 
 def joined(reports: Iterable[Reported]) -> list[HopReport]:
     """One line for each Gateway and port; all protocols that policies apply to share it."""
-    routes: dict[HopReport, set[str]] = {}
+    routes: dict[HopReport, set[Key]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
-    return sorted(msgspec.structs.replace(report, routes=tuple(sorted(found))) for report, found in routes.items())
-
-
-def objects_of(report: HopReport) -> Iterator[Key]:
-    """Where to look for what a report says: the object that decides first."""
-    if report.waiver:
-        yield _key("VerificationWaiver", report.waiver)
-    if report.policy:
-        yield _key("BackendTLSPolicy", report.policy)
-    if report.kind == XBACKEND:
-        yield _key(report.kind, report.backend)
-    for route in report.routes:
-        yield _key(*route.split(" "))
-    yield _key(report.kind, report.backend)
-
-
-def _key(kind: str, path: str) -> Key:
-    namespace, _, name = path.rpartition("/")
-    return Key(kind, namespace, name)
+    whole = (msgspec.structs.replace(report, routes=tuple(sorted(found, key=str))) for report, found in routes.items())
+    return sorted(whole, key=lambda report: report.order)
 
 
 @query
 def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Reported:
     hop = Hop(gateway, backend, port, protocol)
-    return msgspec.structs.replace(_judged(g, hop), kind=hop.backend.kind), tuple(map(str, HOPS.of(g, *hop)))
+    return _judged(g, hop), tuple(HOPS.of(g, *hop))
 
 
 def _crashed(g: Graph, hop: Hop) -> Reported:
     """What could not be worked out has no cluster."""
-    routes = tuple(map(str, HOPS.of(g, *hop)))
-    where = (hop.gateway.path, hop.backend.path, hop.port)
-    return HopReport(*where, Manner.FAILING, CRASHED, kind=hop.backend.kind), routes
+    return HopReport(hop.gateway, hop.backend, hop.port, Manner.FAILING, CRASHED), tuple(HOPS.of(g, *hop))
 
 
 def _judged(g: Graph, hop: Hop) -> HopReport:
-    where = (hop.gateway.path, hop.backend.path, hop.port)
+    where = (hop.gateway, hop.backend, hop.port)
     tls = hop_tls(g, *hop)
-    policy = "" if isinstance(tls, Plaintext) or tls.source is None else _policy(tls.source)
+    policy = None if isinstance(tls, Plaintext) else _policy(tls.source)
     if isinstance(tls, Refused):
         return HopReport(*where, Manner.FAILING, tls.why.text, policy, missing=tls.why.missing)
     if unserved := serves_nothing(g, hop.gateway):
@@ -142,7 +136,7 @@ def _judged(g: Graph, hop: Hop) -> HopReport:
     return _of_tls(g, hop, where, tls)
 
 
-def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: BackendTLS | Plaintext) -> HopReport:
+def _of_tls(g: Graph, hop: Hop, where: tuple[Key, Key, int], tls: BackendTLS | Plaintext) -> HopReport:
     match tls:
         case BackendTLS(waiver=Waiver() as waiver):
             return HopReport(
@@ -150,7 +144,7 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: BackendTLS | P
                 Manner.WAIVED,
                 describe(waiver),
                 _policy(tls.source),
-                waiver=waiver.key.path,
+                waiver=waiver.key,
                 waives=waiver.mode,
                 why=waiver.reason,
                 owner=waiver.owner,
@@ -166,14 +160,14 @@ def _of_tls(g: Graph, hop: Hop, where: tuple[str, str, int], tls: BackendTLS | P
         case _:
             if hop.backend.kind == XBACKEND:
                 return HopReport(*where, Manner.PLAINTEXT, "its own tls.mode is None")
-            missing = [(s.policy.path, f"port {s.section}") for s in strays(g, hop.backend)]
-            missing += [(policy.path, f"Service {name}") for policy, name in misaimed(g, hop.backend)]
+            missing = [(s.policy, f"port {s.section}") for s in strays(g, hop.backend)]
+            missing += [(policy, f"Service {name}") for policy, name in misaimed(g, hop.backend)]
             detail = "no BackendTLSPolicy names this port"
             if not missing:
                 return HopReport(*where, Manner.PLAINTEXT, detail)
-            misses = "; ".join(f"BackendTLSPolicy {policy} names {name}, which does not exist" for policy, name in missing)
+            misses = "; ".join(f"{policy} names {name}, which does not exist" for policy, name in missing)
             return HopReport(*where, Manner.PLAINTEXT, f"{detail}: {misses}", missing[0][0])
 
 
-def _policy(key: Key) -> str:
-    return key.path if key.kind == "BackendTLSPolicy" else ""
+def _policy(source: Key | None) -> Key | None:
+    return source if source and source.kind == "BackendTLSPolicy" else None

@@ -19,7 +19,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import quarantined
-from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash
+from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
@@ -87,10 +87,10 @@ def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None) -> ClusterE
         message.load_assignment.CopyFrom(_assignment(hop.name, names))
         return ClusterEntry(_resource(message, tls, hop.backend), "", isinstance(tls, Plaintext))
     message.type = cluster_pb2.Cluster.EDS
-    endpoints_name = f"{hop.name}@{content_hash(encode(message))}"
-    message.eds_cluster_config.service_name = endpoints_name
+    assignment = endpoints_name(hop.name, content_hash(encode(message)))
+    message.eds_cluster_config.service_name = assignment
     message.eds_cluster_config.eds_config.CopyFrom(over_ads(ENDPOINTS_TIMEOUT))
-    return ClusterEntry(_resource(message, tls, hop.backend), endpoints_name, isinstance(tls, Plaintext))
+    return ClusterEntry(_resource(message, tls, hop.backend), assignment, isinstance(tls, Plaintext))
 
 
 def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource:
@@ -165,11 +165,19 @@ def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignme
 
 
 @query
+def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
+    """The load assignment without its name: the clusters of a port, which differ in protocol and Gateway, have the same
+    endpoints, of which there may be thousands."""
+    return encode(_assignment("", endpoints(g, backend, port, transport)))
+
+
+@query
 def load_assignment(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Resource | None:
     entry = cluster(g, gateway, backend, port, protocol)
     if entry is None or not entry.endpoints_name:
         return None
-    body = encode(_assignment(entry.endpoints_name, endpoints(g, backend, port, protocol.transport)))
+    named = endpoint_pb2.ClusterLoadAssignment(cluster_name=entry.endpoints_name)
+    body = encode(named) + encoded_endpoints(g, backend, port, protocol.transport)
     return Resource(ENDPOINTS, entry.endpoints_name, body, content_hash(body))
 
 

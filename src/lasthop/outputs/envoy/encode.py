@@ -53,7 +53,6 @@ def _tag(number: int) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
-    """Returns a number as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

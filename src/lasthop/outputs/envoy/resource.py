@@ -27,6 +27,15 @@ def content_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
+def endpoints_name(cluster: str, version: str) -> str:
+    return f"{cluster}@{version}"
+
+
+def cluster_of(endpoints: str) -> str:
+    """Returns the cluster that `endpoints_name` was made for. Envoy asks for endpoints by nothing but this name."""
+    return endpoints.rpartition("@")[0]
+
+
 class Joined(Mapping[str, V]):
     """Several mappings as one, put together when somebody asks: a route table has thousands of parts, and only a refusal
     asks for them."""

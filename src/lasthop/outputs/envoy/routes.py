@@ -46,7 +46,6 @@ def table_name(gateway: Key, table: str) -> str:
 
 @query
 def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHost:
-    """One virtual host as bytes."""
     if hostname == MISDIRECTED:
         return EncodedHost(hostname, b"", "", misdirected=misdirected(g, gateway, table))
     cut = {route for route, _ in left_out(g, gateway, table, hostname)}

@@ -29,7 +29,6 @@ SECRETS_IN_USE = Index[Key, Key, bool]("secret")
 
 @indexer("Gateway", keeps=True)
 def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
-    """The Secrets that one Gateway's proxy may hold."""
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return

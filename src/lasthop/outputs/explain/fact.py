@@ -23,7 +23,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State = State.PLAIN
     because: tuple[Fact, ...] = ()
     object: Key | None = None
-    """The object it speaks of, where a reader may want to look."""
+    """The object it is about, where a reader may want to look."""
     place: str = ""
     """`file:line` of that object, where it comes from a file."""
     missing: tuple[Key, ...] = ()

@@ -47,7 +47,7 @@ def explain_gateway(g: Graph, key: Key) -> Fact:
 
 def _sets(g: Graph, key: Key) -> Iterator[Fact]:
     """Yields the ListenerSets that name the Gateway, including those that it does not allow."""
-    named = [each for _, each in LISTENER_SETS.of(g, key)]
+    named = [each for _, each, _ in LISTENER_SETS.of(g, key)]
     yield from (explain_listener_set(g, each) for each in named[:SHOWN])
     yield from _more(len(named), "ListenerSets")
 
@@ -64,7 +64,6 @@ def explain_listener_set(g: Graph, key: Key) -> Fact:
 
 
 def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
-    """The routes on a listener."""
     return ATTACHED.of(g, listener.owner, listener.name)
 
 

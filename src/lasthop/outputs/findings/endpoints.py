@@ -5,7 +5,9 @@ from __future__ import annotations
 from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.backends import endpoints
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import settings
@@ -25,13 +27,19 @@ def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, proto
     """An error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
     service = read(g, service_key, Service) if service_key.kind == "Service" else None
     why = missing_endpoints(g, service_key, port, protocol.transport) if service else ""
-    if not why or service is None:
+    if service is None:
+        return ()
+    number = next((n for n, p in enumerate(service.spec.ports) if (p.port, p.protocol) == (port, protocol.transport)), 0)
+    field = f"spec.ports[{number}]"
+    if len(endpoints(g, service_key, port, protocol.transport).endpoints) >= MAX_ENDPOINTS:
+        message = f"port {port} has {MAX_ENDPOINTS:,} endpoints or more; of these, {MAX_ENDPOINTS:,} are used."
+        return (Finding(service_key, "TooManyEndpoints", message, "Use several Services.", field, Severity.WARNING),)
+    if not why:
         return ()
     message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
-    number = next(n for n, each in enumerate(service.spec.ports) if (each.port, each.protocol) == (port, protocol.transport))
     pods = settings(g).pods
     severity = Severity.WARNING if pods else Severity.ERROR
-    return (Finding(service_key, "NoEndpoints", message, IN_CLUSTER if pods else REMEDY, f"spec.ports[{number}]", severity),)
+    return (Finding(service_key, "NoEndpoints", message, IN_CLUSTER if pods else REMEDY, field, severity),)
 
 
 def fate(protocol: Protocol) -> str:

@@ -110,7 +110,7 @@ def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """ResolvedRefs of the Gateway itself speaks of its client certificate, where it has one."""
+    """ResolvedRefs of the Gateway itself is about its client certificate, where it has one."""
     own = client_certificate(g, key)
     if own is None:
         return ()

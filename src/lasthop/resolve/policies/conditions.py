@@ -120,7 +120,6 @@ def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
 
 @query
 def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
-    """Returns the policy's conditions for one Gateway that reaches it."""
     obj, judged = read_policy(g, policy), judgement(g, policy)
     if obj is None or judged is None:
         return ()

@@ -62,7 +62,6 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
 
 
 def _sections(targets: tuple[PolicyTargetReference, ...]) -> dict[str, tuple[str, ...]]:
-    """Returns the sections that are targeted, by the name of the Service."""
     found: dict[str, tuple[str, ...]] = {}
     for target in targets:
         if is_service(target):

@@ -30,7 +30,6 @@ class Programmed(NamedTuple):
 
 
 def programmed(status: Json) -> Programmed:
-    """Returns the `Programmed` condition of a Gateway."""
     condition: Json = next((c for c in status.get("conditions") or () if c.get("type") == "Programmed"), {})
     return Programmed(condition.get("status", ""), condition.get("reason", ""))
 

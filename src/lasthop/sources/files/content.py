@@ -13,7 +13,7 @@ import msgspec
 from lasthop.admission.chain import AdmittedObject, admit, admitted, kind_of
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
-from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, parse
+from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.api.policies import RejectedPolicy
@@ -45,6 +45,8 @@ class Content(msgspec.Struct, frozen=True):
     def line(self, entry: ObjectEntry, field_path: str = "") -> int:
         """Returns the line of a field. Parses the document again: lines are rarely needed, keeping them would cost more than
         the objects."""
+        if not entry.base and not field_path:
+            return first_line(self.text, entry.span)
         lines = _named_lines(self.text, entry.span)
         base = field(entry.base)
         inside = f".{field_path}" if base and field_path and field_path[0] != "[" else field_path

@@ -71,6 +71,13 @@ class FileSet:
             return file.broken is None or result != file.broken
         return file.good is not None and not file.good.keys <= result.keys
 
+    def loses(self, path: str, result: Content | BrokenFile | None) -> bool:
+        """Returns whether the result removes objects."""
+        good = self.good(path)
+        if good is None or isinstance(result, BrokenFile):
+            return False
+        return result is None or not good.keys <= result.keys
+
     def hides_policies(self, closed: Collection[str]) -> bool:
         """Returns whether a file, or an unreadable folder, without last good content may contain BackendTLSPolicies."""
         if any(broken.opaque and self._files[path].good is None for path, broken in self._broken.items()):

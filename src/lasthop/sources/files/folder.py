@@ -1,7 +1,8 @@
 """Lists the files of the folder, and reads them safely.
 
 Names that start with a dot are skipped: editors' swap files, .git, and the `..data` folders behind a mounted ConfigMap, whose
-files are reached through the links beside them. Links to folders are followed; each folder is read once.
+files are reached through the links beside them. Links to folders are followed; each folder is read once, and of
+all together at most `MAX_FOLDERS`: a link may lead to the whole machine.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lasthop.admission.limits import MAX_FILE
+from lasthop.admission.limits import MAX_FILE, MAX_FOLDER_DEPTH, MAX_FOLDERS
+from lasthop.sources.files.turns import Turns
 
 EXTENSIONS: Final = (".yaml", ".yml", ".json")
+Identity = tuple[int, int]
+"""Device and inode: another folder of the same name has another one."""
 
 
 class Stamp(NamedTuple):
@@ -36,11 +40,14 @@ class Scan(NamedTuple):
     files: dict[str, Stamp | None]
     """By path below the folder, in order; None for one that exists but cannot be inspected."""
     closed: dict[str, str]
-    """Subfolders that cannot be listed, and why. Their files are not known to be deleted."""
+    """Subfolders that cannot be listed and files that cannot be named, and why; "." if not all folders were listed. What was
+    in them is not known to be deleted."""
     repeated: dict[str, str]
     """Links to folders that are read under another name (or loop), and that name."""
     linked: tuple[str, ...]
-    """Files and folders that are links: their targets may be outside the folder and are watched there."""
+    """Manifests and folders that are links: their targets may be outside the folder and are watched there."""
+    folders: dict[str, Identity]
+    """The folders that were listed, by path below the folder, which is itself the empty one."""
 
 
 class FilesError(Exception):
@@ -65,55 +72,94 @@ def is_manifest(name: str) -> bool:
 
 def scan(root: Path) -> Scan:
     """Lists the folder. Raises `FilesError` if it is missing or cannot be listed."""
-    files: dict[str, Stamp | None] = {}
-    closed: dict[str, str] = {}
-    repeated: dict[str, str] = {}
-    linked: list[str] = []
-    seen: dict[tuple[int, int], str] = {}
-    links: list[str] = []
+    return _Scanner(root).run()
 
-    def folder(below: str) -> None:
+
+class _Scanner:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[str, Stamp | None] = {}
+        self._closed: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
+        self._linked: list[str] = []
+        self._folders: dict[str, Identity] = {}
+        self._names: dict[Identity, str] = {}
+        self._subfolders, self._links = Turns(), Turns()
+
+    def run(self) -> Scan:
+        self._list("")
+        # Real folders first, so that a folder is known by its own name and a link to it is the repetition.
+        for _ in range(MAX_FOLDERS):
+            if folder := self._subfolders.next():
+                self._list(folder)
+            elif folder := self._links.next():
+                self._linked.append(folder)
+                self._list(folder)
+            else:
+                break
+        else:
+            self._closed["."] = f"there are more than {MAX_FOLDERS} folders and links to folders"
+        return Scan(dict(sorted(self._files.items())), self._closed, self._repeated, tuple(self._linked), self._folders)
+
+    def _list(self, folder: str) -> None:
+        if folder.count(os.sep) >= MAX_FOLDER_DEPTH:
+            self._closed[folder] = f"it is more than {MAX_FOLDER_DEPTH} folders deep"
+            return
         try:
-            status = os.stat(root / below)
-            where = seen.setdefault((status.st_dev, status.st_ino), below or ".")
-            if where != (below or "."):
-                repeated[below] = where
+            status = os.stat(self._root / folder)
+            identity = status.st_dev, status.st_ino
+            where = self._names.setdefault(identity, folder or ".")
+            if where != (folder or "."):
+                self._repeated[folder] = where
                 return
-            with os.scandir(root / below) as listing:
+            with os.scandir(self._root / folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            if not below:
-                raise FilesError(f"Cannot read the folder {root}: {reason(error)}.") from error
-            closed[below] = reason(error)
+            if not folder:
+                raise FilesError(f"Cannot read the folder {self._root}: {reason(error)}.") from error
+            self._closed[folder] = reason(error)
             return
+        self._folders[folder] = identity
         for entry in entries:
             if not entry.name.startswith("."):
-                each(f"{below}/{entry.name}" if below else entry.name, entry)
+                self._take(f"{folder}/{entry.name}" if folder else entry.name, entry)
 
-    def each(path: str, entry: os.DirEntry[str]) -> None:
+    def _take(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
-            if entry.is_symlink():
-                linked.append(path)
-                if entry.is_dir():
-                    links.append(path)
-                    return
-            elif entry.is_dir():
-                folder(path)
+            if not is_text(path):
+                if is_manifest(entry.name) or entry.is_dir():
+                    self._closed[_escaped(path)] = "its name is not UTF-8"
                 return
-            if is_manifest(entry.name):
-                files[path] = Stamp.of(entry.stat())
+            if entry.is_dir():
+                (self._links if entry.is_symlink() else self._subfolders).add(path, path.partition(os.sep)[0])
+            elif is_manifest(entry.name):
+                if entry.is_symlink():
+                    self._linked.append(path)
+                self._files[path] = Stamp.of(entry.stat())
         except FileNotFoundError:
             if is_manifest(entry.name) and entry.is_symlink():
-                files[path] = None  # a dangling link; a plain file was deleted meanwhile
+                self._files[path] = None  # a dangling link; a plain file was deleted meanwhile
         except OSError:
             if is_manifest(entry.name):
-                files[path] = None
+                self._files[path] = None
 
-    folder("")
-    # Real folders first, so that a folder is known by its own name and a link to it is the repetition.
-    while links:
-        folder(links.pop(0))
-    return Scan(dict(sorted(files.items())), closed, repeated, tuple(linked))
+
+def is_read(path: str) -> bool:
+    """Returns whether a file with this path below the folder is read at all."""
+    return is_text(path) and path.count(os.sep) <= MAX_FOLDER_DEPTH
+
+
+def is_text(name: str) -> bool:
+    """Returns whether a name can be shown, logged and stored; Python decodes other bytes to half surrogate pairs."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def stamp_of(path: Path | str) -> Stamp | None:
@@ -151,6 +197,8 @@ def read(path: Path, limit: int = MAX_FILE, roots: Roots | None = None) -> tuple
             if not stat.S_ISREG(status.st_mode):
                 raise Unreadable("it is not a regular file")
             text = file.read(limit + 1)
+            if text is None:  # as for /proc/kmsg, which is said to be a regular file and waits
+                raise Unreadable("it has nothing to read")
     except FileNotFoundError:
         if path.is_symlink():
             raise Unreadable("it is a dangling link") from None

@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -27,12 +29,18 @@ from lasthop.plan.not_applied import NotApplied, moment
 from lasthop.sources.files import report
 from lasthop.sources.files.content import BrokenFile, Content, ObjectEntry, digest, examine, restore
 from lasthop.sources.files.file_set import File, FileSet, after
-from lasthop.sources.files.folder import FilesError, scan, stamp_of
+from lasthop.sources.files.folder import FilesError, Identity, scan, stamp_of
 from lasthop.sources.files.local_files import LocalFiles
 from lasthop.sources.files.object_set import ObjectSet
-from lasthop.sources.files.reading import Reading, Readings, emptied, is_blank, read_text, unreadable
+from lasthop.sources.files.reading import Reading, Readings, crashed, emptied, is_blank, read_text, unreadable
 from lasthop.sources.files.state import NoState, SavedFile
+from lasthop.sources.files.turns import in_turn, team_of
 from lasthop.sources.source import Batch
+
+AT_ONCE: Final = 200
+"""Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
+AT_ONCE_SECONDS: Final = 0.3
+"""The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
 
 
 class Loader:
@@ -52,9 +60,12 @@ class Loader:
         self._closed: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
         self._linked: tuple[str, ...] = ()
+        self._folders: dict[str, Identity] = {}
         self._lost = ""
         self._pending: frozenset[str] = frozenset()
         """Large files whose current text is still being read."""
+        self._last_team = ""
+        """Whose file was the last to be read where not all could be."""
         self._published: Batch | None = None
         self._unsaved: dict[str, SavedFile | None] = {}
         self._save_error = ""
@@ -71,18 +82,34 @@ class Loader:
     ) -> Readings:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
-        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files are only
-        named. Raises `FilesError` if the folder cannot be read the first time; later that is a reading like any other.
+        A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
+        those that are too many at once, are only named. Raises `FilesError` if the folder cannot be read the first time; later
+        that is a reading like any other.
         """
         large: set[str] = set()
+        later: set[str] = set()
 
-        def read(paths: Iterable[str]) -> dict[str, Reading]:
-            if leave_large:
-                large.update(path for path in paths if self._is_large(path))
-            return {path: self._read(path, before) for path in paths if path not in large}
+        def read(paths: Collection[str]) -> dict[str, Reading]:
+            found: dict[str, Reading] = {}
+            end = time.thread_time() + AT_ONCE_SECONDS
+            for path in in_turn(paths, self._last_team) if leave_large else paths:
+                if leave_large and (len(found) >= AT_ONCE or (found and time.thread_time() >= end)):
+                    later.add(path)
+                elif leave_large and self._is_large(path):
+                    large.add(path)
+                else:
+                    found[path] = self._read(path, before)
+                    self._last_team = team_of(path)
+            # What a file has lost may have moved into one that is yet to be read.
+            teams = {team_of(path) for path in later}
+            later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
+            return {path: reading for path, reading in found.items() if path not in later}
 
         if files is not None:
-            here = Readings(read(files), {path: self._local.read(path) for path in local}, large=frozenset(large))
+            read_files = read(sorted(files))
+            here = Readings(
+                read_files, {path: self._local.read(path) for path in local}, large=frozenset(large), later=frozenset(later)
+            )
             if self.root.is_dir():
                 return here
             # While the whole folder is being deleted its files disappear one by one, which is not an edit of each.
@@ -93,12 +120,24 @@ class Loader:
                 raise
             return Readings({}, {}, lost=str(error))
         readings = read([path for path, stamp in found.files.items() if not self._files.is_as_at(path, stamp)])
+        teams = {team_of(path) for path in later}
         for path in self._remembered() - found.files.keys():
             if why := _closed_above(path, found.closed):
                 readings[path] = Reading(unreadable(self._shown(path), f"its folder cannot be read ({why})"))
+            elif team_of(path) in teams:
+                later.add(path)
             else:
                 readings[path] = Reading(None)
-        return Readings(readings, self._local.changed(), found.closed, found.repeated, found.linked, frozenset(large))
+        return Readings(
+            readings,
+            self._local.changed(),
+            found.closed,
+            found.repeated,
+            found.linked,
+            found.folders,
+            frozenset(large),
+            frozenset(later),
+        )
 
     def _is_large(self, path: str) -> bool:
         stamp = stamp_of(self.root / path)
@@ -111,6 +150,13 @@ class Loader:
         )
 
     def _read(self, path: str, before: Readings | None = None) -> Reading:
+        """Reads a file. If its content makes Lasthop itself fail, that is a broken file, not the end of all the others."""
+        try:
+            return self._examined(path, before)
+        except Exception as error:
+            return Reading(crashed(self._shown(path), error), stamp_of(self.root / path))
+
+    def _examined(self, path: str, before: Readings | None) -> Reading:
         last = before.files.get(path) if before else None
         if last and last.stamp and last.stamp == stamp_of(self.root / path):
             return last
@@ -161,6 +207,7 @@ class Loader:
         self._lost, self._pending = readings.lost, readings.large
         if readings.closed is not None:
             self._closed, self._repeated, self._linked = readings.closed, readings.repeated or {}, readings.linked or ()
+            self._folders = readings.folders or {}
         touched: set[Key] = set()
         for path, reading in readings.files.items():
             touched |= self._apply_file(path, reading)
@@ -295,6 +342,11 @@ class Loader:
         """Files and folders below the folder that are links."""
         return self._linked
 
+    @property
+    def folders(self) -> dict[str, Identity]:
+        """The folder and its subfolders as they were listed last, by absolute path."""
+        return {str(self.root / path): identity for path, identity in self._folders.items()}
+
     def followed(self) -> Iterable[str]:
         """Yields what may change outside the folder: absolute paths of local files and of links."""
         yield from self._local.permitted
@@ -306,4 +358,4 @@ class Loader:
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:
-    return next((why for folder, why in closed.items() if path.startswith(f"{folder}/")), "")
+    return next((why for folder, why in closed.items() if folder == "." or path.startswith(f"{folder}/")), "")

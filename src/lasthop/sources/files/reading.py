@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from lasthop.admission.limits import MAX_MESSAGE
 from lasthop.plan.finding import Finding
 from lasthop.sources.files.content import BrokenFile, Content, StoredDocument, digest
-from lasthop.sources.files.folder import Stamp, TooLarge, Unreadable, read, stamp_of
+from lasthop.sources.files.folder import Identity, Stamp, TooLarge, Unreadable, read, stamp_of
 from lasthop.sources.files.local_file import LocalFile
+
+MAKE_READABLE: Final = "Make it readable for the user that runs Lasthop, or remove it."
 
 
 class Reading(NamedTuple):
@@ -29,11 +32,14 @@ class Readings(NamedTuple):
     files: dict[str, Reading]
     local: dict[str, LocalFile]
     closed: dict[str, str] | None = None
-    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next two."""
+    """Subfolders that cannot be listed, and why. None if not everything was read, as with the next three."""
     repeated: dict[str, str] | None = None
     linked: tuple[str, ...] | None = None
+    folders: dict[str, Identity] | None = None
     large: frozenset[str] = frozenset()
     """Files that are still to be read: it takes so long that others should not wait for them."""
+    later: frozenset[str] = frozenset()
+    """Files to look at again next time: there are too many at once for others to wait for."""
     lost: str = ""
     """Why the folder as a whole cannot be read."""
 
@@ -57,8 +63,14 @@ def read_text(path: Path, shown: str) -> tuple[bytes, Stamp] | Reading:
 
 
 def unreadable(shown: str, why: str) -> BrokenFile:
-    remedy = "Make it readable for the user that runs Lasthop, or remove it."
-    return BrokenFile(b"", (Finding(None, "Unreadable", f"cannot be read: {why}.", remedy, file=shown, line=1),), opaque=True)
+    finding = Finding(None, "Unreadable", f"cannot be read: {why}.", MAKE_READABLE, file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=True)
+
+
+def crashed(shown: str, error: Exception) -> BrokenFile:
+    message = f"cannot be read because of a bug in Lasthop: {type(error).__name__}: {str(error)[:MAX_MESSAGE]}."
+    finding = Finding(None, "InternalError", message, "Please report it.", file=shown, line=1)
+    return BrokenFile(b"", (finding,), opaque=True)
 
 
 def too_large(shown: str, why: str) -> BrokenFile:

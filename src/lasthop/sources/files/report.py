@@ -13,6 +13,7 @@ from lasthop.plan.not_applied import FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE, NotA
 from lasthop.sources.files.content import BrokenFile
 from lasthop.sources.files.file_set import File
 from lasthop.sources.files.object_set import ObjectSet
+from lasthop.sources.files.reading import MAKE_READABLE
 
 
 def of_broken(refused: NotApplied, broken: BrokenFile) -> Iterator[Finding]:
@@ -43,10 +44,8 @@ def of_contested(key: Key, used: tuple[str, int], others: Iterable[tuple[str, in
 
 def of_folders(root: str, closed: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[Finding]:
     for path, why in sorted(closed.items()):
-        message = f"the folder cannot be read: {why}. What it held stays in force."
-        yield Finding(
-            None, "Unreadable", message, "Make it readable for the user that runs Lasthop.", file=f"{root}/{path}", line=1
-        )
+        message = f"cannot be read: {why}. What it held stays in force."
+        yield Finding(None, "Unreadable", message, MAKE_READABLE, file=f"{root}/{path}", line=1)
     for path, where in sorted(repeated.items()):
         message = f"the link leads to a folder that is read as {where} already."
         yield Finding(None, "RepeatedFolder", message, severity=Severity.WARNING, file=f"{root}/{path}", line=1)

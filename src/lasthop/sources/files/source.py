@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from lasthop.admission.limits import LARGE_FILE
 from lasthop.api.meta import Key
-from lasthop.sources.files.folder import is_manifest, stamp_of
+from lasthop.sources.files.folder import is_manifest, is_read, is_text, stamp_of
 from lasthop.sources.files.loader import Loader
 from lasthop.sources.files.local_file import folders_to_watch
 from lasthop.sources.files.reading import Readings
@@ -51,6 +51,8 @@ class FilesSource:
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while edits of other files take effect."""
         self._one_large = asyncio.Lock()
+        self._later: frozenset[str] = frozenset()
+        """Files that were only named by the last look, to be read by the next ones."""
 
     def load(self) -> Batch:
         """Returns everything once, for commands. Writes nothing.
@@ -72,21 +74,23 @@ class FilesSource:
         await asyncio.to_thread(loader.save)
         watcher = Watcher(loader.root)
         try:
-            await watcher.follow_root()
+            await watcher.follow(loader.folders)
             look = EVERYWHERE  # once more now that it is watched: changes since the first read went unnoticed
             while True:
                 readings = await self._settled(look)
+                self._later = readings.later
                 for path in readings.large - self._large.keys():
                     self._large[path] = asyncio.ensure_future(self._read_large(path))
                 read = [readings, *self._large_ones_read()]
                 for number, reading in enumerate(read, 1):
-                    pending = self._large.keys() | {path for later in read[number:] for path in later.files}
+                    pending = self._large.keys() | self._later | {path for later in read[number:] for path in later.files}
                     if (
                         batch := await asyncio.to_thread(loader.apply, reading._replace(large=frozenset(pending)))
                     ) is not None:
                         yield batch
                 await asyncio.to_thread(loader.save)
-                if await watcher.follow_root() or await self._watch_outside(watcher, look):
+                replaced = not loader.lost and watcher.replaced()
+                if await watcher.follow(loader.folders) or await self._watch_outside(watcher, look) or replaced:
                     look = EVERYWHERE
                 else:
                     look = await self._next_look(watcher)
@@ -124,6 +128,9 @@ class FilesSource:
             yield readings
 
     async def _next_look(self, watcher: Watcher) -> Look:
+        if self._later:
+            look = where_to_look(await watcher.events(0, self._large.values()), self._loader)
+            return Look(None if look.files is None else look.files | self._later, look.local)
         clock = asyncio.get_running_loop().time
         rescan = clock() + (RESCAN_LOST if self._loader.lost else RESCAN)
         while (left := rescan - clock()) > 0:
@@ -156,6 +163,8 @@ def where_to_look(events: Events, loader: Loader) -> Look:
         if any(part.startswith(".") for part in name.split(os.sep)):
             if name == "." or any(part.startswith("..") for part in name.split(os.sep)):
                 return EVERYWHERE  # the folder itself, or the ..data link of a mounted ConfigMap
+        elif not is_read(name):
+            continue
         elif loader.knows(name) or (is_manifest(os.path.basename(name)) and os.path.lexists(path) and not os.path.isdir(path)):
             files.add(name)
         elif os.path.isdir(path) or loader.knows_below(name):
@@ -164,4 +173,4 @@ def where_to_look(events: Events, loader: Loader) -> Look:
 
 
 def _folders(paths: Iterable[str]) -> set[str]:
-    return {folder for path in paths for folder in folders_to_watch(path)}
+    return {folder for path in paths for folder in folders_to_watch(path) if is_text(folder)}

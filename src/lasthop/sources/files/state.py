@@ -70,7 +70,6 @@ class NoState:
         return None
 
     def local_file(self, path: str) -> bytes | None:
-        """Returns the last good content of a local file."""
         return None
 
     def pair(self, paths: PairPaths) -> Pair | None:

@@ -11,7 +11,7 @@ import pytest
 
 from lasthop.api.core import ConfigMap, Service
 from lasthop.api.meta import Key
-from lasthop.sources.files import FilesError, FilesSource
+from lasthop.sources.files import FilesError, FilesSource, loader
 from lasthop.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
@@ -225,3 +225,62 @@ async def test_a_linked_file_is_watched_where_it_is(watched: Watched, files: Pat
     await watched.start()
     (tmp_path / "elsewhere" / "b.yaml").write_text(service("b", 81))
     assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
+
+
+async def test_a_file_in_a_hidden_folder_is_watched_where_a_link_leads_to_it(watched: Watched, files: Path) -> None:
+    (files / ".hidden").mkdir()
+    (files / ".hidden" / "b.yaml").write_text(service("b", 80))
+    (files / "b.yaml").symlink_to(".hidden/b.yaml")
+    await watched.start()
+    (files / ".hidden" / "b.yaml").write_text(service("b", 81))
+    assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
+
+
+async def test_a_subfolder_that_is_replaced_is_watched_again(watched: Watched, files: Path, tmp_path: Path) -> None:
+    for where in (files / "sub", tmp_path / "next"):
+        where.mkdir()
+        write(where, b=service("b", 80))
+    await watched.start()
+    (files / "sub").rename(tmp_path / "away")
+    (tmp_path / "next").rename(files / "sub")
+    await watched.nothing_but_a_marker()
+    await watched.nothing_but_a_marker()
+    write(files / "sub", b=service("b", 81))
+    assert list((await watched.batch()).changes) == [Key("Service", "shop", "b")]
+
+
+async def test_a_name_that_is_no_text_stops_neither_the_watch_nor_the_others(watched: Watched, files: Path) -> None:
+    """The watcher cannot name it and fails; it begins again."""
+    await watched.start()
+    odd = Path(os.fsdecode(os.path.join(os.fsencode(files), b"\xff.yaml")))
+    odd.write_text(policy())
+    assert [finding.file for finding in (await watched.batch()).findings] == [f"{files}/\\xff.yaml"]
+    for number in (81, 82):
+        write(files, a=service("web", number))
+        assert port(await watched.batch()) == number
+    odd.unlink()
+    assert (await watched.batch()).findings == ()
+
+
+async def test_a_link_to_a_name_that_is_no_text_stops_nothing(watched: Watched, files: Path, tmp_path: Path) -> None:
+    elsewhere = os.path.join(os.fsencode(tmp_path), b"\xff")
+    os.mkdir(elsewhere)
+    Path(os.fsdecode(elsewhere), "b.yaml").write_text(service("b", 80))
+    os.symlink(os.path.join(elsewhere, b"b.yaml"), os.fsencode(files / "b.yaml"))
+    assert Key("Service", "shop", "b") in (await watched.start()).changes
+    write(files, a=service("web", 81))
+    assert port(await watched.batch()) == 81
+
+
+async def test_more_files_than_are_read_at_once_arrive_all_the_same(
+    watched: Watched, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "AT_ONCE", 10)
+    await watched.start()
+    (tmp_path / "many").mkdir()
+    write(tmp_path / "many", **{f"f{number}": service(f"many-{number}") for number in range(35)})
+    (tmp_path / "many").rename(files / "many")
+    batches = [await watched.batch()]
+    while not batches[-1].complete:
+        batches.append(await watched.batch())
+    assert [len(batch.changes) for batch in batches] == [10, 10, 10, 5]

@@ -69,7 +69,6 @@ PLURALS: Final = {"NetworkPolicy": "networkpolicies", "GatewayClass": "gatewaycl
 
 
 def path(document: Json) -> str:
-    """Returns the API path to which a document is applied."""
     group, _, api_version = document["apiVersion"].rpartition("/")
     kind, metadata = document["kind"], document["metadata"]
     return path_of(group, api_version, PLURALS.get(kind, f"{kind.lower()}s"), metadata.get("namespace", ""), metadata["name"])
