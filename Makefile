@@ -62,14 +62,14 @@ bench: setup ## Measure how long an edit takes to reach the backend
 	@$(BIN)/python -m bench
 
 # A whole run begins with the checks of the node that it runs on.
-conformance: setup ## Run the official Gateway API suite on a real API server: RUN, FEATURES, CHANNEL, WAY (root)
-	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance selftest)
-	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
-	@$(if $(RUN)$(FEATURES),,$(BIN)/python -m conformance observe)
-	@$(BIN)/python -m conformance run $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
+conformance: setup ## Run the official Gateway API suite on a real API server: SUITE, RUN, FEATURES, CHANNEL, WAY (root)
+	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance selftest)
+	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance install)
+	@$(if $(SUITE)$(RUN)$(FEATURES),,$(BIN)/python -m conformance observe)
+	@$(BIN)/python -m conformance run $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY)) $(foreach test,$(RUN),--run $(test)) $(if $(FEATURES),--features $(FEATURES))
 
-cluster: setup ## Bring up a cluster with Lasthop: CHANNEL, WAY (root)
-	@$(BIN)/python -m conformance up $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
+cluster: setup ## Bring up a cluster with Lasthop: SUITE, CHANNEL, WAY (root)
+	@$(BIN)/python -m conformance up $(if $(SUITE),--suite $(SUITE)) $(if $(CHANNEL),--channel $(CHANNEL)) $(if $(WAY),--way $(WAY))
 
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --all-extras pyproject.toml
 

@@ -10,12 +10,13 @@ from conformance import installed, preflight, sandbox
 from conformance.build import build
 from conformance.children import say
 from conformance.lasthop import WAYS
+from conformance.releases import CURRENT, RELEASES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__import__("conformance").__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build the servers and the suite into the cache folder")
+    build_ = commands.add_parser("build", help="build the servers and the suite into the cache folder")
     up = commands.add_parser("up", help="bring up a cluster with Lasthop, until Ctrl-C")
     run = commands.add_parser("run", help="run the conformance suite")
     selftest = commands.add_parser("selftest", help="check the node itself on a real cluster")
@@ -26,6 +27,10 @@ def main() -> int:
     run.add_argument("--run", action="append", default=[], metavar="TEST", help="only this test (may be repeated)")
     run.add_argument("--profiles", type=_list, default=[], metavar="A,B", help="all GATEWAY-* unless said")
     run.add_argument("--features", type=_list, default=[], metavar="A,B", help="those of the GatewayClass unless said")
+    for command in (build_, up, run):
+        command.add_argument(
+            "--suite", choices=RELEASES, default=CURRENT.version, help=f"of which release, with its CRDs ({CURRENT.version})"
+        )
     for command in (up, run):
         command.add_argument(
             "--way", choices=WAYS, default=WAYS[0], help="how Lasthop is put on the cluster (conformance/lasthop.py)"
@@ -43,25 +48,25 @@ def main() -> int:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    for name, path in build().items():
+    for name, path in build(RELEASES[arguments.suite]).items():
         print(f"{name:24} {path}")
     return 0
 
 
-def _prepare() -> None:
+def _prepare(suite: str = CURRENT.version) -> None:
     preflight.check()  # before minutes of building
-    build()
+    build(RELEASES[suite])
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    _prepare()
-    code = sandbox.run("conformance.up:up", {"cluster": {"channel": arguments.channel}, "way": arguments.way})
+    _prepare(arguments.suite)
+    code = sandbox.run("conformance.up:up", {"cluster": _versions(arguments), "way": arguments.way})
     return 0 if code == sandbox.STOPPED else code  # to be stopped is how it ends well
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    _prepare()
-    order = {"cluster": {"channel": arguments.channel}}
+    _prepare(arguments.suite)
+    order = {"cluster": _versions(arguments)}
     order |= {name: getattr(arguments, name) for name in ("run", "profiles", "features", "way")}
     if not arguments.run:
         say("A cluster, Lasthop on it, and the whole suite: about 4 minutes on 2 idle cores")
@@ -74,7 +79,7 @@ def _selftest(arguments: argparse.Namespace) -> int:
 
 
 def _install(arguments: argparse.Namespace) -> int:
-    build()
+    _prepare()
     order = {"channel": arguments.channel, "apiserver_flags": installed.FLAGS}
     return sandbox.run("conformance.installed:check_rights", {"cluster": order})
 
@@ -82,6 +87,10 @@ def _install(arguments: argparse.Namespace) -> int:
 def _observe(arguments: argparse.Namespace) -> int:
     _prepare()
     return sandbox.run("conformance.observed:check_observed", {"cluster": {"channel": arguments.channel}})
+
+
+def _versions(arguments: argparse.Namespace) -> dict[str, str]:
+    return {"channel": arguments.channel, "suite": arguments.suite}
 
 
 def _list(text: str) -> list[str]:

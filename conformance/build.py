@@ -1,6 +1,7 @@
 """Builds the programs of the cluster from Go modules into the user's cache folder: once, each by itself, resumable.
 
     go/<module>/go.mod, go.sum  ->  ~/.cache/lasthop/conformance/<module>-<hash>/<program>
+                                                                                 crds/, unless it is the current release
 
 The hash is that of the module's files, so a changed version is built anew and an unchanged one never again.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.preflight import Missing, find
+from conformance.releases import CURRENT, Release
 
 MODULES = Path(__file__).parent / "go"
+CURRENT_CRDS = Path(__file__).parent.parent / "src" / "lasthop" / "api" / "crds" / "gateway-api"
 TOOLCHAIN = "go1.27.3"  # the suite v1.7.0 asks for 1.27; `go` fetches and checks this toolchain by itself
 KUBERNETES_VERSION = "v1.36.3"
 
@@ -37,15 +41,27 @@ class Program:
 _VERSION = "k8s.io/component-base/version"
 _KUBERNETES_LDFLAGS = f"-s -w -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
 
-PROGRAMS = (
+_SERVERS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", ldflags=_KUBERNETES_LDFLAGS),
     Program(
         "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", ldflags=_KUBERNETES_LDFLAGS
     ),
-    Program("echo-basic", "suite", "sigs.k8s.io/gateway-api-conformance-images/echo-basic"),
-    Program("conformance.test", "suite", ".", test=True),
 )
+
+
+def programs(release: Release) -> tuple[Program, ...]:
+    """All that a run of the release's suite needs."""
+    return (
+        *_SERVERS,
+        *([Program("coredns", "coredns", ".")] if release.coredns else ()),
+        Program("echo-basic", release.module, release.echo_basic),
+        _suite(release),
+    )
+
+
+def _suite(release: Release) -> Program:
+    return Program("conformance.test", release.module, ".", test=True)
 
 
 def cache_folder() -> Path:
@@ -60,30 +76,61 @@ def path_of(program: Program, cache: Path | None = None, modules: Path = MODULES
     return (cache or cache_folder()) / f"{program.module}-{digest.hexdigest()[:12]}" / program.name
 
 
-def missing(cache: Path | None = None) -> list[Program]:
-    return [program for program in PROGRAMS if not path_of(program, cache).exists()]
+def paths(release: Release) -> dict[str, Path]:
+    return {program.name: path_of(program) for program in programs(release)}
 
 
-def build() -> dict[str, Path]:
+def crds_of(release: Release) -> Path:
+    """The folder with the release's CRDs, a folder for each channel."""
+    return CURRENT_CRDS if release == CURRENT else path_of(_suite(release)).parent / "crds"
+
+
+def build(release: Release = CURRENT) -> dict[str, Path]:
     """The path of every program, built if it is not there yet."""
-    if todo := missing():
+    todo = [program for program in programs(release) if not path_of(program).exists()]
+    if todo:
         names = ", ".join(program.name for program in todo)
         print(
             f"Building {names} into {cache_folder()}: about 11 minutes in all on 2 cores, once. It can be interrupted.",
             flush=True,
         )
-        if (go := find("go")) is None:
-            raise Missing("Building them needs Go, 1.21 or newer (it fetches the toolchain it needs by itself): install it")
         for number, program in enumerate(todo, 1):
-            _build(go, program, f"[{number}/{len(todo)}] {program.name}")
-    return {program.name: path_of(program) for program in PROGRAMS}
+            _build(_go(), program, f"[{number}/{len(todo)}] {program.name}")
+    if not crds_of(release).exists():
+        _copy_crds(_go(), release)
+    return paths(release)
+
+
+def _go() -> str:
+    if go := find("go"):
+        return go
+    raise Missing("Building them needs Go, 1.21 or newer (it fetches the toolchain it needs by itself): install it")
+
+
+def _copy_crds(go: str, release: Release) -> None:
+    """They are in the same Go module as the API's types, which the suite is built from: checked by the same go.sum."""
+    target, folder = crds_of(release), MODULES / release.module
+    command = [go, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]
+    listed = subprocess.run(command, cwd=folder, env=_environment(), stdout=subprocess.PIPE, text=True)
+    if listed.returncode:
+        raise Missing(f"`{' '.join(command)}` in {folder} failed (see above)")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".crds-") as scratch:
+        for channel in ("standard", "experimental"):
+            (Path(scratch) / "crds" / channel).mkdir(parents=True)
+            for file in sorted((Path(listed.stdout.strip()) / "config" / "crd" / channel).glob("gateway.*.yaml")):
+                shutil.copyfile(file, Path(scratch) / "crds" / channel / file.name)
+        (Path(scratch) / "crds").rename(target)
+
+
+def _environment() -> dict[str, str]:
+    # CGO off: static programs, which run in a container root without libraries, and no C compiler is needed.
+    return os.environ | {"GOTOOLCHAIN": TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 
 
 def _build(go: str, program: Program, label: str) -> None:
     target = path_of(program)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # CGO off: static programs, which run in a container root without libraries, and no C compiler is needed.
-    environment = os.environ | {"GOTOOLCHAIN": TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    environment = _environment()
     started = time.monotonic()
     progress = _Progress(label, started)
     progress.say("fetching modules")

@@ -19,15 +19,15 @@ from typing import Any
 
 import aiohttp
 
-from conformance import certificates, kubeconfig, network, port_forward
+from conformance import build, certificates, kubeconfig, network, port_forward
 from conformance.api import Api, ApiError, Object, documents
 from conformance.children import ChildError, Server, check, say
 from conformance.network import NODE_IP
 from conformance.node.node import Node
+from conformance.releases import Release
 from conformance.servers import API_SERVER, apiserver, controller_manager, etcd
 
 REPOSITORY = Path(__file__).parent.parent
-CRDS = REPOSITORY / "src" / "lasthop" / "api" / "crds" / "gateway-api"
 
 
 class Cluster:
@@ -36,10 +36,11 @@ class Cluster:
         folder: Path,
         programs: Mapping[str, Path],
         host_socket: socket.socket,
+        release: Release,
         channel: str = "experimental",
         apiserver_flags: Sequence[str] = (),
     ) -> None:
-        self.folder, self.programs, self.channel = folder, programs, channel
+        self.folder, self.programs, self.release, self.channel = folder, programs, release, channel
         self.logs, self.scratch = folder / "logs", folder / "scratch"
         self.authority = certificates.Authority()
         token = secrets.token_urlsafe(32)
@@ -78,13 +79,14 @@ class Cluster:
                 self.programs["kube-controller-manager"], self.scratch, self.logs, self.kubeconfig, self.authority
             )
         )
-        await self.install_crds(CRDS / self.channel)
+        await self.install_crds(build.crds_of(self.release) / self.channel)
         tasks = await self._exits.enter_async_context(asyncio.TaskGroup())
         for work in (port_forward.serve(self.host_socket, NODE_IP, 6443), self._watch_servers()):
             self._exits.callback(tasks.create_task(work).cancel)
-        self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs["echo-basic"])
+        self.node = Node(self.api, self.scratch / "pods", self.logs / "pods", self.programs)
         await self._exits.enter_async_context(self.node)
-        say(f"Cluster up in {time.monotonic() - begin:.1f} s: Kubernetes 1.36.3, Gateway API v1.7.0 ({self.channel} channel)")
+        versions = f"Kubernetes {build.KUBERNETES_VERSION}, Gateway API {self.release.version} ({self.channel} channel)"
+        say(f"Cluster up in {time.monotonic() - begin:.1f} s: {versions}")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.api import ApiError
-from conformance.build import PROGRAMS, path_of
+from conformance.build import paths
 from conformance.children import ChildError, say
 from conformance.cluster import Cluster
 from conformance.preflight import Missing
+from conformance.releases import CURRENT, RELEASES
 from conformance.sandbox import STOPPED
 
 Scenario = Callable[[Cluster, dict[str, Any]], Awaitable[int]]
@@ -37,10 +38,11 @@ async def _run(scenario: Scenario, order: dict[str, Any]) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    programs = {program.name: path_of(program) for program in PROGRAMS}
     arguments = order["arguments"]
+    options = dict(arguments.get("cluster", {}))
+    release = RELEASES[options.pop("suite", CURRENT.version)]
     forwarded = socket.socket(fileno=order["forwarded"])
-    cluster = Cluster(Path(order["folder"]), programs, forwarded, **arguments.get("cluster", {}))
+    cluster = Cluster(Path(order["folder"]), paths(release), forwarded, release, **options)
     try:
         async with cluster:
             return await scenario(cluster, arguments)

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from conformance.releases import CURRENT, RELEASES
+
 REPORTS = Path(__file__).parent / "reports"
 _README = """\
 # Lasthop
@@ -24,13 +26,13 @@ A Gateway API implementation that drives Envoy and takes the last hop, from the 
 On a Linux machine with root and Python 3.11 or newer, in a checkout of the version:
 
 ```sh
-make conformance                     # the experimental channel
-make conformance CHANNEL=standard
+make conformance{suite}                     # the experimental channel
+make conformance{suite} CHANNEL=standard
 ```
 
 It starts etcd, kube-apiserver and kube-controller-manager, installs the CRDs and Lasthop (`deploy/lasthop.yaml`), and runs the
-suite, unmodified. Pods are processes in network namespaces; `conformance/README.md` says what that leaves out. Where the
-suite's manifests name the backend image v0.2.0 (`udp-echo`) it is v0.1.0: v0.2.0 cannot be had as a Go module.
+suite, unmodified. Pods are processes in network namespaces; `conformance/README.md` says what that leaves out.
+{note}
 """
 
 
@@ -47,7 +49,9 @@ def publish(report: bytes, reports: Path = REPORTS) -> Path | None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{content['gatewayAPIChannel']}-{implementation['version']}-{mode}-report.yaml"
     path.write_bytes(report)
-    (folder / "README.md").write_text(_README.format(rows="\n".join(_rows(folder))))
+    release = RELEASES[content["gatewayAPIVersion"]]
+    suite = "" if release == CURRENT else f" SUITE={release.version}"
+    (folder / "README.md").write_text(_README.format(rows="\n".join(_rows(folder)), suite=suite, note=release.note))
     return path
 
 

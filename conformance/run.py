@@ -26,7 +26,7 @@ async def suite(cluster: Cluster, arguments: dict[str, Any]) -> int:
         say(f"The controller has not accepted GatewayClass {lasthop.GATEWAY_CLASS} within 60 s; see {cluster.logs}")
         return 1
     features = arguments["features"] or await lasthop.supported_features(cluster)
-    profiles = arguments["profiles"] or profiles_of(features)
+    profiles = arguments["profiles"] or profiles_of(cluster.release, features)
     judge = Suite(cluster, lasthop.GATEWAY_CLASS, profiles, arguments["features"])
     if arguments["run"]:
         return await _some(judge, arguments["run"])

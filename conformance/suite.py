@@ -12,21 +12,14 @@ from pathlib import Path
 from conformance.children import die_with_parent
 from conformance.cluster import Cluster
 from conformance.network import UNUSABLE_ADDRESS, USABLE_ADDRESS
+from conformance.releases import Release
 from conformance.results import Output, Result
 
-PROFILES = {
-    # profile: the feature without which nothing of it can pass
-    "GATEWAY-HTTP": "HTTPRoute",
-    "GATEWAY-TLS": "TLSRoute",
-    "GATEWAY-GRPC": "GRPCRoute",
-    "GATEWAY-TCP": "TCPRoute",
-    "GATEWAY-UDP": "UDPRoute",
-}
 LONGEST_LINE = 4 << 20  # the suite prints whole objects
 
 
-def profiles_of(features: Sequence[str]) -> list[str]:
-    return [profile for profile, feature in PROFILES.items() if feature in features]
+def profiles_of(release: Release, features: Sequence[str]) -> list[str]:
+    return [profile for profile, feature in release.profiles.items() if feature in features]
 
 
 @dataclass(frozen=True)

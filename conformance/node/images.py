@@ -1,4 +1,4 @@
-"""Images as this node knows them: a pattern of the name -> which files of this machine it consists of and what it runs.
+"""Images as this node knows them: the last part of the name -> which files of this machine it consists of and what it runs.
 
 `lasthop` is this repository: its virtual environment (with Envoy's binary in site-packages) and its source tree, read-only at
 their own paths, so that pods run exactly the code that is being worked on.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import compileall
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src"
+BACKENDS = ("echo-basic", "coredns")  # images of one program, which is the whole image
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,14 +28,12 @@ class Image:
 
 
 class Images:
-    def __init__(self, echo_basic: Path, source: Path = SOURCE) -> None:
-        self.known: tuple[tuple[re.Pattern[str], Image], ...] = (
-            (re.compile(r"(^|/)echo-basic(:|@|$)"), Image(("/echo-basic",), {echo_basic: "/echo-basic"})),
-            (re.compile(r"(^|/)lasthop(:|@|$)"), _lasthop(source)),
-        )
+    def __init__(self, programs: Mapping[str, Path], source: Path = SOURCE) -> None:
+        own = {name: Image((f"/{name}",), {programs[name]: f"/{name}"}) for name in BACKENDS if name in programs}
+        self.known = {**own, "lasthop": _lasthop(source)}
 
     def find(self, name: str) -> Image | None:
-        return next((image for pattern, image in self.known if pattern.search(name)), None)
+        return next((image for known, image in self.known.items() if re.search(rf"(^|/){known}(:|@|$)", name)), None)
 
 
 def _lasthop(source: Path) -> Image:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    def __init__(self, api: Api, folder: Path, log_folder: Path, echo_basic: Path) -> None:
+    def __init__(self, api: Api, folder: Path, log_folder: Path, programs: Mapping[str, Path]) -> None:
         self.api, self.folder, self.log_folder = api, folder, log_folder
-        self.images = Images(echo_basic)
+        self.images = Images(programs)
         self.pods: dict[str, Pod] = {}  # by uid
         self._uids: dict[Name, str] = {}
         self._addresses = Addresses()

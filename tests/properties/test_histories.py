@@ -18,7 +18,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lasthop.api.meta import Key, Object, StringMap
+from lasthop.api.bundle import CrdVersion, CrdVersions
+from lasthop.api.meta import Key, Object
 from lasthop.controller import Controller
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.quarantine import withhold
@@ -55,6 +56,10 @@ STEPS = st.one_of(
 )
 
 
+def crds(release: str) -> CrdVersions:
+    return (("httproutes.gateway.networking.k8s.io", CrdVersion(release)),) if release else ()
+
+
 class Inputs:
     """What an engine has been told, so that another can be told the same."""
 
@@ -76,7 +81,7 @@ class Inputs:
 
     def tell_rest(self, engine: Engine) -> None:
         engine.advance(self.now.timestamp())
-        CRD_VERSIONS.set(engine.graph, StringMap.of({"HTTPRoute": self.versions} if self.versions else {}))
+        CRD_VERSIONS.set(engine.graph, crds(self.versions))
         SYSTEM_STORE.set(engine.graph, self.store)
 
 
@@ -263,7 +268,8 @@ EVENTS = st.one_of(
 @settings(slow, max_examples=35)
 @given(st.lists(EVENTS, min_size=5, max_size=25))
 def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str, Any]]) -> None:
-    site, objects, known, versions = Site(), dict(BASE), True, StringMap()
+    site, objects, known = Site(), dict(BASE), True
+    versions: CrdVersions = ()
     site.controller.take(Batch(dict(objects)))
     for event, value in events:
         match event:
@@ -274,7 +280,7 @@ def test_a_controller_with_a_history_ends_as_a_fresh_one(events: list[tuple[str,
                 if value[-1][2]:
                     site.controller.settle(3)
             case "known" | "versions":
-                known, versions = (value, versions) if event == "known" else (known, StringMap.of({"HTTPRoute": value}))
+                known, versions = (value, versions) if event == "known" else (known, crds(value))
                 site.controller.take(Batch({}, policies_known=known, crd_versions=versions))
             case "connect":
                 site.connect(value)

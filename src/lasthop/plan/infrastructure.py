@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
 
 import msgspec
@@ -18,3 +19,11 @@ class Infrastructure(msgspec.Struct, frozen=True):
     """Addresses that the Gateway asks for and has not got."""
     problem: str = ""
     """What could not be made, and why."""
+
+
+def canonical(address: str) -> str:
+    """Returns an IP address as everybody writes it, so that two can be compared; anything else as it is."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address

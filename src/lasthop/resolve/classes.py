@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lasthop.api.bundle import KNOWN, known
+from lasthop.api.bundle import KNOWN, known, supported_features
 from lasthop.api.gateway import GatewayClass
 from lasthop.api.kinds import CONTROLLER_NAME
-from lasthop.api.meta import Key, StringMap
+from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.problem import Problem
@@ -27,9 +27,14 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
 
 def supported_version(g: Graph) -> Condition:
     """Whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
-    versions = CRD_VERSIONS.of(g) or StringMap()
-    strange = [f"{crd} is of {version or 'an unknown release'}" for crd, version in versions if not known(version)]
+    releases = [(crd, version.release) for crd, version in CRD_VERSIONS.of(g) or ()]
+    strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
     if not strange:
         return true(reasons.SUPPORTED_VERSION)
     message = f"{'; '.join(strange)}. Lasthop knows {KNOWN} and serves what it understands of others"
     return failed(reasons.SUPPORTED_VERSION, Problem(reasons.UNSUPPORTED_VERSION, message, remedy="install one of those"))
+
+
+def class_features(g: Graph) -> tuple[str, ...]:
+    """What we claim to support, by the names that the installed CRDs' release has for it."""
+    return supported_features(CRD_VERSIONS.of(g) or ())

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.meta import Key, StringMap
+from lasthop.api.bundle import CrdVersions
+from lasthop.api.meta import Key
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.observation import HopState
 from lasthop.plan.profile import AccessLog
@@ -44,7 +45,7 @@ SERVED_PLAINTEXT: Final = Input[Key, int, bool]("served-plaintext")
 HELD: Final = Input[Key, int, Strength, HopVerification]("held")
 """How a port of a Service, or an XBackend, was verified when it was last verified as strongly as that."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")
-CRD_VERSIONS: Final = Input[StringMap]("crd-versions")
+CRD_VERSIONS: Final = Input[CrdVersions]("crd-versions")
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")

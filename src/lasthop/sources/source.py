@@ -7,7 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from lasthop.api.meta import Key, Object, StringMap
+from lasthop.api.bundle import CrdVersions
+from lasthop.api.meta import Key, Object
 from lasthop.plan.finding import Finding
 from lasthop.plan.not_applied import NotApplied
 
@@ -21,9 +22,8 @@ class Batch(msgspec.Struct, frozen=True):
     policies_known: bool = True
     """False while some input that may contain a BackendTLSPolicy is unreadable and has no last good content: then nothing
     new may be served in plaintext, because "unknown" does not mean "none"."""
-    crd_versions: StringMap = StringMap()
-    """CRD of the Gateway API -> its bundle version, "" if that cannot be told. Those of our own that admit files are not
-    mentioned."""
+    crd_versions: CrdVersions = ()
+    """Of the CRDs of the Gateway API that are installed. Those of our own that admit files are not mentioned."""
     not_applied: tuple[NotApplied, ...] = ()
     """The files whose current text is rejected, and what is in force instead: the whole list."""
     complete: bool = True

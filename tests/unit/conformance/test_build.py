@@ -1,22 +1,32 @@
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from conformance import build, preflight
-from conformance.build import MODULES, PROGRAMS, path_of
+from conformance.build import MODULES, path_of, programs
+from conformance.releases import CURRENT, RELEASES, Release
 
 
 def test_a_program_is_built_again_only_when_its_own_module_changes(tmp_path: Path) -> None:
     shutil.copytree(MODULES, tmp_path / "go")
-    before = [path_of(program, tmp_path, tmp_path / "go") for program in PROGRAMS]
+    before = [path_of(program, tmp_path, tmp_path / "go") for program in programs(CURRENT)]
     with (tmp_path / "go/suite/go.sum").open("a") as file:
         file.write("\n")
-    after = [path_of(program, tmp_path, tmp_path / "go") for program in PROGRAMS]
-    changed = [program.module for program, old, new in zip(PROGRAMS, before, after, strict=True) if old != new]
+    after = [path_of(program, tmp_path, tmp_path / "go") for program in programs(CURRENT)]
+    changed = [program.module for program, old, new in zip(programs(CURRENT), before, after, strict=True) if old != new]
     assert changed == ["suite", "suite"]
+
+
+@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.version)
+def test_each_suite_is_pinned_to_its_own_release(release: Release) -> None:
+    """The module of the API's types has the CRDs too."""
+    go_mod = (MODULES / release.module / "go.mod").read_text()
+    assert set(re.findall(r"sigs\.k8s\.io/gateway-api(?:/conformance)? (v\S+)", go_mod)) == {release.version}
+    assert f"sigs.k8s.io/gateway-api {release.version} h1:" in (MODULES / release.module / "go.sum").read_text()
 
 
 def test_without_go_the_first_words_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

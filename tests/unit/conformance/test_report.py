@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 import yaml
 
+from conformance.releases import CURRENT, RELEASES
 from conformance.report import publish
 from conformance.suite import profiles_of
 
 
-def mk_report(channel: str = "experimental", *levels: str) -> bytes:
+def mk_report(channel: str = "experimental", *levels: str, release: str = "v1.7.0") -> bytes:
     """`levels`: results of the levels of one profile."""
     level = [{"result": result, "statistics": {}} for result in levels or ("success", "success")]
     profile: dict[str, Any] = {"name": "GATEWAY-HTTP", **dict(zip(("core", "extended"), level, strict=False))}
     content = {
         "gatewayAPIChannel": channel,
-        "gatewayAPIVersion": "v1.7.0",
+        "gatewayAPIVersion": release,
         "implementation": {"project": "lasthop", "version": "v0.1.0", "url": "https://lasthop.example"},
         "mode": "default",
         "profiles": [profile] if levels != ("setup failed",) else [],
@@ -40,6 +41,12 @@ def test_the_readme_has_a_row_for_each_report_and_says_how_to_reproduce_it(tmp_p
     assert len(rows) == 2 and "## Reproduce" in text and "make conformance" in text
 
 
+def test_the_report_of_another_release_says_how_that_suite_is_run(tmp_path: Path) -> None:
+    publish(mk_report(release="v1.6.3"), tmp_path)
+    text = (tmp_path / "v1.6/lasthop/README.md").read_text()
+    assert "\nmake conformance SUITE=v1.6.3 CHANNEL=standard\n" in text and "CoreDNS" in text
+
+
 @pytest.mark.parametrize("levels", [("failure",), ("success", "failure"), ("setup failed",)])
 def test_a_report_of_a_failure_is_not_published(levels: tuple[str, ...], tmp_path: Path) -> None:
     assert publish(mk_report("standard", *levels), tmp_path) is None
@@ -47,4 +54,5 @@ def test_a_report_of_a_failure_is_not_published(levels: tuple[str, ...], tmp_pat
 
 
 def test_profiles_are_those_of_the_kinds_that_are_claimed() -> None:
-    assert profiles_of(["Gateway", "HTTPRoute", "TCPRoute"]) == ["GATEWAY-HTTP", "GATEWAY-TCP"]
+    assert profiles_of(CURRENT, ["Gateway", "HTTPRoute", "TCPRoute"]) == ["GATEWAY-HTTP", "GATEWAY-TCP"]
+    assert profiles_of(RELEASES["v1.5.1"], ["HTTPRoute", "UDPRoute"]) == ["GATEWAY-HTTP"], "it has no profile for UDP"

@@ -12,7 +12,7 @@ from tests.unit.conformance.objects import mk_container, mk_pod
 
 @pytest.fixture
 def images(tmp_path: Path) -> Images:
-    return Images(tmp_path / "echo-basic", source=tmp_path)
+    return Images({"echo-basic": tmp_path / "echo-basic"}, source=tmp_path)
 
 
 def test_drop_all_leaves_nothing_but_what_is_added() -> None:
@@ -41,6 +41,7 @@ def test_images_are_known_by_their_last_part(images: Images) -> None:
     assert isinstance(found, Image) and found.entrypoint == ("/echo-basic",)
     assert images.find("lasthop:dev") is images.find("example.com/x/lasthop@sha256:00")
     assert images.find("example.com/not-lasthop:1") is None
+    assert images.find("registry.example/coredns/coredns:v1.12.2") is None, "it was not built for this release's suite"
 
 
 def test_what_the_node_cannot_do_is_said_before_the_pod_starts(images: Images) -> None:

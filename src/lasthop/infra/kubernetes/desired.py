@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.profiles import ProxySettings
-from lasthop.plan.infrastructure import READY_PORT
+from lasthop.plan.infrastructure import READY_PORT, canonical
 from lasthop.plan.listener import Gateway
 
 TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "UDP": "UDP"}
@@ -62,10 +61,3 @@ def desired_gateway(obj: api.Gateway, plan: Gateway, settings: ProxySettings) ->
         settings,
         hold=not plan.accepted.status,
     )
-
-
-def canonical(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address

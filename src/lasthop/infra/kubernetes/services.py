@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from lasthop.api.documents import Json
-from lasthop.infra.kubernetes.desired import DesiredGateway, canonical
+from lasthop.infra.kubernetes.desired import DesiredGateway
 from lasthop.infra.kubernetes.names import digest, object_name, selector
-from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.infrastructure import Infrastructure, canonical
 
 LOAD_BALANCER: Final = "LoadBalancer"
 CLUSTER_IP: Final = "ClusterIP"

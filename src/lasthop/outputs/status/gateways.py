@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lasthop.api import gateway as api
-from lasthop.api.bundle import SUPPORTED_FEATURES
 from lasthop.api.gateway import GatewayAddress
 from lasthop.api.meta import Key
 from lasthop.api.status import GatewayClassStatus, GatewayStatus, SupportedFeature
@@ -11,11 +10,11 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
-from lasthop.plan.infrastructure import Infrastructure
+from lasthop.plan.infrastructure import Infrastructure, canonical
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid, pending
 from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.classes import gateway_class, supported_version
+from lasthop.resolve.classes import class_features, gateway_class, supported_version
 from lasthop.resolve.frontend import insecure_mode
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.listener_sets import ACCEPTED_SETS
@@ -34,7 +33,7 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
     obj, accepted = read(g, key, api.GatewayClass), gateway_class(g, key)
     if obj is None or accepted is None:
         return None
-    features = tuple(SupportedFeature(name) for name in SUPPORTED_FEATURES)
+    features = tuple(SupportedFeature(name) for name in class_features(g))
     return GatewayClassStatus(stated(class_conditions(g, key), obj), features)
 
 
@@ -86,12 +85,12 @@ def programmed(g: Graph, key: Key) -> Condition:
         around = INFRASTRUCTURE.of(g, owner.key)
         if around is None:
             return failed(reasons.PROGRAMMED, pending("nothing is known of its Service yet"))
-        if around.missing:
-            not_given = Problem(reasons.ADDRESS_NOT_USABLE, f"not given: {', '.join(around.missing)}")
-            return failed(reasons.PROGRAMMED, not_given)
-        if not around.addresses:
-            message = around.problem or "its Service has no address yet"
+        missing = ", ".join(_still_wanted(g, key, around.missing))
+        if not around.addresses:  # as long as none is given, the others may just not have been looked at yet
+            message = around.problem or (f"not given yet: {missing}" if missing else "its Service has no address yet")
             return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
+        if missing:
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_USABLE, f"not given: {missing}"))
     served = [listener for listener in owner.listeners if listener.served]
     ports = {(listener.port, listener.transport) for listener in served}
     problems = {port: port_problem(g, owner.key, *port) for port in ports}
@@ -103,6 +102,13 @@ def programmed(g: Graph, key: Key) -> Condition:
     if any(proxy.serves(*port) for port in problems) or not served:
         return true(reasons.PROGRAMMED, "; ".join(problem.text for problem in blocked))
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
+
+
+def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
+    """Those that the Gateway asks for as it is written now; what is known of its Services may be older."""
+    obj = read(g, key, api.Gateway)
+    wanted = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
+    return [address for address in addresses if address in wanted]
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from lasthop.api.bundle import BUNDLE_VERSION
+from lasthop.api.bundle import BUNDLE_VERSION, CHANNEL, CrdVersion, CrdVersions
 from lasthop.api.kinds import GATEWAY_API, Kind
-from lasthop.api.meta import StringMap
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.errors import ApiError
 
@@ -17,19 +16,21 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """Without the schemas, which are most of a CRD."""
 
 
-async def crd_versions(client: Client, kinds: Iterable[Kind], before: StringMap) -> StringMap:
-    """Returns the bundle version of each CRD of the Gateway API; "" if it has none, or we may not read it.
+async def crd_versions(client: Client, kinds: Iterable[Kind], before: CrdVersions) -> CrdVersions:
+    """Returns the version of each CRD of the Gateway API; without release and channel if it has none, or we may not read it.
 
     If the server does not answer, it is the version of `before`.
     """
-    names = [f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API]
-    versions = await asyncio.gather(*(_version(client, name, before.get(name)) for name in names))
-    return StringMap.of(dict(zip(names, versions, strict=True)))
+    names = sorted(f"{kind.plural}.{kind.group}" for kind in kinds if kind.group == GATEWAY_API)
+    last = dict(before)
+    versions = await asyncio.gather(*(_version(client, name, last.get(name, CrdVersion())) for name in names))
+    return tuple(zip(names, versions, strict=True))
 
 
-async def _version(client: Client, name: str, before: str) -> str:
+async def _version(client: Client, name: str, before: CrdVersion) -> CrdVersion:
     try:
         crd = await client.get(f"{CRDS}/{name}", accept=METADATA)
     except ApiError as error:
-        return before if error.transient else ""
-    return str((crd["metadata"].get("annotations") or {}).get(BUNDLE_VERSION, ""))
+        return before if error.transient else CrdVersion()
+    annotations = crd["metadata"].get("annotations") or {}
+    return CrdVersion(str(annotations.get(BUNDLE_VERSION, "")), str(annotations.get(CHANNEL, "")))

@@ -14,8 +14,9 @@ from typing import Any, Final
 import structlog
 from prometheus_client import Counter
 
+from lasthop.api.bundle import CrdVersions
 from lasthop.api.kinds import KINDS, Kind
-from lasthop.api.meta import Key, Object, StringMap
+from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.objects import POLICY, DecodedObject
@@ -76,7 +77,7 @@ class KubernetesSource:
         self._absent: set[str] = set()
         self._discovered = False
         self._discovery_error: ApiError | None = None
-        self._crd_versions = StringMap()
+        self._crd_versions: CrdVersions = ()
         self._changes: dict[Key, Object | None] = {}
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
@@ -109,7 +110,7 @@ class KubernetesSource:
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        published: tuple[tuple[Finding, ...], bool, StringMap] = ((), True, StringMap())
+        published: tuple[tuple[Finding, ...], bool, CrdVersions] = ((), True, ())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_discovery(tasks))
             while True:

@@ -371,7 +371,7 @@ async def test_the_release_of_the_crds_comes_with_the_first_batch_and_whenever_i
     install("v1.7.0")
     async with reading(api) as reader:
         await until(lambda: reader.batches)
-        assert reader.batches[0].crd_versions.get(f"gateways.{GATEWAY}") == "v1.7.0"
+        assert dict(reader.batches[0].crd_versions)[f"gateways.{GATEWAY}"].release == "v1.7.0"
         install("v1.8.0")
-        await until(lambda: reader.batches[-1].crd_versions.get(f"gateways.{GATEWAY}") == "v1.8.0")
+        await until(lambda: dict(reader.batches[-1].crd_versions)[f"gateways.{GATEWAY}"].release == "v1.8.0")
         assert not reader.batches[-1].changes
