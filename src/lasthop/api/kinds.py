@@ -115,21 +115,21 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 def document(kind: str, obj: Object) -> Json:
     """Encodes an object as a user would write it. The content of a Secret is never shown."""
-    plain: Json = _plain(obj)
-    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain}
+    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Encodes a part of an object as a user would write it, without what has its default value."""
     match value:
         case StringMap():
             return dict(value)
         case BytesMap():
             return {key: f"<{len(content)} bytes, not shown>" for key, content in value}
         case tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case msgspec.Struct():
             fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-            return {field.encode_name: _plain(content) for field, content in fields if content != field.default}
+            return {field.encode_name: plain(content) for field, content in fields if content != field.default}
         case _:
             return value
 
