@@ -36,7 +36,7 @@ HEADER: Final = """\
 #   pin: {certificates: [FILE.pem]}         exactly this certificate; or pins: [SHA-256 of its key]; see lasthop pin
 #   names: strict                           where only the chain was checked: the name is checked from now on
 #   names: any                              where the request's Host was: any hostname of the route
-#   waive: All                              verify nothing (or Names, or Expiry); needs reason: TEXT and expires: DATE, or never
+#   waive: All                              nothing is verified (or Names, Expiry); needs reason: TEXT, expires: DATE or never
 #   merge: true                             where routes disagree: accept what either of them did
 #   split: true                             where routes disagree: a second Service for the other ones
 #   plaintext: true                         only where it was plaintext before; needs reason: TEXT
@@ -73,6 +73,11 @@ class Decision(msgspec.Struct, frozen=True):
     merge: bool = False
     split: bool = False
     plaintext: bool = False
+
+    @property
+    def names_trust(self) -> bool:
+        """Whether it says itself what to hold certificates against, or that nothing is."""
+        return bool(self.ca or self.certificates or self.pins or self.waive == "All")
 
 
 class Decisions(msgspec.Struct, frozen=True):
@@ -221,21 +226,30 @@ def default_expiry(now: float, days: int) -> str:
     return rfc3339((now // DAY + 1 + days) * DAY) if days else NEVER
 
 
-def appended(text: str, questions: Iterable[Question], decided: Iterable[str], now: float, days: int) -> str:
-    """Returns the file with the questions that it does not yet have, as comments; `decided` are entries in force."""
+def appended(
+    text: str,
+    questions: Iterable[Question],
+    decided: Iterable[str],
+    now: float,
+    days: int,
+    probed: Mapping[str, tuple[str, ...]] | None = None,
+) -> str:
+    """Returns the file with the questions that it does not yet have, as comments; `decided` are entries in force, `probed` is
+    what was seen at a port."""
     added = [*decided]
     for question in sorted(questions):
         if f"port: {question.port} " not in text.replace("\n", " \n"):
-            added.append(_commented(question, default_expiry(now, days)))
+            added.append(_commented(question, default_expiry(now, days), (probed or {}).get(question.port, ())))
     if not added:
         return text
     start = text or HEADER
     return f"{start}{'' if start.endswith(chr(10)) else chr(10)}{''.join(added)}"
 
 
-def _commented(question: Question, expires: str) -> str:
+def _commented(question: Question, expires: str, probed: tuple[str, ...]) -> str:
     proposed, *others = question.answers
     lines = [f"- port: {question.port}  # {question.reason}; was {printable(question.was)}"]
+    lines += [f"  # {line}" for line in probed]
     lines += [f"  {line}" for line in proposed]
     for first, *rest in others:
         lines += [f"  # or: {first}", *(f"  #     {line}" for line in rest)]

@@ -16,6 +16,9 @@ CLUSTER_SCOPED: Final = frozenset(("Namespace", "IngressClass", "GatewayClass", 
 _PARAMETER = re.compile(r"\$\{\{?([A-Za-z0-9_]+)\}?\}")
 
 
+NOWHERE: Final = Span(0, 0, 0)
+
+
 class SourceText(NamedTuple):
     """A file, standard input, or (without content) a cluster."""
 
@@ -29,7 +32,7 @@ class Document:
     __slots__ = ("_default_namespace", "base", "span", "text", "value")
 
     def __init__(
-        self, value: Json, text: SourceText, span: Span = Span(0, 0, 0), base: Path = (), namespace: str = "default"
+        self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
     ) -> None:
         """`namespace`: what it is in if it does not say."""
         self.value = value
@@ -123,9 +126,9 @@ def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadT
         problems += [_problem(text, mistake) for mistake in parsed.mistakes]
         for value, span in zip(parsed.documents, parsed.spans, strict=True):
             for base, item in _items(value, ()):
-                document, wrong = _document(text, span, base, item, namespace)
-                if document is None:
-                    problems.append(wrong)
+                document = _document(text, span, base, item, namespace)
+                if isinstance(document, Unparsable):
+                    problems.append(document)
                     continue
                 key = (document.group, document.kind, document.namespace, document.bare_name)
                 first = documents.setdefault(key, document)
@@ -136,16 +139,14 @@ def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadT
     return ReadTexts(tuple(documents.values()), tuple(problems))
 
 
-def _document(
-    text: SourceText, span: Span, base: Path, item: Any, namespace: str
-) -> tuple[Document, None] | tuple[None, Unparsable]:
+def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
     if not isinstance(item, dict):
-        return None, Unparsable(text.name, span.line, "this is no object: write apiVersion, kind and metadata")
+        return Unparsable(text.name, span.line, "this is no object: write apiVersion, kind and metadata")
     document = Document(item, text, span, base, namespace)
     for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
         if not found:
-            return None, Unparsable(text.name, document.line(()), f"{field} is missing or no text, so this is no object")
-    return document, None
+            return Unparsable(text.name, document.line(()), f"{field} is missing or no text, so this is no object")
+    return document
 
 
 def _items(value: Any, base: Path) -> Iterator[tuple[Path, Any]]:

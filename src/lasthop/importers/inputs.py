@@ -1,6 +1,6 @@
 """Answers an importer's questions about the input: objects by kind, Services and their ports, certificates in Secrets.
 
-It remembers what was asked for and is not there, so that the command can get exactly these Secrets from a cluster and ask again.
+It remembers what was asked for and is not there, so that the command can get exactly these Secrets from a cluster.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class Inputs:
         return tuple(
             PortOfService(
                 each["port"],
-                each.get("name") if isinstance(each.get("name"), str) else "",
-                each.get("appProtocol") if isinstance(each.get("appProtocol"), str) else "",
+                _text(each.get("name")),
+                _text(each.get("appProtocol")),
                 each.get("targetPort") or each["port"],
             )
             for each in (ports if isinstance(ports, list) else ())
@@ -131,7 +131,7 @@ class Inputs:
         )
 
     def port(self, namespace: str, name: str, port: int | str | None) -> PortOfService | None:
-        """Returns a port of a Service by number or name, or its only one. Without the Service, a number is as far as it gets."""
+        """Returns a port of a Service by number or name, or its only one. Without the Service, only a number is known."""
         ports = self.ports(namespace, name)
         if ports is None:
             return PortOfService(port) if isinstance(port, int) and 0 < port < 65536 else None
@@ -144,6 +144,10 @@ class Inputs:
         found = self.find(kind, namespace, name)
         values = found.metadata.get("annotations") if found else None
         return {k: v for k, v in values.items() if isinstance(v, str)} if isinstance(values, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _value(document: Document, path: tuple[str | int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Resolves hops to the ports that policies are about, and groups them: a port has one policy, however many routes lead there."""
+"""Resolves hops to the ports that policies are about, and groups them: a port has one policy for all routes."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ class HopTLS(msgspec.Struct, frozen=True):
     sni: str = ""
     """What was sent, if it was fixed; empty: none, or the request's Host for HOST_NAME."""
     trust: tuple[Trust, ...] = ()
-    """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same, which
-    the report offers."""
+    """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
+    which the report offers."""
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False

@@ -8,7 +8,7 @@ the default is used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lasthop.admission.problem import Path, field
 from lasthop.importers.documents import Document
@@ -25,6 +25,8 @@ IGNORED_ANNOTATIONS: Final = (
     "field.cattle.io/",
 )
 """Prefixes of annotations by which tools keep their own accounts."""
+T = TypeVar("T")
+D = TypeVar("D")
 _TYPES: Final = {str: "a text", bool: "true or false", int: "a number", dict: "a mapping", list: "a list"}
 
 
@@ -84,9 +86,6 @@ class Reader:
     def __contains__(self, key: str) -> bool:
         return self.value.get(key) is not None
 
-    def keys(self) -> list[str]:
-        return [key for key, value in self.value.items() if value is not None]
-
     def source(self, *steps: str | int) -> Source:
         return Source(self.document, (*self.path, *steps))
 
@@ -107,7 +106,7 @@ class Reader:
         return self._typed(key, bool, default)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found = self._typed(key, list, [])
+        found: list[Any] = self._typed(key, list, [])
         for number, each in enumerate(found):
             if not isinstance(each, str):
                 self._wrong_type((key, number), each, str)
@@ -209,7 +208,7 @@ class Reader:
 
     # --- underneath --------------------------------------------------------------------------------------------------
 
-    def _typed(self, key: str, wanted: type, default: Any) -> Any:
+    def _typed(self, key: str, wanted: type[T], default: D) -> T | D:
         found = self.raw(key)
         if found is None:
             return default

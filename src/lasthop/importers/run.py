@@ -9,6 +9,7 @@ import msgspec
 
 from lasthop.admission.chain import AdmittedObject, admit, admitted
 from lasthop.admission.problem import field
+from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.importers.decisions import Decisions
 from lasthop.importers.documents import Document, Unparsable
@@ -308,7 +309,7 @@ def _client_certificates(
             chosen[gateway] = decisions.client_certificate
         elif len(named) > 1:
             text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
-            remedy = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml; or give the others a Gateway or XBackend."
+            remedy = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
             note = Note(Category.DECISION, "client-certificate-conflict", text, first.hop.source, remedy=remedy)
             notes.append(msgspec.structs.replace(note, target=f"Gateway {gateway}"))
             continue
@@ -321,10 +322,10 @@ def _client_certificates(
     return chosen, notes
 
 
-def _profile(settings: Settings) -> tuple[dict[str, object], tuple[Source, ...], tuple[str, ...]]:
+def _profile(settings: Settings) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
     metadata = {"name": settings.gateway.name, "namespace": settings.gateway.namespace}
     tls = {"waivers": "Allow"} if settings.allow_waivers else {}
-    document = {
+    document: Json = {
         "apiVersion": "lasthop.dev/v1alpha1",
         "kind": "GatewayProfile",
         "metadata": metadata,

@@ -1,4 +1,4 @@
-"""Writes the backends themselves: XBackends for hosts outside, Services for addresses, and, in a folder, what the input has."""
+"""Writes backends: XBackends for hosts outside, Services for addresses, and, in a folder, what the input has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lasthop.api.documents import Json
+from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.legs import Leg
 from lasthop.importers.model import AddressBackend, HostBackend
@@ -69,11 +70,14 @@ def keep(objects: ObjectWriter, inputs: Inputs, legs: Iterable[Leg], referenced:
             file = File.SECRETS if kind == "Secret" else File.BACKENDS if kind == "Service" else File.TRUST
             objects.add(file, _cleaned(found.value), ())
     for document in inputs.documents:
-        if document.kind == "EndpointSlice" and document.group == "discovery.k8s.io":
-            labels = document.metadata.get("labels")
-            name = labels.get("kubernetes.io/service-name", "") if isinstance(labels, dict) else ""
-            if (document.namespace, name) in services:
-                objects.add(File.BACKENDS, _cleaned(document.value), ())
+        if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
+            objects.add(File.BACKENDS, _cleaned(document.value), ())
+
+
+def service_of(endpoints: Document) -> str:
+    """Returns the name of the Service that an EndpointSlice belongs to."""
+    labels = endpoints.metadata.get("labels")
+    return str(labels.get("kubernetes.io/service-name", "")) if isinstance(labels, dict) else ""
 
 
 def _cleaned(document: Json) -> Json:

@@ -59,10 +59,10 @@ def difference_notes(legs: Sequence[Leg], found: Settled, target: str) -> Iterat
     """Yields what is tighter for the routes that asked for less."""
     for leg in legs:
         if leg.tls is None or leg.tls.level is Level.PLAINTEXT:
-            text = f"the route used plaintext, and another one TLS, to the same port; TLS holds for both ({found.leg.hop.source.object})"
+            text = f"used plaintext, and {found.leg.hop.source.object} TLS, to the same port; TLS holds for both"
             yield Note(Category.TIGHTENED, "mixed-plaintext", text, leg.hop.source, target=target)
         elif leg.tls.level is not Level.PASSTHROUGH and STRENGTH[leg.tls.level] < STRENGTH[found.tls.level]:
-            text = f"was {leg.tls.level}, and {found.leg.hop.source.object} verifies the same port as {found.tls.level}, which holds"
+            text = f"was {leg.tls.level}; {found.leg.hop.source.object} had {found.tls.level} for the same port, which holds"
             yield Note(Category.TIGHTENED, "stricter-route-wins", text, leg.hop.source, target=target)
         elif leg.tls.options != found.tls.options:
             text = f"asks for other TLS versions, ciphers or ALPN than {found.leg.hop.source.object}, whose settings hold"

@@ -76,7 +76,7 @@ class GatewayWriter:
         foreign = tuple(each for each in certificates if not isinstance(each, ForeignCertificate))
         clients = known.clients or other.clients
         if known.clients and other.clients and known.clients != other.clients:
-            text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; that of {known.source.object} is written"
+            text = f"clients of {known.hostname or 'all hosts'} are verified in two ways; {known.source.object} decides"
             self.notes.append(Note(Category.ACCESS_CONTROL, "client-validation-conflict", text, other.source))
         return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
 
@@ -86,7 +86,7 @@ class GatewayWriter:
         first = listener.clients.trust[0].name if listener.clients.trust else "clients"
         suffix = f"{first}-optional" if listener.clients.optional else first
         own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
-        text = f"clients of {listener.hostname or 'this listener'} are verified in another way than others of port {listener.port}"
+        text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
         remedy = "Point its DNS name to the address of that Gateway."
         self.notes.append(Note(Category.CHANGED, "own-gateway", text, listener.source, remedy=remedy, target=f"Gateway {own}"))
         return own

@@ -101,16 +101,12 @@ class PolicyWriter:
         if decision and decision.plaintext:
             text = "plaintext is decided, but some route had TLS to this port, which no decision can take away"
             return todo(port, tls, "plaintext-refused", text)
-        if found.conflict and not (decision and (decision.merge or decision.ca or decision.certificates or decision.pins)):
-            if decision is None or not decision.waive:
-                return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
-        needs_source = decision is None or not (
-            decision.ca or decision.certificates or decision.pins or decision.waive == "All"
-        )
-        if needs_source:
+        if found.conflict and not (decision and (decision.merge or decision.names_trust)):
+            return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
+        if decision is None or not decision.names_trust:
             anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source)
         else:
-            anchors = self._decided_anchors(decision.ca if decision else None, port, source)
+            anchors = self._decided_anchors(decision.ca, port, source)
         if decision is None or (decision.merge and not decision.hostname and not decision.names):
             return as_before(port, tls, anchors)
         pinned = self._pinned(decision)
@@ -143,7 +139,7 @@ class PolicyWriter:
             validation["wellKnownCACertificates"] = "System"
         else:
             validation["caCertificateRefs"] = refs
-        if found.names and not found.waives == "Names":
+        if found.names and found.waives != "Names":
             validation["subjectAltNames"] = [_san(each) for each in found.names]
         comment = (f"TODO ({found.reason}): {printable(found.text)}", "It fails closed until decisions.yaml says more.")
         if port.kind == "XBackend":

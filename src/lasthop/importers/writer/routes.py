@@ -1,4 +1,4 @@
-"""Writes rules as HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes and UDPRoutes, within the limits of each kind, in their order."""
+"""Writes rules as HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes and UDPRoutes, within the limits of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits a port whose routes ask for different TLS: each further way gets a Service of its own, with the same Pods behind it."""
+"""Splits a port whose routes ask for different TLS: each further way gets a Service of its own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lasthop.importers.legs import Leg, groups
 from lasthop.importers.model import Hop, Imported, Rule, ServiceBackend
 from lasthop.importers.notes import Category, Note
 from lasthop.importers.settings import Settings
+from lasthop.importers.writer.backends import service_of
 from lasthop.importers.writer.conflicts import policed, settled
 from lasthop.importers.writer.objects import shortened
 
@@ -84,14 +85,12 @@ def _copies(inputs: Inputs, service: Document, alias: str) -> Iterator[Document]
     if spec.get("selector"):
         return  # Kubernetes writes its EndpointSlices
     for each in inputs.documents:
-        labels = each.metadata.get("labels")
-        if each.kind == "EndpointSlice" and each.namespace == service.namespace and isinstance(labels, dict):
-            if labels.get("kubernetes.io/service-name") == service.bare_name:
-                value = copy.deepcopy(each.value)
-                name = shortened(f"{each.bare_name}-{alias}")
-                own = {"kubernetes.io/service-name": alias}
-                value["metadata"] = {"name": name, "namespace": each.namespace, "labels": own}
-                yield _document(value, each)
+        if each.kind == "EndpointSlice" and each.namespace == service.namespace and service_of(each) == service.bare_name:
+            value = copy.deepcopy(each.value)
+            own = {"kubernetes.io/service-name": alias}
+            name = shortened(f"{each.bare_name}-{alias}")
+            value["metadata"] = {"name": name, "namespace": each.namespace, "labels": own}
+            yield _document(value, each)
 
 
 def _document(value: Json, origin: Document) -> Document:

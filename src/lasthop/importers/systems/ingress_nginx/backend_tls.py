@@ -1,7 +1,7 @@
 """Says what nginx really verifies of a backend.
 
-Two traps are in the controller's template. `proxy_ssl_*` is written only beside a CA, whatever the annotations ask for; and for
-gRPC it is written too, where nginx obeys `grpc_ssl_*`, which never is. [internal/ingress/annotations/proxyssl/main.go,
+Two traps are in the controller's template. `proxy_ssl_*` is written only beside a CA, whatever the annotations ask for; and
+for gRPC it is written too, where nginx obeys `grpc_ssl_*`, which never is. [internal/ingress/annotations/proxyssl/main.go,
 rootfs/etc/nginx/template/nginx.tmpl]
 """
 

@@ -228,7 +228,7 @@ def read_config(inputs: Inputs, settings: Settings) -> Config:
         value = values.get(key, "")
         return value in _TRUE if value in (*_TRUE, *_FALSE) else default
 
-    for key in data.keys():
+    for key in sorted(data.value):
         if key in _ACCESS:
             data.access_control(key, "a setting of the whole controller that is not carried over")
         elif key not in _READ:

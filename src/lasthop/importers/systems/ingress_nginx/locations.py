@@ -1,4 +1,4 @@
-"""Merges Ingresses to hosts and locations, as nginx does: the oldest Ingress has a path, canaries join the one they belong to."""
+"""Merges Ingresses to hosts and locations, as nginx does: the oldest Ingress has a path; canaries join its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def hosts(inputs: Inputs, ingresses: list[Ingress], config: Config) -> tuple[lis
         for at in (*ingress.paths, *_defaults(ingress)):
             known = locations.setdefault(at.host, {})
             first = known.setdefault((at.path, _type(at)), Location(at, ingress))
-            if first.at is not at and not (at.source.path == ("spec", "defaultBackend")):
+            if first.at is not at and at.source.path != ("spec", "defaultBackend"):
                 text = f"{at.host or 'the default host'}{at.path} belongs to the older {first.ingress.document.name}"
                 inputs.notes.append(Note(Category.SKIPPED, "path-taken", text, at.source))
     for canary in canaries:

@@ -1,7 +1,7 @@
 """Translates paths: nginx's locations, regular expressions, and rewrite-target.
 
-As soon as one Ingress of a host uses regular expressions, or a rewrite-target other than the path, all paths of that host become
-case-insensitive regular expressions that need only match the beginning [template.go buildLocation].
+As soon as one Ingress of a host uses regular expressions, or a rewrite-target other than the path, all paths of that host
+become case-insensitive regular expressions that need only match the beginning [template.go buildLocation].
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class _Importer:
         self._www(host, plain, secure)
 
     def rest(self, ingress: Ingress) -> None:
-        """Reads what had no effect either: of a canary the main Ingress decides, of a host with several Ingresses the first."""
+        """Reads what had no effect before either: of a canary the main Ingress decides, of a host the first one."""
         annotations = ingress.annotations
         for name in _WITH_OTHERS:
             annotations.reader.ignore(annotations.key(name))
