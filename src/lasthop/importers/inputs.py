@@ -59,6 +59,9 @@ class Inputs:
             account = self._accounts[document] = Account(document, self.notes)
         return Reader(account, document.value)
 
+    def accounts(self) -> Iterable[tuple[Document, Account]]:
+        return self._accounts.items()
+
     def opened(self, document: Document) -> bool:
         return document in self._accounts
 

@@ -115,7 +115,8 @@ class TrustWriter:
         found = parse.certificates(content)
         if isinstance(found, Unreadable):
             return Anchors(problem=f"{trust.key} of {trust} {found.message}")
-        self._note_dates(found, source, str(trust))
+        if expired := self._expired(found, str(trust)):
+            return expired
         if leaves := _leaves(found):
             return Anchors(leaves=leaves)
         if usable:
@@ -126,7 +127,8 @@ class TrustWriter:
         found = parse.certificates(pem)
         if isinstance(found, Unreadable):
             return Anchors(problem=f"the CA in {origin} {found.message}")
-        self._note_dates(found, source, origin)
+        if expired := self._expired(found, origin):
+            return expired
         if leaves := _leaves(found):
             return Anchors(leaves=leaves)
         return self._copied(pem, found, origin, namespace, f"{service}-ca", source)
@@ -167,13 +169,12 @@ class TrustWriter:
             self.notes.append(Note(Category.CHANGED, "ca-copied", text, source, "", remedy, f"ConfigMap {namespace}/{known}"))
         return Anchors((_ref("ConfigMap", known),))
 
-    def _note_dates(self, found: Sequence[Certificate], source: Source, origin: str) -> None:
-        for each in found:
-            if each.not_after < self._settings.now:
-                text = f"{each.common_name} in {origin} has expired on {rfc3339(each.not_after)[:10]}"
-                note = Note(Category.TIGHTENED, "expired-ca", text, source, remedy="Renew it.")
-                if note not in self.notes:
-                    self.notes.append(note)
+    def _expired(self, found: Sequence[Certificate], origin: str) -> Anchors | None:
+        """Returns the problem if no certificate is valid any more."""
+        last = max(each.not_after for each in found)
+        if last >= self._settings.now:
+            return None
+        return Anchors(problem=f"{origin} has expired on {rfc3339(last)[:10]}", reason="expired-ca")
 
 
 def _ref(kind: str, name: str) -> Json:

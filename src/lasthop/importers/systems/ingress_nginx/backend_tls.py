@@ -19,6 +19,8 @@ from lasthop.importers.systems.ingress_nginx.ingresses import Annotations, Confi
 from lasthop.plan.tls_options import CIPHER_SUITES, TLSOptions
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"
+UNKNOWN_TLS = "unknown"
+"""A protocol that the controller does not know, and whose author means TLS."""
 PROTOCOLS: Final = (PLAIN, TLS, "AUTO_HTTP", GRPC, GRPC_TLS, "FCGI")
 SECRET = "proxy-ssl-secret"
 ALL: Final = (
@@ -55,7 +57,8 @@ class Asked(msgspec.Struct, frozen=True):
 
     ssl: ProxySSL | None
     """None: there is no proxy-ssl-secret, so that all the others are ignored."""
-    verify: bool
+    seems: str
+    """What proxy-ssl-verify says, if that seems to ask for verification: `on`, but also `On` or `true`."""
     name: str
 
 
@@ -65,8 +68,8 @@ def protocol(annotations: Annotations) -> str:
     if value in PROTOCOLS:
         return value
     text = "is none of the controller's protocols, so it used HTTP"
-    annotations.note(Category.BELIEVED, "unknown-protocol", text, "backend-protocol", severity=Severity.WARNING)
-    return PLAIN
+    annotations.note(Category.CHANGED, "unknown-protocol", text, "backend-protocol")
+    return UNKNOWN_TLS if any(word in value for word in ("HTTPS", "GRPCS", "TLS", "SSL")) else PLAIN
 
 
 def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
@@ -83,11 +86,9 @@ def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
             annotations.note(Category.LOOSENED, "depth-dropped", text, "proxy-ssl-verify-depth")
     for rest in ("proxy-ssl-verify-depth", "proxy-ssl-protocols", "proxy-ssl-ciphers"):
         annotations.reader.ignore(annotations.key(rest))
-    if verify not in ("", "on", "off"):
-        text = "is not exactly on, so nothing was verified"
-        annotations.note(Category.BELIEVED, "verify-not-on", text, "proxy-ssl-verify", severity=Severity.WARNING)
+    seems = "" if verify.lower() in ("off", "false", "no", "0") else verify
     if not secret:
-        return Asked(None, verify == "on", name)
+        return Asked(None, seems, name)
     namespace, _, bare = secret.rpartition("/")
     denied = ""
     if not namespace:
@@ -114,7 +115,7 @@ def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
         options=options,
         denied=denied,
     )
-    return Asked(ssl, verify == "on", name)
+    return Asked(ssl, seems, name)
 
 
 def _options(annotations: Annotations) -> TLSOptions:
@@ -136,6 +137,9 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     """Returns the TLS of a location: of its own Ingress, or of the first Ingress of the host, which is inherited."""
     if spoken in (PLAIN, GRPC):
         return None
+    if spoken == UNKNOWN_TLS:
+        why = "backend-protocol is none of the controller's, so it used plaintext"
+        return HopTLS(Level.PLAINTEXT, why, Level.UNVERIFIED, "unknown-protocol")
     if spoken == "AUTO_HTTP":
         why = "backend-protocol AUTO_HTTP: TLS for requests that came over TLS, plaintext for others"
         return HopTLS(Level.BROKEN, why)
@@ -149,7 +153,7 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     believed = Level.NAME if own.name else Level.CHAIN
     if spoken == GRPC_TLS:
         why = f"backend-protocol GRPCS: nginx obeys grpc_ssl_*, which the controller never writes{inherited}"
-        misled = own.verify or (ssl is not None and ssl.verify)
+        misled = own.seems or (ssl is not None and ssl.verify)
         trust = _trust(ssl) if ssl is not None and ssl.ca else ()
         return HopTLS(
             Level.UNVERIFIED,
@@ -166,8 +170,10 @@ def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:
     sni = ssl.name if ssl.server_name else ""
     options = msgspec.structs.replace(ssl.options, alpn=alpn.alpn)
     if not ssl.verify:
-        why = f"proxy-ssl-verify is off{inherited}"
-        return HopTLS(Level.UNVERIFIED, why, None, "", _names(ssl.name), sni, _trust(ssl), client, options)
+        misled = bool(own.seems) and not inherited
+        why = f"proxy-ssl-verify is {own.seems!r}, not exactly on" if misled else f"proxy-ssl-verify is off{inherited}"
+        seemed, reason = (believed, "verify-not-on") if misled else (None, "")
+        return HopTLS(Level.UNVERIFIED, why, seemed, reason, _names(ssl.name), sni, _trust(ssl), client, options)
     if not ssl.name:
         why = f"proxy-ssl-verify is on without proxy-ssl-name, so the name had to be upstream_balancer{inherited}"
         return HopTLS(Level.BROKEN, why, None, "", (), "", _trust(ssl), client, options)
@@ -179,12 +185,12 @@ def _unverified(own: Asked, ssl: ProxySSL | None, believed: Level) -> HopTLS:
     if ssl is None:
         why, reason = "there is no proxy-ssl-secret", "ca-was-ignored"
         trust: tuple[MissingTrust, ...] = ()
-        if own.verify:
+        if own.seems:
             why = "proxy-ssl-verify is ignored without proxy-ssl-secret"
     else:
         why, reason = f"Secret {ssl.secret} has no ca.crt, so nothing of proxy-ssl is in force", "secret-without-ca"
         trust = (MissingTrust(f"Secret {ssl.secret} has no ca.crt"),)
-    return HopTLS(Level.UNVERIFIED, why, believed if own.verify else None, reason, _names(own.name), trust=trust)
+    return HopTLS(Level.UNVERIFIED, why, believed if own.seems else None, reason, _names(own.name), trust=trust)
 
 
 def _names(name: str) -> tuple[Name, ...]:
