@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.addresses import is_ip
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
-from lasthop.importers.model import AddressBackend, Hop, HopTLS, HostBackend, Imported, Rule, ServiceBackend
+from lasthop.importers.model import AddressBackend, Hop, HopTLS, HostBackend, Imported, RouteKind, Rule, ServiceBackend
 from lasthop.importers.notes import Category, Note, Severity
+
+H2C: Final = "kubernetes.io/h2c"
 
 
 class BackendPort(NamedTuple):
@@ -23,6 +25,7 @@ class BackendPort(NamedTuple):
     """The port's name, if it has one."""
     known: bool = True
     """The Service is in the input. If it is not, a policy can only name all of it."""
+    app_protocol: str = ""
 
     @property
     def group(self) -> tuple[str, str, str, int]:
@@ -93,13 +96,20 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
     found = inputs.port(namespace, name, port)
     known = inputs.ports(namespace, name) is not None
     if found is not None and 0 < found.number < 65536:
-        return BackendPort("Service", namespace, name, found.number, found.name, known)
+        return BackendPort("Service", namespace, name, found.number, found.name, known, found.app_protocol)
     if known:
         wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
         return f"Service {namespace}/{name}: {wanted}"
     if isinstance(port, str) or port is None:
         return f"Service {namespace}/{name} is not in the input, so the number of port {port or 'of the hop'} is not known"
     return f"{port} cannot be a port"
+
+
+def _needs_h2c(leg: Leg) -> bool:
+    """Returns whether nothing that is written says HTTP/2: a GRPCRoute does, and an XBackend's protocol."""
+    grpc = leg.rule is not None and leg.rule.kind is RouteKind.GRPC
+    said = leg.port is None or leg.port.kind != "Service" or leg.port.app_protocol == H2C
+    return leg.hop.h2c and not grpc and not said
 
 
 def groups(all_legs: Iterable[Leg]) -> dict[tuple[str, str, str, int], list[Leg]]:
@@ -126,3 +136,7 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
             text = f"Service {leg.port.namespace}/{leg.port.name} is not in the input, so its ports have no names{effect}"
             severity = Severity.WARNING if policed else Severity.INFO
             yield Note(Category.CHANGED, "service-missing", text, leg.hop.source, severity=severity)
+        if _needs_h2c(leg):
+            text = f"{leg.port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
+            remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
+            yield Note(Category.CHANGED, "h2c", text, leg.hop.source, remedy=remedy)

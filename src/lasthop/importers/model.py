@@ -140,7 +140,7 @@ class HopTLS(msgspec.Struct, frozen=True):
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False
-    """Of BROKEN: nothing was encrypted, although the configuration asks for it."""
+    """Nothing was encrypted although the configuration asks for it, or nobody can know: plaintext may be decided on."""
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
 

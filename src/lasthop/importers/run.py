@@ -12,7 +12,7 @@ from lasthop.admission.problem import field
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.importers.decisions import Decisions
-from lasthop.importers.documents import Document, Unparsable
+from lasthop.importers.documents import Document, SourceText, Unparsable
 from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.legs import Leg, groups, leg_notes, legs
 from lasthop.importers.levels import Level, NewLevel
@@ -122,6 +122,7 @@ def write(
     progress: Progress = lambda *_: None,
 ) -> Result:
     """Writes what was read as objects, and the report about them."""
+    documents = [*documents, *_services(reading.imported)]
     inputs = Inputs(documents, hidden)
     found = legs(inputs, reading.imported)
     split = split_conflicts(inputs, reading.imported, found, decisions, settings)
@@ -152,7 +153,7 @@ def write(
     write_backends(objects, found, policies.xbackend_tls)
     write_grants(objects, {*gateways.grants, *routes.grants})
     for source, document in imported.objects:
-        objects.add(File.GATEWAY if document["kind"] in ("Gateway", "ListenerSet") else File.ROUTES, document, (source,))
+        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
     if policies.waivers and not settings.parent:
         objects.add(File.OPERATOR, *_profile(settings))
     for alias in split.services:
@@ -203,7 +204,13 @@ def write(
 
 
 INADMISSIBLE: Final = "inadmissible"
+FILES: Final = {"Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
+
+
+def _services(imported: Imported) -> list[Document]:
+    """Returns the Services that an importer writes itself: hops may lead there."""
+    return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
 
 
 def _unique(objects: Iterable[Written]) -> list[Written]:

@@ -14,10 +14,11 @@ from lasthop.importers.inputs import Inputs
 from lasthop.importers.legs import BackendPort, Leg
 from lasthop.importers.levels import Level, NewLevel, over_believed
 from lasthop.importers.model import HopTLS, HostBackend, Name, NameKind
+from lasthop.importers.names import shortened
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.importers.writer.conflicts import Settled, difference_notes, merged, policed, settled
-from lasthop.importers.writer.objects import File, ObjectWriter, shortened
+from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.importers.writer.trust import SYSTEM_REF, Anchors, TrustWriter
 from lasthop.importers.writer.verification import Verification, as_before, as_decided, question, todo
 from lasthop.pki import parse

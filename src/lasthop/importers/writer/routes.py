@@ -12,8 +12,9 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import plain
 from lasthop.importers.legs import BackendPort, Leg
 from lasthop.importers.model import Hop, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule, ValueMatch
+from lasthop.importers.names import slug
 from lasthop.importers.notes import Category, Note, Severity, Source
-from lasthop.importers.writer.objects import File, ObjectWriter, slug
+from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.resolve.hostnames import intersection
 
 API: Final = "gateway.networking.k8s.io/v1"
