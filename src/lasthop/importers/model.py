@@ -133,7 +133,9 @@ class HopTLS(msgspec.Struct, frozen=True):
     names: tuple[Name, ...] = ()
     """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
     sni: str = ""
-    """What was sent, if it was fixed; empty: none, or the request's Host for HOST_NAME."""
+    """What was sent, if it was fixed; empty: none, or the request's Host."""
+    sni_of_host: bool = False
+    """The request's Host was sent, as for HOST_NAME it always is."""
     trust: tuple[Trust, ...] = ()
     """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
     which the report offers."""

@@ -231,7 +231,7 @@ class PolicyWriter:
         if now.open:
             return notes
         host_backend = isinstance(found.leg.hop.backend, HostBackend)
-        if tls.level is Level.HOST_NAME:
+        if tls.level is Level.HOST_NAME or (tls.sni_of_host and not tls.sni):
             text = f"SNI was the request's Host; it is always {now.hostname} now"
             notes.append(Note(Category.CHANGED, "sni-fixed", text, source, target=target))
         elif not tls.sni and not host_backend:
