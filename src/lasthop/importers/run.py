@@ -24,7 +24,7 @@ from lasthop.importers.writer.backends import keep, write_backends
 from lasthop.importers.writer.gateways import GatewayWriter, write_grants
 from lasthop.importers.writer.objects import File, ObjectWriter, Written
 from lasthop.importers.writer.policies import PolicyWriter, Verdict
-from lasthop.importers.writer.routes import RouteWriter, hop_ports
+from lasthop.importers.writer.routes import RULE_REFUSED, RouteWriter, hop_ports
 from lasthop.importers.writer.split import split_conflicts
 from lasthop.importers.writer.trust import TrustWriter
 
@@ -177,7 +177,8 @@ def write(
     known = dict(admission.objects)
     for candidate in _unique(context.objects):
         admission.admit(candidate)
-    rows = [_row(leg, verdicts, admission.dropped) for leg in found]
+    dropped = admission.dropped | routes.refused
+    rows = [_row(leg, verdicts, dropped) for leg in found]
     notes = [
         *reading.notes,
         *leg_notes(found),
@@ -254,7 +255,7 @@ class _Admission:
                 continue
             self.dropped.add(source)
             text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
-            self.notes.append(Note(Category.CANNOT, "rule-refused", text, source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, source, severity=Severity.HIGH))
         if len(kept) == len(spec["rules"]):
             return None
         document = {**written.document, "spec": {**spec, "rules": kept}}

@@ -15,12 +15,15 @@ from lasthop.importers.model import Hop, ListenerKey, Match, PathKind, PathMatch
 from lasthop.importers.names import slug
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.writer.objects import File, ObjectWriter
+from lasthop.plan.limits import Limits
 from lasthop.resolve.hostnames import intersection
+from lasthop.resolve.regexes import Regexes
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_RULES, MAX_MATCHES, MAX_ALL_MATCHES, MAX_HOSTNAMES, MAX_BACKENDS = 16, 64, 128, 16, 16
 GRPC_FILTERS: Final = ("RequestHeaderModifier", "ResponseHeaderModifier")
 _METHOD: Final = re.compile(r"/([A-Za-z_][A-Za-z0-9_.]*)/(?:([A-Za-z_][A-Za-z0-9_]*)/?)?")
+RULE_REFUSED: Final = "rule-refused"
 STREAMS: Final = (RouteKind.TLS, RouteKind.TCP, RouteKind.UDP)
 
 
@@ -43,16 +46,27 @@ class RouteWriter:
         self.notes: list[Note] = []
         self.grants: set[tuple[str, str, str, str, str]] = set()
         """(route kind, its namespace, backend's kind, its namespace and name) of references to other namespaces."""
+        self.refused: set[Source] = set()
+        """Rules that cannot be written."""
 
     def write(self, rules: Sequence[Rule], parents: Parents) -> None:
         groups: dict[tuple[Any, ...], list[Rule]] = {}
-        for rule in map(self._kind_that_fits, rules):
+        for rule in map(self._kind_that_fits, filter(self._is_sound, rules)):
             listeners = tuple(sorted(set(rule.listeners), key=str))
             groups.setdefault((rule.kind, rule.namespace, rule.route, rule.hostnames, listeners), []).append(rule)
         for (kind, namespace, name, hostnames, listeners), found in groups.items():
             for chunk in _chunks(hostnames, MAX_HOSTNAMES) if hostnames else [()]:
                 references = _references(listeners, chunk, parents, namespace)
                 self._route(kind, namespace, name, chunk, references, found)
+
+    def _is_sound(self, rule: Rule) -> bool:
+        """Returns whether Envoy can compile the regular expressions of a rule."""
+        problem = next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
+        if problem:
+            text = f"the rule is left out: {problem}"
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=Severity.HIGH))
+            self.refused.add(rule.source)
+        return not problem
 
     def _kind_that_fits(self, rule: Rule) -> Rule:
         """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
@@ -114,8 +128,9 @@ class RouteWriter:
                 rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
         if rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
             rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
-        matches = [_match(kind, each, rule, self.notes) for each in rule.matches]
-        for number, chunk in enumerate(_chunks(tuple(filter(None, matches)), MAX_MATCHES) if matches else [()]):
+        matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
+        # One without conditions matches everything, whatever the others say.
+        for number, chunk in enumerate(_chunks(matches, MAX_MATCHES) if matches and all(matches) else [()]):
             named = {"name": f"{rule.name}-{number + 1}"} if rule.name and number else written
             yield {**named, **({"matches": list(chunk)} if chunk else {}), **rest}
 
@@ -276,6 +291,13 @@ def _grpc_match(match: Match) -> Json | None:
         return None
     method = {"service": found[1], **({"method": found[2]} if found[2] else {})}
     return {"method": {"type": "Exact", **method}, **written}
+
+
+def _patterns(rule: Rule) -> Iterator[str]:
+    for match in rule.matches:
+        if match.path and match.path.kind is PathKind.REGEX:
+            yield match.path.value
+        yield from (each.value for each in (*match.headers, *match.query) if each.regex)
 
 
 def hop_ports(legs: Sequence[Leg]) -> dict[int, BackendPort]:
