@@ -22,4 +22,5 @@ class World(NamedTuple):
 
 WORLDS: dict[str, World] = {
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),
+    "istio": World(random_istio.documents(), random_istio.AROUND),
 }

@@ -33,7 +33,7 @@ MATCH: dict[str, tuple[Any, ...]] = {
     "queryParams": ({"q": {"exact": "1"}}, {"q": {"prefix": "a"}}),
     "method": ({"exact": "GET"}, {"regex": "GET|POST"}, {"exact": "BREW"}),
     "authority": ({"exact": "a.example"}, {"exact": "a.example:80"}, {"regex": ".*"}),
-    "port": (80, 443, 99),
+    "port": (8080, 443, 99),
     "scheme": ({"exact": "https"}, {"exact": "ftp"}),
     "ignoreUriCase": (True,),
     "withoutHeaders": ({"x": {}},),
@@ -116,9 +116,12 @@ def _rule(draw: st.DrawFn, number: int) -> Json:
 @st.composite
 def _gateway(draw: st.DrawFn, name: str) -> Json:
     servers = []
+    selector = {"istio": draw(st.sampled_from(("edge", "other")))}
     for _ in range(draw(st.integers(1, 3))):
         protocol = draw(st.sampled_from(("HTTP", "HTTPS", "TLS", "TCP", "GRPC", "ODD")))
-        port = {"number": draw(st.sampled_from((80, 443, 8443, 70000))), "name": "p", "protocol": protocol}
+        # Gateways of other Pods have ports of their own: a folder is one host. Absent ones are taken to have 80 and 443.
+        number = draw(st.sampled_from((8080, 8443, 70000))) + (1000 if selector["istio"] == "other" else 0)
+        port = {"number": number, "name": "p", "protocol": protocol}
         host = draw(st.sampled_from((*HOSTS, "./a.example", "bank/b.example")))
         server: Json = {"port": port, "hosts": [host]}
         if draw(st.booleans()):
@@ -127,7 +130,6 @@ def _gateway(draw: st.DrawFn, name: str) -> Json:
         elif draw(st.booleans()):
             server["tls"] = {"httpsRedirect": True}
         servers.append(server)
-    selector = {"istio": draw(st.sampled_from(("edge", "other")))}
     metadata = {"name": name, "namespace": "istio-system"}
     return {"apiVersion": API, "kind": "Gateway", "metadata": metadata, "spec": {"selector": selector, "servers": servers}}
 
@@ -143,11 +145,13 @@ def _virtual_service(draw: st.DrawFn, number: int) -> Json:
         weights = [{"weight": draw(st.integers(0, 100))} if count > 1 else {} for _ in range(count)]
         route["route"] = [{"destination": draw(_destination()), **weight} for weight in weights]
         routes.append(route)
-    gateways = draw(st.sampled_from((["istio-system/edge"], ["istio-system/edge", "istio-system/raw"], ["mesh"], ["absent"])))
+    gateways = draw(
+        st.sampled_from((["istio-system/edge"], ["istio-system/edge", "istio-system/raw"], ["mesh"], ["istio-system/absent"]))
+    )
     spec: Json = {"hosts": [draw(st.sampled_from(HOSTS))], "gateways": gateways, "http": routes}
     if draw(st.booleans()):
         spec["tls"] = [{"match": [{"sniHosts": ["a.example"]}], "route": [{"destination": draw(_destination())}]}]
-        spec["tcp"] = [{"match": [{"port": 443}], "route": [{"destination": draw(_destination())}]}]
+        spec["tcp"] = [{"match": [{"port": 8443}], "route": [{"destination": draw(_destination())}]}]
     if draw(st.integers(0, 4)) == 0:
         spec["exportTo"] = ["."]
     return {"apiVersion": API, "kind": "VirtualService", "metadata": _metadata(draw, f"routes-{number}"), "spec": spec}
@@ -159,8 +163,7 @@ def _entry(name: str, host: str, **spec: Any) -> Json:
     return {"apiVersion": API, "kind": "ServiceEntry", "metadata": metadata, "spec": {"hosts": [host], "ports": ports, **spec}}
 
 
-@st.composite
-def documents(draw: st.DrawFn) -> list[Json]:
+def _around() -> list[Json]:
     found: list[Json] = []
     for namespace in NAMESPACES:
         found += surroundings.service(namespace, "api", {"https": 443, "http": 80, "grpc": 9000})
@@ -174,15 +177,25 @@ def documents(draw: st.DrawFn) -> list[Json]:
     metadata = {"name": "out", "namespace": "bank"}
     external = {"type": "ExternalName", "externalName": "x.example", "ports": [{"name": "https", "port": 443}]}
     found.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": external})
+    return found
+
+
+AROUND = _around()
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> list[Json]:
     names = {"subjectAltNames": ["names.example"]} if draw(st.booleans()) else {}
-    found.append(_entry("outside", "outside.example", resolution="DNS", **names))
     endpoints = [{"address": "192.0.2.1"}, {"address": "192.0.2.2", "ports": {"https": 8443}}]
-    found.append(_entry("fixed", "fixed.example", resolution="STATIC", endpoints=endpoints))
-    found.append(_entry("wild", "wild.example", resolution=draw(st.sampled_from(("NONE", "DYNAMIC_DNS")))))
+    found = [
+        _entry("outside", "outside.example", resolution="DNS", **names),
+        _entry("fixed", "fixed.example", resolution="STATIC", endpoints=endpoints),
+        _entry("wild", "wild.example", resolution=draw(st.sampled_from(("NONE", "DYNAMIC_DNS")))),
+        draw(_gateway("edge")),
+        draw(_gateway("raw")),
+    ]
     if draw(st.integers(0, 3)) == 0:
         labels = {"istio-injection": "enabled"}
         found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bank", "labels": labels}})
-    found += [draw(_gateway("edge")), draw(_gateway("raw"))]
     found += [draw(_rule(number)) for number in range(draw(st.integers(0, 4)))]
-    found += [draw(_virtual_service(number)) for number in range(draw(st.integers(1, 3)))]
-    return found
+    return [*found, *(draw(_virtual_service(number)) for number in range(draw(st.integers(1, 3))))]

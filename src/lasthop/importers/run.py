@@ -154,8 +154,8 @@ def write(
     write_grants(objects, {*gateways.grants, *routes.grants})
     for source, document in imported.objects:
         objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
-    if policies.waivers and not settings.parent:
-        objects.add(File.OPERATOR, *_profile(settings))
+    for namespace in sorted({each.namespace for each in placed}) if policies.waivers and not settings.parent else ():
+        objects.add(File.OPERATOR, *_profile(settings, namespace))
     for alias in split.services:
         objects.add(File.BACKENDS, alias.value, (Source(alias),))
     context = ObjectWriter((), origin)
@@ -330,8 +330,8 @@ def _client_certificates(
     return chosen, notes
 
 
-def _profile(settings: Settings) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
-    metadata = {"name": settings.gateway.name, "namespace": settings.gateway.namespace}
+def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
+    metadata = {"name": settings.gateway.name, "namespace": namespace}
     tls = {"waivers": "Allow"} if settings.allow_waivers else {}
     document: Json = {
         "apiVersion": "lasthop.dev/v1alpha1",

@@ -181,7 +181,7 @@ def _rule(reader: Reader) -> DestinationRule:
     selector = spec.child("workloadSelector") if "workloadSelector" in spec else None
     subsets: dict[str, tuple[Mapping[str, str], Policy | None]] = {}
     for each in spec.children("subsets"):
-        labels = {key: value for key, value in each.mapping("labels").items() if isinstance(value, str)}
+        labels = each.text_map("labels")
         policy = _policy(each.child("trafficPolicy")) if "trafficPolicy" in each else None
         subsets.setdefault(each.text("name"), (labels, policy))
     host = spec.text("host")
@@ -196,7 +196,7 @@ def _rule(reader: Reader) -> DestinationRule:
 
 
 def _labels(selector: Reader) -> Mapping[str, str]:
-    found = {key: value for key, value in selector.mapping("matchLabels").items() if isinstance(value, str)}
+    found = selector.text_map("matchLabels")
     text = "applies only to some proxies; it counts if it may select the gateway"
     selector.note(Category.CHANGED, "workload-selector", text)
     return found

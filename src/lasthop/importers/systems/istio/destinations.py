@@ -129,7 +129,7 @@ def _read(reader: Reader) -> Entry:
     resolution = spec.text("resolution", "NONE")
     endpoints = []
     for each in spec.children("endpoints"):
-        numbers = {name: value for name, value in each.mapping("ports").items() if isinstance(value, int)}
+        numbers = each.number_map("ports")
         endpoints.append((each.text("address"), numbers))
         for key in ("labels", "network", "locality", "weight", "serviceAccount"):
             each.cannot(key, "all endpoints are used alike")

@@ -34,9 +34,7 @@ def headers(reader: Reader) -> Headers:
     authority = ""
     for key, kind in (("request", "RequestHeaderModifier"), ("response", "ResponseHeaderModifier")):
         edits = reader.child(key)
-        values = [
-            {name: value for name, value in edits.mapping(each).items() if isinstance(value, str)} for each in ("set", "add")
-        ]
+        values = [edits.text_map(each) for each in ("set", "add")]
         for each in values if key == "request" else ():
             for name in [name for name in each if name.lower() in _HOST]:
                 authority = each.pop(name)

@@ -86,20 +86,41 @@ def read_gateways(inputs: Inputs, settings: Settings, mesh: Mesh) -> Gateways:
     """Reads all Gateways, oldest first."""
     names: dict[tuple[tuple[str, str], ...], ObjectName] = {}
     found, redirects = list[GatewayOf](), list[Rule]()
+    taken: dict[tuple[ObjectName | None, int, str], str] = {}
     for document in inputs.of(GATEWAY):
         spec = inputs.open(document).child("spec")
-        selector = {key: value for key, value in spec.mapping("selector").items() if isinstance(value, str)}
+        selector = spec.text_map("selector")
         own = ObjectName(document.namespace, document.bare_name)
         name = names.setdefault(tuple(sorted(selector.items())), own)
         if name != own:
             text = f"selects the same Pods as Gateway {name}, so that its listeners are part of that one"
             spec.note(Category.CHANGED, "gateways-merged", text, "selector", severity=Severity.INFO)
         namespace = str(settings.flags.get("istio-gateway-namespace") or _pods_namespace(inputs, selector) or mesh.root)
-        servers = [s for each in spec.children("servers") for s in _servers(inputs, each, name, namespace)]
+        servers = []
+        for each in spec.children("servers"):
+            servers += _without_conflicts(each, _servers(inputs, each, name, namespace), taken)
         found.append(GatewayOf(document, selector, namespace, tuple(servers)))
         if forwarded := [each for each in servers if each.redirects]:
             redirects.append(_redirect(document, forwarded))
     return Gateways(found, redirects)
+
+
+def _without_conflicts(
+    reader: Reader, servers: Sequence[Server], taken: dict[tuple[ObjectName | None, int, str], str]
+) -> list[Server]:
+    """Returns the servers that the protocol of an older one, for the port or for port and host, leaves room for."""
+    kept = []
+    for server in servers:
+        each = server.listener
+        whole = "TLS" if each.protocol == "HTTPS" else each.protocol
+        own = f"{each.protocol} {each.passthrough}"
+        by_port = taken.setdefault((each.gateway, each.port, ""), whole)
+        if by_port == whole and taken.setdefault((each.gateway, each.port, f"host {each.hostname}"), own) == own:
+            kept.append(server)
+        else:
+            text = f"port {each.port} has another protocol in an older server, which Istio uses; this one is left out"
+            reader.note(Category.CANNOT, "port-conflict", text, "port", severity=Severity.HIGH)
+    return kept
 
 
 def _pods_namespace(inputs: Inputs, selector: Mapping[str, str]) -> str:
@@ -146,7 +167,10 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
     kind, passthrough = shape
     terminated = kind in ("HTTPS", "TLS") and not passthrough
     certificates = _certificates(inputs, tls, namespace) if terminated else ()
-    clients = _clients(inputs, tls, namespace, mode) if terminated else None
+    clients = _clients(inputs, tls, namespace, mode) if terminated and kind == "HTTPS" else None
+    if terminated and kind == "TLS" and mode != "SIMPLE":
+        text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
+        tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
     for key in ("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", *_FILES, *_FRONT, *_NARROWER):
         tls.ignore(key)
     tls.ignore("insecureSkipVerify")

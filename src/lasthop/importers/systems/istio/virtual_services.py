@@ -162,8 +162,9 @@ class VirtualServiceReader:
         rewrite = filters.rewrite(route.child("rewrite"))
         redirect = route.child("redirect") if "redirect" in route else None
         answered = redirect is not None or any(key in route for key in _ANSWERS)
-        if answered:
-            route.ignore("route", "timeout", "retries", *MIRRORS)
+        for key in ("route", "timeout", "retries", *MIRRORS) if answered else ():
+            if key in route:
+                route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
         timeouts, retry = filters.NO_TIMES if answered else filters.times(route)
         authority = filters.bare_host(rewrite.authority or edits.authority)
         for match, hosts, listeners in self._places(bound, route, separate=bool(rewrite.uri or redirect)):
