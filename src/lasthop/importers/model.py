@@ -134,8 +134,6 @@ class HopTLS(msgspec.Struct, frozen=True):
     """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
     sni: str = ""
     """What was sent, if it was fixed; empty: none, or the request's Host."""
-    sni_of_host: bool = False
-    """The request's Host was sent, as for HOST_NAME it always is."""
     trust: tuple[Trust, ...] = ()
     """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
     which the report offers."""
@@ -145,6 +143,8 @@ class HopTLS(msgspec.Struct, frozen=True):
     """Nothing was encrypted although the configuration asks for it, or nobody can know: plaintext may be decided on."""
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
+    sni_of_host: bool = False
+    """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
