@@ -105,11 +105,12 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
     return f"{port} cannot be a port"
 
 
-def _needs_h2c(leg: Leg) -> bool:
-    """Returns whether nothing that is written says HTTP/2: a GRPCRoute does, and an XBackend's protocol."""
-    grpc = leg.rule is not None and leg.rule.kind is RouteKind.GRPC
-    said = leg.port is None or leg.port.kind != "Service" or leg.port.app_protocol == H2C
-    return leg.hop.h2c and not grpc and not said
+def h2c_notes(hop: Hop, port: BackendPort | None) -> Iterator[Note]:
+    """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
+    if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
+        text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
+        remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
+        yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
 
 
 def groups(all_legs: Iterable[Leg]) -> dict[tuple[str, str, str, int], list[Leg]]:
@@ -136,7 +137,5 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
             text = f"Service {leg.port.namespace}/{leg.port.name} is not in the input, so its ports have no names{effect}"
             severity = Severity.WARNING if policed else Severity.INFO
             yield Note(Category.CHANGED, "service-missing", text, leg.hop.source, severity=severity)
-        if _needs_h2c(leg):
-            text = f"{leg.port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
-            remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
-            yield Note(Category.CHANGED, "h2c", text, leg.hop.source, remedy=remedy)
+        if leg.rule is None or leg.rule.kind is not RouteKind.GRPC:
+            yield from h2c_notes(leg.hop, leg.port)

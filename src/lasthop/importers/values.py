@@ -23,6 +23,7 @@ ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z
 _DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,9})?(?:h|ms|m|s|us|µs|ns))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
 _MILLISECONDS: Final = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 0.000_001}
+_ALTERNATIVES: Final = re.compile(r"\^?\(?([A-Z]+(?:\|[A-Z]+)*)\)?\$?")
 _LONGEST: Final = 99_999 * 3_600_000
 
 
@@ -133,6 +134,13 @@ def string_prefix(path: str, *, ignore_case: bool = False) -> PathMatch:
 
 def exact_path(path: str, *, ignore_case: bool = False) -> PathMatch:
     return PathMatch(PathKind.REGEX, f"(?i){re.escape(path)}") if ignore_case else PathMatch(PathKind.EXACT, path)
+
+
+def methods(value: str, *, regex: bool = False) -> tuple[str, ...] | None:
+    """Returns the methods that a text or an alternative of several (`GET|POST`) names; None if it is something else."""
+    alternatives = _ALTERNATIVES.fullmatch(value) if regex else None
+    found = tuple(alternatives[1].split("|")) if alternatives else (value,)
+    return found if all(each in METHODS for each in found) else None
 
 
 def value_match(name: str, kind: str, value: str) -> ValueMatch | None:

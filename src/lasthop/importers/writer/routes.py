@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.api.documents import Json
 from lasthop.api.kinds import plain
-from lasthop.importers.legs import BackendPort, Leg
+from lasthop.importers.legs import BackendPort, Leg, h2c_notes
 from lasthop.importers.model import Hop, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule, ValueMatch
 from lasthop.importers.names import slug
 from lasthop.importers.notes import Category, Note, Severity, Source
@@ -78,6 +78,7 @@ class RouteWriter:
             return rule
         text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
         self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
+        self.notes += [note for hop in rule.hops for note in h2c_notes(hop, self._ports.get(id(hop)))]
         return msgspec.structs.replace(rule, kind=RouteKind.HTTP)
 
     def _route(
@@ -163,7 +164,7 @@ class RouteWriter:
         if port.namespace != rule.namespace:
             ref["namespace"] = port.namespace
             if hop.permitted:
-                self.grants.add((rule.kind, rule.namespace, port.kind, port.namespace, port.name))
+                self.grants.add((str(rule.kind), rule.namespace, port.kind, port.namespace, port.name))
             else:
                 text = f"refers to {port.kind} {port.namespace}/{port.name}, for which the old gateway had no permission"
                 remedy = "If it is right, write a ReferenceGrant in that namespace."

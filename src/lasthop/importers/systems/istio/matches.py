@@ -3,20 +3,18 @@ match would take more requests than before."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NamedTuple
 
 from lasthop.importers.model import Match, PathKind, PathMatch, ValueMatch
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
-from lasthop.importers.values import METHODS, exact_path, string_prefix, value_match
+from lasthop.importers.values import exact_path, methods, string_prefix, value_match
 
 _NEVER: Final = {
     "withoutHeaders": "a header that must not be there",
     "sourceLabels": "labels of the client's Pod, which a gateway does not know",
     "sourceNamespace": "the client's namespace, which a gateway does not know",
 }
-_ALTERNATIVES: Final = re.compile(r"\^?\(?([A-Z]+(?:\|[A-Z]+)*)\)?\$?")
 
 
 class HTTPMatch(NamedTuple):
@@ -40,13 +38,13 @@ def read_match(reader: Reader) -> HTTPMatch | None:
         reader.ignore(key)
     insensitive = reader.boolean("ignoreUriCase")
     path, prefix = _path(_string(reader, "uri"), insensitive)
-    methods = _methods(_string(reader, "method"))
+    verbs = _methods(_string(reader, "method"))
     scheme, authority = _string(reader, "scheme"), _string(reader, "authority")
     if scheme and (scheme[0] != "exact" or scheme[1].lower() not in ("http", "https")):
         problems.append("a scheme other than exactly http or https")
     if authority and authority[0] != "exact":
         problems.append("an authority other than an exact one")
-    if methods is None:
+    if verbs is None:
         problems.append("methods by a pattern")
     values: dict[str, list[ValueMatch]] = {}
     for key in ("headers", "queryParams"):
@@ -58,12 +56,12 @@ def read_match(reader: Reader) -> HTTPMatch | None:
             else:
                 values[key].append(found)
     port, gateways = reader.integer("port") or 0, reader.texts("gateways")
-    if problems or methods is None:
+    if problems or verbs is None:
         text = f"the match is left out, because it has {', and '.join(problems)}, for which there is no equivalent"
         reader.note(Category.CANNOT, "match-left-out", text, severity=Severity.HIGH)
         return None
     headers, query = tuple(values["headers"]), tuple(values["queryParams"])
-    matches = tuple(Match(path, headers, query, method) for method in methods or ("",))
+    matches = tuple(Match(path, headers, query, method) for method in verbs or ("",))
     host = authority[1].rpartition(":")[0] or authority[1] if authority else ""
     return HTTPMatch(matches, prefix, host.lower(), port, scheme[1].lower() if scheme else "", gateways)
 
@@ -94,9 +92,7 @@ def _methods(found: tuple[str, str] | None) -> tuple[str, ...] | None:
     if found is None or found[0] == "present":
         return ()
     kind, value = found
-    alternatives = _ALTERNATIVES.fullmatch(value) if kind == "regex" else None
-    methods = tuple(alternatives[1].split("|")) if alternatives else (value,)
-    return methods if kind in ("exact", "regex") and all(each in METHODS for each in methods) else None
+    return methods(value, regex=kind == "regex") if kind in ("exact", "regex") else None
 
 
 def _value(name: str, condition: Any) -> ValueMatch | None:
