@@ -153,8 +153,14 @@ def write(
     write_grants(objects, {*gateways.grants, *routes.grants})
     for source, document in imported.objects:
         objects.add(File.GATEWAY if document["kind"] in ("Gateway", "ListenerSet") else File.ROUTES, document, (source,))
+    operator_notes = []
     if policies.waivers and not settings.parent:
         objects.add(File.OPERATOR, *_profile(settings))
+    if policies.waivers and not settings.allow_waivers:
+        text = (
+            "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
+        )
+        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=Severity.WARNING))
     for alias in split.services:
         objects.add(File.BACKENDS, alias.value, (Source(alias),))
     context = ObjectWriter((), origin)
@@ -186,6 +192,7 @@ def write(
         *trust.notes,
         *gateways.notes,
         *client_notes,
+        *operator_notes,
         *routes.notes,
         *admission_notes,
     ]
