@@ -1,7 +1,7 @@
 """Random objects of each system, with everything around them that makes an input whole: Services, endpoints, Secrets.
 
 A system's strategy draws its own objects; what is around them is always the same, so that a failing example is short. To add
-one: a module `random_NAME.py` with `documents` and `AROUND`, and a line in `WORLDS`.
+one: a module `random_<name>.py` with `documents` and `AROUND`, and a line in `WORLDS`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -128,10 +129,16 @@ def plain(value: Any) -> Any:
         case tuple():
             return [plain(item) for item in value]
         case msgspec.Struct():
-            fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+            fields = ((field, getattr(value, field.name)) for field in _fields(type(value)))
             return {field.encode_name: plain(content) for field, content in fields if content != field.default}
         case _:
             return value
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """msgspec evaluates annotations each time that it is asked."""
+    return msgspec.structs.fields(struct)
 
 
 def _without_nulls(value: Any) -> Any:

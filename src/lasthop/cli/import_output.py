@@ -102,8 +102,8 @@ def with_check(result: Result, settings: Settings) -> Result:
     return msgspec.structs.replace(result, notes=tuple(sorted(notes, key=lambda note: note.order)))
 
 
-UNTOLD: Final = ("NoEndpoints", "NoReadyEndpoints")
-"""What only says that the input has no EndpointSlices."""
+UNTOLD: Final = ("NoEndpoints", "NoReadyEndpoints", "WaiverNotPermitted")
+"""What only says that the input has no EndpointSlices, or, as the report does, that the operator has yet to allow waivers."""
 
 
 def write_folder(

@@ -154,8 +154,14 @@ def write(
     write_grants(objects, {*gateways.grants, *routes.grants})
     for source, document in imported.objects:
         objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
+    operator_notes = []
     for namespace in sorted({each.namespace for each in placed}) if policies.waivers and not settings.parent else ():
         objects.add(File.OPERATOR, *_profile(settings, namespace))
+    if policies.waivers and not settings.allow_waivers:
+        text = (
+            "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
+        )
+        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=Severity.WARNING))
     for alias in split.services:
         objects.add(File.BACKENDS, alias.value, (Source(alias),))
     context = ObjectWriter((), origin)
@@ -187,6 +193,7 @@ def write(
         *trust.notes,
         *gateways.notes,
         *client_notes,
+        *operator_notes,
         *routes.notes,
         *admission_notes,
     ]

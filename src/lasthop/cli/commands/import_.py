@@ -60,7 +60,7 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write decisions.yaml, REPORT.md and objects/*.yaml there.  [default: objects to standard output]",
+    help="Write decisions.yaml, the report and objects/*.yaml there.  [default: objects to standard output]",
 )
 @click.option(
     "--decisions",

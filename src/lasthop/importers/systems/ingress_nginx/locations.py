@@ -34,7 +34,7 @@ def hosts(inputs: Inputs, ingresses: list[Ingress], config: Config) -> tuple[lis
     """Returns every host, and what each Ingress asks of its backends, by the Ingress's path."""
     wanted = {each.document.path: asked(inputs, each, config) for each in ingresses}
     mains = [each for each in ingresses if not each.annotations.boolean("canary")]
-    canaries = [each for each in ingresses if each not in mains]
+    canaries = [each for each in ingresses if each.annotations.boolean("canary")]
     locations: dict[str, dict[tuple[str, str], Location]] = {}
     for ingress in mains:
         for at in (*ingress.paths, *_defaults(ingress)):
@@ -53,7 +53,11 @@ def hosts(inputs: Inputs, ingresses: list[Ingress], config: Config) -> tuple[lis
             joined = msgspec.structs.replace(main, canaries=((canary, at),))
             locations[at.host][at.path, _type(at)] = joined
     taken = set(locations)
-    return [_host(name, found, mains, wanted, config, taken) for name, found in sorted(locations.items())], wanted
+    by_host: dict[str, list[Ingress]] = {}
+    for ingress in mains:
+        for name in ingress.hosts or ("",):
+            by_host.setdefault(name, []).append(ingress)
+    return [_host(name, found, by_host[name], wanted, config, taken) for name, found in sorted(locations.items())], wanted
 
 
 def _type(at: PathOf) -> str:
@@ -71,12 +75,11 @@ def _defaults(ingress: Ingress) -> list[PathOf]:
 def _host(
     name: str,
     found: dict[tuple[str, str], Location],
-    mains: list[Ingress],
+    here: list[Ingress],
     wanted: dict[str, Asked],
     config: Config,
     taken: set[str],
 ) -> Host:
-    here = [each for each in mains if name in (*each.hosts, *([""] if each.default and not each.hosts else []))]
     regex = any(_uses_regex(each, name) for each in here)
     ssl = None
     if not config.location_only:
