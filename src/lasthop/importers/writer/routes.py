@@ -127,7 +127,10 @@ class RouteWriter:
                 rest["timeouts"] = timeouts
             if rule.retry is not None and self._allowed("retry", rule.source):
                 rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
-        if rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
+        if rule.persistence is not None and len(rule.hops) > 1:
+            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
+        elif rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
             rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
         matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
         # One without conditions matches everything, whatever the others say.

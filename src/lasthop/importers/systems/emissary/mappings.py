@@ -314,7 +314,7 @@ def _hostname(spec: Reader, problems: list[str]) -> str:
     found = (new or old or (authority if isinstance(authority, str) else "")).lower()
     if found in ("", "*"):
         return ""
-    if not is_host(found) and not pattern:
+    if not is_host(found) and (new or not pattern):
         problems.append(f"the hostname {found[:100]}")
     return found
 
