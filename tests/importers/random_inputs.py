@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.importers import random_emissary, random_ingress_nginx, random_istio
+from tests.importers import random_contour, random_emissary, random_ingress_nginx, random_istio
 
 Documents = list[dict[str, Any]]
 
@@ -21,6 +21,7 @@ class World(NamedTuple):
 
 
 WORLDS: dict[str, World] = {
+    "contour": World(random_contour.documents(), random_contour.AROUND),
     "emissary": World(random_emissary.documents(), random_emissary.AROUND),
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),
     "istio": World(random_istio.documents(), random_istio.AROUND),

@@ -105,6 +105,11 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
     return f"{port} cannot be a port"
 
 
+def _is_grpc(role: str, rule: Rule) -> bool:
+    """Returns whether what is written implies HTTP/2."""
+    return rule.auth is not None and rule.auth.grpc if role == "auth" else rule.kind is RouteKind.GRPC
+
+
 def h2c_notes(hop: Hop, port: BackendPort | None) -> Iterator[Note]:
     """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
     if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
@@ -137,5 +142,5 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
             text = f"Service {leg.port.namespace}/{leg.port.name} is not in the input, so its ports have no names{effect}"
             severity = Severity.WARNING if policed else Severity.INFO
             yield Note(Category.CHANGED, "service-missing", text, leg.hop.source, severity=severity)
-        if leg.rule is None or leg.rule.kind is not RouteKind.GRPC:
+        if leg.rule is None or not _is_grpc(leg.role, leg.rule):
             yield from h2c_notes(leg.hop, leg.port)

@@ -11,7 +11,7 @@ import msgspec
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
 from lasthop.importers.model import Backend, Hop, HopTLS, HostBackend, MissingTrust, Name, ServiceBackend, Trust, TrustRef
-from lasthop.importers.notes import Category
+from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
 from lasthop.importers.systems.contour.kinds import EXTENSION_SERVICE, Config, Delegations, secret_name
 from lasthop.plan.tls_options import TLSOptions
@@ -125,10 +125,9 @@ class Backends:
             options=self._options(spoken),
         )
         secret = validation.text("caSecret")
-        trust, problem = self._trust(secret, reader.namespace)
-        if validated:
-            base = msgspec.structs.replace(base, trust=trust)
-        if not names:
+        trust, problem = self._trust(secret, reader) if validated else ((), "")
+        base = msgspec.structs.replace(base, trust=trust)
+        if validated and not names:
             problem = problem or "validation has no subjectName"
         if spoken == UNKNOWN:
             return base if validated and not problem else _unknown()
@@ -149,7 +148,8 @@ class Backends:
             return msgspec.structs.replace(base, level=Level.BROKEN, why=why)
         return base
 
-    def _trust(self, text: str, namespace: str) -> tuple[tuple[Trust, ...], str]:
+    def _trust(self, text: str, reader: Reader) -> tuple[tuple[Trust, ...], str]:
+        namespace = reader.namespace
         if not text:
             return (MissingTrust("validation has no caSecret"),), "validation has no caSecret"
         secret = secret_name(text, namespace)
@@ -157,7 +157,10 @@ class Backends:
         problem = ""
         if not self._delegations.permit(secret, namespace):
             problem = f"no TLSCertificateDelegation lets namespace {namespace} use Secret {secret}"
-        elif data is not None and "ca.crt" not in data:
+        elif data is None:
+            text = f"Secret {secret} {self._inputs.absence('Secret', *secret)}; it is taken to have a ca.crt"
+            reader.note(Category.TODO, "secret-missing", text, severity=Severity.WARNING)
+        elif "ca.crt" not in data:
             problem = f"Secret {secret} has no ca.crt"
         return (TrustRef("Secret", *secret),), problem
 

@@ -48,6 +48,8 @@ CANNOT: Final = {
     "internalRedirectPolicy": "redirects of backends are passed on",
     "slowStartPolicy": "new endpoints get requests at once",
 }
+UNUSED: Final = ("services", "pathRewritePolicy", "timeoutPolicy", "retryPolicy", "loadBalancerPolicy")
+"""Beside a redirect or a direct response."""
 HTTPS_REDIRECT: Final = HTTPRouteFilter(
     "RequestRedirect", request_redirect=HTTPRequestRedirectFilter("https", status_code=301)
 )
@@ -238,10 +240,12 @@ class ProxyReader:
         if "directResponsePolicy" in route:
             text = "has no equivalent; these requests get 500"
             route.note(Category.CANNOT, "direct-response", text, "directResponsePolicy", severity=Severity.HIGH)
-        for key in ("services", "pathRewritePolicy") if answered else ():
+        for key in UNUSED if answered else ():
             if key in route:
                 route.note(Category.SKIPPED, "not-used", "has no effect beside a redirect or an answer of its own", key)
-        timeouts, retry, sessions = filters.timeouts(route), filters.retry(route), filters.sessions(route)
+        timeouts = HTTPRouteTimeouts() if answered else filters.timeouts(route)
+        retry = None if answered else filters.retry(route)
+        sessions = None if answered else filters.sessions(route)
         if conditions.problems:
             text = (
                 f"the route is left out, because it has {', and '.join(conditions.problems)}, for which there is no equivalent"
@@ -262,9 +266,9 @@ class ProxyReader:
             hops=hops,
             mirrors=mirrors,
             auth=auth,
-            timeouts=HTTPRouteTimeouts() if answered else timeouts,
-            retry=None if answered else retry,
-            persistence=None if answered else sessions,
+            timeouts=timeouts,
+            retry=retry,
+            persistence=sessions,
         )
         self.listeners += listeners
         if listeners:
