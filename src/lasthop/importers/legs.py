@@ -51,8 +51,26 @@ class Leg(NamedTuple):
 
 
 def legs(inputs: Inputs, imported: Imported) -> tuple[Leg, ...]:
-    """Returns every hop with its port, in the order of the rules."""
-    return tuple(_legs(inputs, imported))
+    """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
+    first is; nothing is sent to the other."""
+    names: dict[tuple[str, str, str], tuple[object, ...]] = {}
+    found = []
+    for leg in _legs(inputs, imported):
+        backend = leg.hop.backend
+        if leg.port is not None and not isinstance(backend, ServiceBackend):
+            taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
+            own = _identity(backend)
+            if taken or names.setdefault((leg.port.kind, backend.namespace, backend.name), own) != own:
+                text = f"another backend already has the name {backend.namespace}/{backend.name}"
+                leg = leg._replace(port=None, problem=text)
+        found.append(leg)
+    return tuple(found)
+
+
+def _identity(backend: HostBackend | AddressBackend) -> tuple[object, ...]:
+    if isinstance(backend, HostBackend):
+        return (backend.hostname, backend.port)
+    return (backend.addresses, backend.port)
 
 
 def _legs(inputs: Inputs, imported: Imported) -> Iterator[Leg]:

@@ -11,6 +11,7 @@ import msgspec
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
 from lasthop.importers.model import Backend, Hop, HopTLS, HostBackend, MissingTrust, Name, ServiceBackend, Trust, TrustRef
+from lasthop.importers.names import shortened
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
 from lasthop.importers.systems.contour.kinds import EXTENSION_SERVICE, Config, Delegations, secret_name
@@ -51,7 +52,7 @@ class Backends:
         document = self._inputs.find("Service", namespace, name)
         spec = document.value.get("spec") if document else None
         if isinstance(spec, dict) and spec.get("type") == "ExternalName" and isinstance(port, int):
-            return HostBackend(namespace, name, str(spec.get("externalName", "")).lower(), port)
+            return HostBackend(namespace, shortened(f"{name}-{port}"), str(spec.get("externalName", "")).lower(), port)
         return ServiceBackend(namespace, name, port or None)
 
     def protocol(self, namespace: str, name: str, port: int | str | None) -> str:
