@@ -64,22 +64,16 @@ ROUTE: dict[str, tuple[Any, ...]] = {
 
 
 @st.composite
-def _some(draw: st.DrawFn, values: dict[str, tuple[Any, ...]], most: int) -> Json:
-    chosen = draw(st.lists(st.sampled_from(sorted(values)), max_size=most, unique=True))
-    return {name: draw(st.sampled_from(values[name])) for name in chosen}
-
-
-@st.composite
 def _service(draw: st.DrawFn) -> Json:
     name = draw(st.sampled_from(("api", "marked", "missing", "Bad_Name", "outside")))
-    return {"name": name, "port": draw(st.sampled_from((443, 80, 1, "443"))), **draw(_some(SERVICE, 3))}
+    return {"name": name, "port": draw(st.sampled_from((443, 80, 1, "443"))), **draw(surroundings.some(SERVICE, 3))}
 
 
 @st.composite
 def _routes(draw: st.DrawFn) -> list[Json]:
     found = []
     for _ in range(draw(st.integers(1, 3))):
-        route = draw(_some(ROUTE, 3))
+        route = draw(surroundings.some(ROUTE, 3))
         if draw(st.booleans()):
             route["conditions"] = draw(st.lists(st.sampled_from(CONDITIONS), max_size=2))
         route["services"] = [draw(_service()) for _ in range(draw(st.integers(1, 2)))]
@@ -159,7 +153,7 @@ def documents(draw: st.DrawFn) -> list[Json]:
     delegations = [{"secretName": draw(st.sampled_from(("ca", "pair"))), "targetNamespaces": ["*"]}]
     spec: Json = {"delegations": delegations}
     found = [{"apiVersion": API, "kind": "TLSCertificateDelegation", "metadata": metadata, "spec": spec}]
-    extension = draw(_some({"protocol": ("h2", "h2c"), "validation": SERVICE["validation"]}, 2))
+    extension = draw(surroundings.some({"protocol": ("h2", "h2c"), "validation": SERVICE["validation"]}, 2))
     extension["services"] = [{"name": draw(st.sampled_from(("api", "missing"))), "port": 443}]
     auth = {"name": "auth", "namespace": "shop"}
     version = "projectcontour.io/v1alpha1"

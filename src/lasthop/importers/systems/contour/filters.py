@@ -17,11 +17,9 @@ from lasthop.api.routes import (
 from lasthop.importers.model import PathKind, PathMatch
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
-from lasthop.importers.values import cors, duration, header_edits, is_host, milliseconds
+from lasthop.importers.values import cors, duration, header_edits, is_host, milliseconds, retried
 
 COOKIE: Final = "X-Contour-Session-Affinity"
-_RETRIED: Final = {"5xx": (500, 502, 503, 504), "gateway-error": (502, 503, 504), "retriable-4xx": (409,)}
-_KNOWN: Final = (*_RETRIED, "reset", "connect-failure", "refused-stream", "retriable-status-codes")
 _BALANCED: Final = ("", "RoundRobin", "WeightedLeastRequest", "Random")
 
 
@@ -143,11 +141,12 @@ def retry(route: Reader) -> HTTPRouteRetry | None:
     reader = route.child("retryPolicy")
     count = reader.integer("count")
     on = reader.texts("retryOn") or ("5xx",)
-    codes = [code for each in on for code in _RETRIED.get(each, ())]
+    found = retried(on)
+    codes = [*found.codes]
     values = reader.raw("retriableStatusCodes")
     codes += [code for code in values if isinstance(code, int) and 400 <= code <= 599] if isinstance(values, list) else []
-    if left := [each for each in on if each not in _KNOWN]:
-        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(left)[:200]}", "retryOn")
+    if found.refused:
+        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(found.refused)[:200]}", "retryOn")
     reader.cannot("perTryTimeout", "one try has no timeout of its own")
     if count == -1:
         return None
