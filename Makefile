@@ -48,8 +48,8 @@ docs: setup ## Write the generated parts of docs/reference.md, the manifests and
 stubs: setup ## Write stubs/, the types of Envoy's messages that the code uses
 	@$(BIN)/python -m tools.envoy_stubs
 
-update-cases: setup ## Write the expected half of tests/cases; read the diff
-	@$(BIN)/pytest tests/cases --update
+update-cases: setup ## Write the expected half of the cases; read the diff
+	@$(BIN)/pytest tests/cases tests/importers/test_cases.py --update
 
 # By number (ITERATIONS, always the same worlds) or by time (SECONDS); see tests/fuzz.
 fuzz: setup ## Try random objects on a real Envoy: SEED, FIRST, ITERATIONS, SECONDS

@@ -38,6 +38,7 @@ from lasthop.admission.scalars import integer, plain, real
 from lasthop.api.documents import Json
 
 _TAGS: Final = "tag:yaml.org,2002:"
+UNLIMITED: Final = float("inf")
 
 
 class Mistake(NamedTuple):
@@ -73,19 +74,20 @@ class _SyntaxError(Exception):
         self.mistake = Mistake(line, message, limit)
 
 
-def parse(text: bytes, *, as_json: bool = False) -> Parsed:
+def parse(text: bytes, *, as_json: bool = False, max_values: int = MAX_VALUES) -> Parsed:
+    """Parses a text, up to its first syntax error. `max_values`: mappings, lists and scalars in it."""
     try:
         decoded = decode(text)
     except _SyntaxError as error:
         return Parsed([], [], [error.mistake], complete=False)
-    return _parse_json(decoded) if as_json else _parse_yaml(_Reader(decoded))
+    return _parse_json(decoded, max_values) if as_json else _parse_yaml(_Reader(decoded, max_values))
 
 
 @lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands
 def field_lines(text: bytes, span: Span) -> dict[Path, int]:
     """Returns the line of every field in one document of a text that `parse` accepted."""
     # Tabs are legal between the tokens of JSON, not of YAML, and no line moves without them.
-    reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), record=True)
+    reader = _Reader(_decoded(text)[span.start : span.end].replace("\t", " "), UNLIMITED, record=True)
     _parse_yaml(reader)
     return {path: line + span.line - 1 for path, line in reader.lines.items()}
 
@@ -112,7 +114,7 @@ def decode(text: bytes) -> str:
         raise _SyntaxError(line, f"byte 0x{text[error.start]:02x} is not UTF-8") from None
 
 
-def _parse_json(text: str) -> Parsed:
+def _parse_json(text: str, max_values: int) -> Parsed:
     mistakes: list[Mistake] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> Json:
@@ -128,8 +130,8 @@ def _parse_json(text: str) -> Parsed:
     if not text.strip():
         return Parsed([], [], [], complete=True)
     # An upper bound, known before anything is built: the parser does not let other threads run meanwhile.
-    if sum(map(text.count, "[{,")) > MAX_VALUES:
-        return Parsed([], [], [_too_many(1)], complete=False)
+    if sum(map(text.count, "[{,")) > max_values:
+        return Parsed([], [], [_too_many(1, max_values)], complete=False)
     try:
         value = json.loads(text, object_pairs_hook=unique, parse_int=integer, parse_float=real, parse_constant=refuse)
         if "\\u" in text:
@@ -163,8 +165,8 @@ def _too_deep(line: int) -> Mistake:
     return Mistake(line, f"nested more than {MAX_DEPTH} levels deep", limit=True)
 
 
-def _too_many(line: int) -> Mistake:
-    return Mistake(line, f"the file holds more than {MAX_VALUES} values", limit=True)
+def _too_many(line: int, max_values: float) -> Mistake:
+    return Mistake(line, f"the file holds more than {max_values:.0f} values", limit=True)
 
 
 def _parse_yaml(reader: _Reader) -> Parsed:
@@ -210,8 +212,9 @@ class _Pieces:
 class _Reader:
     """Builds the documents of one text from its events."""
 
-    def __init__(self, text: str, record: bool = False) -> None:
+    def __init__(self, text: str, max_values: float, record: bool = False) -> None:
         self.text = text
+        self._max_values = max_values
         # Never None: the stream's end is an event too, and the last one asked for.
         self._next = cast("Callable[[], Event]", yaml.CSafeLoader(_Pieces(text)).get_event)
         self._anchors: dict[str, tuple[Any, int, int]] = {}
@@ -265,8 +268,8 @@ class _Reader:
 
     def _counted(self, event: Event) -> None:
         self._count += 1
-        if self._count - self._aliased > MAX_VALUES:
-            raise _SyntaxError(*_too_many(_line(event))[:2], limit=True)
+        if self._count - self._aliased > self._max_values:
+            raise _SyntaxError(*_too_many(_line(event), self._max_values)[:2], limit=True)
 
     def _alias(self, event: AliasEvent) -> Any:
         # An anchor counts from its value's end on, so a value can never hold itself.

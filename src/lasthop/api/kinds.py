@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -115,23 +116,29 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 def document(kind: str, obj: Object) -> Json:
     """Encodes an object as a user would write it. The content of a Secret is never shown."""
-    plain: Json = _plain(obj)
-    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain}
+    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Encodes a part of an object as a user would write it, without what has its default value."""
     match value:
         case StringMap():
             return dict(value)
         case BytesMap():
             return {key: f"<{len(content)} bytes, not shown>" for key, content in value}
         case tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case msgspec.Struct():
-            fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-            return {field.encode_name: _plain(content) for field, content in fields if content != field.default}
+            fields = ((field, getattr(value, field.name)) for field in _fields(type(value)))
+            return {field.encode_name: plain(content) for field, content in fields if content != field.default}
         case _:
             return value
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """msgspec evaluates annotations each time that it is asked."""
+    return msgspec.structs.fields(struct)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from lasthop.suggestions import closest
 
 COMMANDS: Final = {
     "init": "Create a folder with a minimal working configuration.",
+    "import": "Import the configuration of another gateway.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
@@ -36,7 +38,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"lasthop.cli.commands.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"lasthop.cli.commands.{module}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -187,7 +187,7 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
         why = f"waived by {tls.waiver.key}" if tls.waiver else "not looked at: the hash is the identity"
         return Check("names", State.SKIP, f"{why}; it holds {held}{more}")
     wanted = " or ".join(str(name) for name in tls.names)
-    if any(_matches(name, own) for name in tls.names):
+    if any(holds_name(name, own) for name in tls.names):
         return Check("names", State.PASS, f"{held}{more}; wanted: {wanted}")
     remedy = f"Have the certificate issued for {wanted} (as subjectAltName)"
     if leaf.names:
@@ -196,7 +196,7 @@ def _names(leaf: CertificateInfo, own: parse.Extensions, tls: BackendTLS) -> Che
     return Check("names", State.FAIL, f"it holds {held}{more}; wanted: {wanted}", remedy)
 
 
-def _matches(wanted: San, own: parse.Extensions) -> bool:
+def holds_name(wanted: San, own: parse.Extensions) -> bool:
     """Uses the very expression that Envoy is given (RFC 9525)."""
     if wanted.type is SanType.URI:
         return wanted.value in own.uris

@@ -1,9 +1,10 @@
-"""Renders an audit as SARIF 2.1.0, so that code scanners show each result at the line that causes it."""
+"""Renders an audit, or another report, as SARIF 2.1.0, so that code scanners show each result at the line that causes it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -64,18 +65,24 @@ def sarif(report: AuditReport) -> str:
     results = [_of_hop(hop, report.now) for hop in report.hops if hop.manner is not Manner.VERIFIED]
     results += [_of_failing(hop, report.now) for hop in report.hops if audit_observed.standing(hop) == FAILING]
     results += [_of_certificate(found, report.now) for found in report.certificates]
+    return document(RULES, results, report.incomplete)
+
+
+def document(rules: Mapping[str, Rule], results: list[dict[str, Any]], incomplete: Iterable[str]) -> str:
+    """Returns a whole document; `incomplete`: why there may be more results than these."""
+    lines = tuple(incomplete)
     run = {
         "tool": {
             "driver": {
                 "name": "lasthop",
                 "semanticVersion": version("lasthop"),
-                "rules": [_rule(name, rule) for name, rule in RULES.items()],
+                "rules": [_rule(name, rule) for name, rule in rules.items()],
             }
         },
         "invocations": [
             {
-                "executionSuccessful": not report.incomplete,
-                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in report.incomplete],
+                "executionSuccessful": not lines,
+                "toolExecutionNotifications": [{"level": "error", "message": {"text": line}} for line in lines],
             }
         ],
         "results": results,
@@ -97,27 +104,29 @@ def _rule(name: str, rule: Rule) -> dict[str, Any]:
 def _of_hop(hop: HopReport, now: float) -> dict[str, Any]:
     where = f"{hop.gateway} to {hop.backend}:{hop.port}"
     rule = hop.manner.replace(" ", "-")
-    return _result(rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop)
+    return result(RULES, rule, RULES[rule].level, f"{where}: {label(hop)}: {said(hop, now)}", where, hop.file, hop.line)
 
 
 def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:
     where = f"{hop.gateway} to {hop.backend}:{hop.port}"
-    return _result(FAILING, RULES[FAILING].level, f"{where}: {audit_observed.words(hop, now)}", where, hop)
+    message = f"{where}: {audit_observed.words(hop, now)}"
+    return result(RULES, FAILING, RULES[FAILING].level, message, where, hop.file, hop.line)
 
 
 def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
     level = "warning" if found.not_before <= now < found.not_after else "error"
     where = f"{found.role} {found.subject} in {found.holder}"
-    return _result(EXPIRING, level, f"{where}: {validity(found, now)}", where, found)
+    return result(RULES, EXPIRING, level, f"{where}: {validity(found, now)}", where, found.file, found.line)
 
 
-def _result(rule: str, level: str, message: str, where: str, at: HopReport | CertificateReport) -> dict[str, Any]:
+def result(rules: Mapping[str, Rule], rule: str, level: str, message: str, where: str, file: str, line: int) -> dict[str, Any]:
+    """Returns a result; `where` is what it is about, and together with the rule its identity."""
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "resource"}]}
-    if at.file:
-        location["physicalLocation"] = {"artifactLocation": _artifact(at.file), "region": {"startLine": max(1, at.line)}}
+    if file:
+        location["physicalLocation"] = {"artifactLocation": _artifact(file), "region": {"startLine": max(1, line)}}
     return {
         "ruleId": rule,
-        "ruleIndex": list(RULES).index(rule),
+        "ruleIndex": list(rules).index(rule),
         "level": level,
         "message": {"text": message},
         "locations": [location],

@@ -1,0 +1,27 @@
+"""The only list of systems: a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lasthop.importers.documents import Document
+from lasthop.importers.settings import System
+from lasthop.importers.systems import contour, emissary, ingress_nginx, istio
+
+SYSTEMS: Final[dict[str, System]] = {
+    system.name: system for system in (contour.SYSTEM, emissary.SYSTEM, ingress_nginx.SYSTEM, istio.SYSTEM)
+}
+AUTO: Final = "auto"
+
+
+def detected(documents: Sequence[Document]) -> list[System]:
+    """Returns the systems that claim some of the objects, for `auto`."""
+    return [
+        system
+        for system in SYSTEMS.values()
+        if any(
+            (document.group, document.kind) in {(kind.group, kind.kind) for kind in system.kinds} and system.claims(document)
+            for document in documents
+        )
+    ]

@@ -1,0 +1,373 @@
+"""Runs an import: systems read, hops are judged, objects are written and admitted. Pure: the command does the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from lasthop.admission.chain import AdmittedObject, admit, admitted
+from lasthop.admission.problem import field
+from lasthop.api.documents import Json
+from lasthop.api.meta import Key
+from lasthop.importers.decisions import Decisions
+from lasthop.importers.documents import Document, SourceText, Unparsable
+from lasthop.importers.inputs import INGRESS, Inputs
+from lasthop.importers.legs import Leg, groups, leg_notes, legs
+from lasthop.importers.levels import Level, NewLevel
+from lasthop.importers.model import HostBackend, Imported, ObjectName
+from lasthop.importers.notes import Category, Note, Severity, Source
+from lasthop.importers.result import Result, Row
+from lasthop.importers.settings import Settings, System
+from lasthop.importers.writer.backends import keep, write_backends
+from lasthop.importers.writer.gateways import GatewayWriter, write_grants
+from lasthop.importers.writer.objects import File, ObjectWriter, Written
+from lasthop.importers.writer.policies import PolicyWriter, Verdict
+from lasthop.importers.writer.routes import RULE_REFUSED, RouteWriter, hop_ports
+from lasthop.importers.writer.split import split_conflicts
+from lasthop.importers.writer.trust import TrustWriter
+
+READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how much of it."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What the systems have read."""
+
+    imported: Imported
+    notes: tuple[Note, ...]
+    wanted: frozenset[Key]
+    """Secrets and ConfigMaps that the input does not have."""
+    origins: Mapping[Document, str]
+    """The system of each object that was opened."""
+
+
+def read(
+    systems: Sequence[System], documents: Sequence[Document], settings: Settings, hidden: Mapping[Key, str] | None = None
+) -> Reading:
+    """Lets every system read its objects. `hidden`: what may not be read, and why."""
+    imported, notes, wanted = Imported(), list[Note](), set[Key]()
+    origins: dict[Document, str] = {}
+    opened: set[Document] = set()
+    for system in systems:
+        own = documents if len(systems) == 1 else [each for each in documents if _may_read(system, systems, each)]
+        inputs = Inputs(_only(own, settings), hidden)
+        imported = imported.joined(system.read(inputs, settings))
+        notes += [*inputs.notes, *inputs.unknown()]
+        wanted |= inputs.wanted
+        seen = {each for each in inputs.documents if inputs.opened(each)}
+        seen |= {note.source.document for note in inputs.notes if note.source and note.category is Category.SKIPPED}
+        origins |= dict.fromkeys((each for each in seen if each not in origins), system.name)
+        opened |= seen
+    notes += _left(systems, [each for each in documents if each not in opened])
+    return Reading(imported, tuple(notes), frozenset(wanted), origins)
+
+
+def _may_read(system: System, systems: Sequence[System], document: Document) -> bool:
+    """Among several systems, an object belongs to the one that claims it; what nobody claims, all may look at."""
+    owner = next((each for each in systems if _is_of(each, document) and each.claims(document)), None)
+    return owner is None or owner is system
+
+
+def _is_of(system: System, document: Document) -> bool:
+    return any(document.kind == kind.kind and document.group == kind.group for kind in system.kinds)
+
+
+def _only(documents: Sequence[Document], settings: Settings) -> list[Document]:
+    if not settings.only:
+        return list(documents)
+    return [d for d in documents if d.kind in READ_ALONG or d.path in settings.only or d.namespace in settings.only]
+
+
+def _left(systems: Sequence[System], documents: Iterable[Document]) -> list[Note]:
+    """Lists the objects that no system has looked at: those of another version, and the kinds of all others."""
+    notes: list[Note] = []
+    others: dict[str, list[Document]] = {}
+    for document in documents:
+        kinds = [kind for system in systems for kind in system.kinds if _same(kind.kind, kind.group, document)]
+        versions = [version for kind in kinds for version in kind.api_versions]
+        if kinds and document.api_version not in versions:
+            text = f"{document.api_version} is not read; convert it to {versions[0]}"
+            notes.append(
+                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
+            )
+        elif not kinds and document.kind == INGRESS.kind and document.group == "extensions":
+            text = f"{document.api_version} is no longer served by any Kubernetes; convert it to networking.k8s.io/v1"
+            notes.append(
+                Note(Category.CANNOT, "other-version", text, Source(document, ("apiVersion",)), severity=Severity.HIGH)
+            )
+        elif document.kind not in READ_ALONG:
+            others.setdefault(document.kind, []).append(document)
+    for kind, found in sorted(others.items()):
+        names = ", ".join(sorted(each.path for each in found)[:3])
+        text = f"{len(found)} of kind {kind} are not read: {names}{', ...' if len(found) > 3 else ''}"
+        notes.append(Note(Category.SKIPPED, "other-kind", text, Source(min(found, key=lambda each: each.path))))
+    return notes
+
+
+def _same(kind: str, group: str, document: Document) -> bool:
+    return document.kind == kind and document.group == group
+
+
+def write(
+    systems: Sequence[str],
+    reading: Reading,
+    documents: Sequence[Document],
+    settings: Settings,
+    decisions: Decisions,
+    problems: Sequence[Unparsable] = (),
+    hidden: Mapping[Key, str] | None = None,
+    progress: Progress = lambda *_: None,
+) -> Result:
+    """Writes what was read as objects, and the report about them."""
+    documents = [*documents, *_services(reading.imported)]
+    inputs = Inputs(documents, hidden)
+    found = legs(inputs, reading.imported)
+    split = split_conflicts(inputs, reading.imported, found, decisions, settings)
+    imported = split.imported
+    if split.services:
+        inputs = Inputs([*documents, *split.services], hidden)
+        found = legs(inputs, imported)
+
+    def origin(source: Source) -> str:
+        document = source.document
+        return f"{reading.origins.get(document, systems[0])}/{document.kind}/{document.path}"
+
+    taken = [(d.kind, d.namespace, d.bare_name) for d in documents if d.kind in ("ConfigMap", "Secret")]
+    objects = ObjectWriter(taken, origin)
+    trust = TrustWriter(inputs, settings, decisions, objects)
+    policies = PolicyWriter(inputs, settings, decisions, objects, trust)
+    verdicts: dict[tuple[str, str, str, int], Verdict | None] = {}
+    by_port = groups(found)
+    for group, each in by_port.items():
+        verdicts[group] = policies.write(each)
+        progress("Judging ports", len(verdicts), len(by_port))
+    gateways = GatewayWriter(inputs, settings, objects)
+    placed = gateways.place(imported.listeners)
+    clients, client_notes = _client_certificates(found, gateways, decisions)
+    gateways.write(placed, imported.rules, clients, policies.waivers and not settings.parent)
+    routes = RouteWriter(objects, hop_ports(found), settings.experimental)
+    routes.write(imported.rules, gateways.parents)
+    write_backends(objects, found, policies.xbackend_tls)
+    write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
+    for source, document in imported.objects:
+        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
+    operator_notes = []
+    for namespace in sorted({each.namespace for each in placed}) if policies.waivers and not settings.parent else ():
+        objects.add(File.OPERATOR, *_profile(settings, namespace))
+    if policies.waivers and not settings.allow_waivers:
+        text = (
+            "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
+        )
+        operator_notes.append(Note(Category.TODO, "waivers-not-allowed", text, severity=Severity.WARNING))
+    for alias in split.services:
+        objects.add(File.BACKENDS, alias.value, (Source(alias),))
+    context = ObjectWriter((), origin)
+    referenced = _referenced(objects.objects)
+    secrets = {each for each in referenced if each[0] == "Secret"}
+    written_already = {(each.kind, each.key[0], each.key[2]) for each in objects.objects}
+    keep(context if settings.in_cluster else objects, inputs, found, referenced - secrets - written_already)
+    keep(objects if settings.with_secrets and not settings.in_cluster else context, inputs, (), secrets - written_already)
+
+    admission = _Admission()
+    written: list[Written] = []
+    unique = _unique(objects.objects)
+    for number, candidate in enumerate(unique, 1):
+        if one := admission.admit(candidate):
+            written.append(one)
+        progress("Validating objects", number, len(unique))
+    written.sort(key=lambda each: each.key)
+    admission_notes = tuple(admission.notes)
+    known = dict(admission.objects)
+    for candidate in _unique(context.objects):
+        admission.admit(candidate)
+    dropped = admission.dropped | routes.refused
+    rows = [_row(leg, verdicts, dropped) for leg in found]
+    notes = [
+        *reading.notes,
+        *leg_notes(found),
+        *split.notes,
+        *policies.notes,
+        *trust.notes,
+        *gateways.notes,
+        *client_notes,
+        *operator_notes,
+        *routes.notes,
+        *admission_notes,
+    ]
+    return Result(
+        systems=tuple(systems),
+        objects=tuple(written),
+        admitted=tuple(known.values()),
+        context=tuple(each for key, each in admission.objects.items() if key not in known),
+        rows=tuple(sorted(rows, key=lambda row: row.order)),
+        notes=tuple(sorted(dict.fromkeys(notes), key=lambda note: note.order)),
+        questions=tuple(sorted(policies.questions)),
+        entries=tuple(sorted(policies.entries)),
+        problems=tuple(problems),
+        inadmissible=sum(note.reason == INADMISSIBLE for note in admission_notes),
+    )
+
+
+INADMISSIBLE: Final = "inadmissible"
+FILES: Final = {"Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
+REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
+
+
+def _services(imported: Imported) -> list[Document]:
+    """Returns the Services that an importer writes itself: hops may lead there."""
+    return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
+
+
+def _unique(objects: Iterable[Written]) -> list[Written]:
+    return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
+
+
+class _Admission:
+    """Admits what is written as an API server would. A rule that is refused is left out; so is any other object."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, AdmittedObject] = {}
+        self.notes: list[Note] = []
+        self.dropped: set[Source] = set()
+        """Rules that were left out."""
+
+    def admit(self, written: Written) -> Written | None:
+        stored, problems = admit(written.document)
+        if not problems:
+            try:
+                found = admitted(stored)
+            except msgspec.ValidationError as error:
+                self._note(written, str(error))
+                return None
+            self.objects[found.key] = found
+            return written
+        if written.rules and (fewer := self._without_bad_rules(written)):
+            return self.admit(fewer) if fewer.rules else None
+        self._note(written, "; ".join(f"{field(each.path)}: {each.message}" for each in problems[:3]))
+        return None
+
+    def _without_bad_rules(self, written: Written) -> Written | None:
+        """Returns the route without the rules that are refused by themselves; None if that is not why."""
+        spec = written.document["spec"]
+        kept, sources = [], []
+        for rule, source in zip(spec["rules"], written.rules, strict=True):
+            _, problems = admit({**written.document, "spec": {**spec, "rules": [rule]}})
+            bad = [each for each in problems if each.path[:2] == ("spec", "rules")]
+            if not bad:
+                kept.append(rule)
+                sources.append(source)
+                continue
+            self.dropped.add(source)
+            text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, source, severity=Severity.HIGH))
+        if len(kept) == len(spec["rules"]):
+            return None
+        document = {**written.document, "spec": {**spec, "rules": kept}}
+        return written._replace(document=document, rules=tuple(sources))
+
+    def _note(self, written: Written, text: str) -> None:
+        source = written.sources[0] if written.sources else None
+        message = f"{written.name} is left out, because admission refuses it: {text}"
+        self.notes.append(Note(Category.TODO, INADMISSIBLE, message, source, target=written.name))
+
+
+def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None], dropped: set[Source]) -> Row:
+    verdict = verdicts.get(leg.port.group) if leg.port else None
+    level = leg.hop.level
+    new, target, detail = NewLevel.PLAINTEXT, "", ""
+    if leg.port is None or (leg.rule is not None and leg.rule.source in dropped):
+        new, detail = NewLevel.DROPPED, leg.problem
+    elif level is Level.PASSTHROUGH:
+        new = NewLevel.PASSTHROUGH
+    elif verdict is not None:
+        new, target, detail = verdict
+    kind = leg.port.kind if leg.port else "Host" if isinstance(leg.hop.backend, HostBackend) else "Service"
+    port = str(leg.port) if leg.port else f"{leg.hop.backend.namespace}/{leg.hop.backend.name}:{leg.hop.backend.port}"
+    return Row(
+        source=leg.hop.source,
+        route=f"{leg.rule.kind} {leg.rule.namespace}/{leg.rule.route}" if leg.rule else "",
+        backend=f"{kind} {port}",
+        role=leg.role,
+        old=level,
+        believed=(leg.tls.believed if leg.tls else None) or level,
+        new=new,
+        why=leg.tls.why if leg.tls else "",
+        target=target,
+        detail=detail,
+    )
+
+
+def _client_certificates(
+    found: Sequence[Leg], gateways: GatewayWriter, decisions: Decisions
+) -> tuple[dict[ObjectName, ObjectName], list[Note]]:
+    """Returns the client certificate of each Gateway, which shows it to all of its TLS backends."""
+    shown: dict[ObjectName, dict[ObjectName | None, Leg]] = {}
+    for leg in found:
+        if leg.tls is None or leg.rule is None or leg.port is None or leg.port.kind != "Service":
+            continue
+        if leg.tls.level in (Level.PASSTHROUGH, Level.PLAINTEXT):
+            continue
+        for key in leg.rule.listeners:
+            if key in gateways.gateways:
+                shown.setdefault(gateways.gateways[key], {}).setdefault(leg.tls.client_certificate, leg)
+    chosen: dict[ObjectName, ObjectName] = {}
+    notes: list[Note] = []
+    for gateway, by_certificate in sorted(shown.items()):
+        named = sorted(each for each in by_certificate if each is not None)
+        if not named or decisions.no_client_certificate:
+            continue
+        first = by_certificate[named[0]]
+        if decisions.client_certificate:
+            chosen[gateway] = decisions.client_certificate
+        elif len(named) > 1:
+            text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
+            remedy = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
+            note = Note(Category.DECISION, "client-certificate-conflict", text, first.hop.source, remedy=remedy)
+            notes.append(msgspec.structs.replace(note, target=f"Gateway {gateway}"))
+            continue
+        else:
+            chosen[gateway] = named[0]
+        if None in by_certificate:
+            text = f"client certificate {chosen[gateway]} is now shown to all TLS backends of the Gateway"
+            note = Note(Category.LOOSENED, "client-certificate-widened", text, first.hop.source, target=f"Gateway {gateway}")
+            notes.append(note)
+    return chosen, notes
+
+
+def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
+    metadata = {"name": settings.gateway.name, "namespace": namespace}
+    tls = {"waivers": "Allow"} if settings.allow_waivers else {}
+    document: Json = {
+        "apiVersion": "lasthop.dev/v1alpha1",
+        "kind": "GatewayProfile",
+        "metadata": metadata,
+        "spec": {"backendTLS": tls},
+    }
+    comment = (
+        "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
+    )
+    return document, (), () if settings.allow_waivers else (comment,)
+
+
+def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
+    """Returns the ConfigMaps and Secrets that objects refer to."""
+    found: set[tuple[str, str, str]] = set()
+
+    def walk(value: object, namespace: str, inside: str) -> None:
+        if isinstance(value, dict):
+            kind = value.get("kind", "Secret")
+            if inside in REFERENCES and kind in ("ConfigMap", "Secret"):
+                found.add((kind, value.get("namespace", namespace), value["name"]))
+            for key, below in value.items():
+                walk(below, namespace, key)
+        elif isinstance(value, list):
+            for below in value:
+                walk(below, namespace, inside)
+
+    for written in objects:
+        if written.kind in ("Gateway", "ListenerSet", "BackendTLSPolicy", "XBackend", "PinSet"):
+            walk(written.document.get("spec"), written.key[0], "")
+    return found

@@ -1,0 +1,41 @@
+"""Imports ingress-nginx, the community's controller: Ingresses with `nginx.ingress.kubernetes.io/*`, and its ConfigMap.
+
+Read at kubernetes/ingress-nginx dbb11b92, the last commit before it was retired.
+
+    ingresses.py      which Ingresses, their annotations, the controller's ConfigMap
+    backend_tls.py    what nginx verifies of a backend
+    locations.py      hosts and paths, as nginx merges them from all Ingresses
+    rewrites.py       paths, regular expressions, rewrite-target
+    filters.py        headers, CORS, redirects, sessions, external authentication
+    routing.py        listeners and rules
+    unsupported.py    annotations without an equivalent
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.importers.documents import Document
+from lasthop.importers.inputs import INGRESS
+from lasthop.importers.settings import Flag, System
+from lasthop.importers.systems.ingress_nginx.ingresses import PREFIX, is_named_nginx
+from lasthop.importers.systems.ingress_nginx.routing import read
+
+
+def _claims(document: Document) -> bool:
+    annotations = document.metadata.get("annotations")
+    own = isinstance(annotations, dict) and any(str(name).startswith(f"{PREFIX}/") for name in annotations)
+    return own or is_named_nginx(document)
+
+
+SYSTEM: Final = System(
+    name="ingress-nginx",
+    title="ingress-nginx (kubernetes/ingress-nginx)",
+    kinds=(INGRESS,),
+    read=read,
+    claims=_claims,
+    flags=(
+        Flag("--ingress-nginx-prefix", "The controller's --annotations-prefix.", "PREFIX", default=PREFIX),
+        Flag("--ingress-nginx-configmap", "The controller's ConfigMap.", "NS/NAME"),
+    ),
+)

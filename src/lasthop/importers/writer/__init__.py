@@ -1,0 +1,1 @@
+"""Writes what was imported as objects: one writer for all systems."""

@@ -1,0 +1,131 @@
+"""Runs an import of texts, as the command does, and reduces its result to something that people can read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from lasthop.importers.decisions import Decisions, read_decisions
+from lasthop.importers.documents import Document, SourceText, read_texts
+from lasthop.importers.registry import AUTO, SYSTEMS, detected
+from lasthop.importers.result import Result
+from lasthop.importers.run import Reading, read, write
+from lasthop.importers.settings import Settings
+from tests.world import NOW
+
+FILES = Path(__file__).parent / "cases" / "files"
+INPUT = "input.yaml"
+_NAMED = re.compile(r'"@([a-z.-]+)"')
+QUIET = ("GatewayClass", "Service", "EndpointSlice", "Secret")
+"""Kinds of which only those that are not in the input are shown."""
+
+
+class Outcome(NamedTuple):
+    settings: Settings
+    decisions: Decisions
+    documents: tuple[Document, ...]
+    reading: Reading
+    result: Result
+
+
+def settings(**options: Any) -> Settings:
+    """Returns settings from plain values; `ca_files` and `flags` may name files as `@ca.pem`."""
+    for name in ("ca_files", "flags"):
+        given = options.get(name, {})
+        options[name] = {key: _content_of(value) for key, value in given.items()}
+    return msgspec.convert({"now": NOW.timestamp(), **options}, Settings)
+
+
+def _content_of(value: Any) -> Any:
+    named = isinstance(value, str) and value.startswith("@")
+    return (FILES / value[1:]).read_bytes() if named else value
+
+
+def filled(text: str) -> str:
+    """Replaces "@ca.pem" by the content of that file, as YAML."""
+    return _NAMED.sub(lambda found: json.dumps((FILES / found[1]).read_text()), text)
+
+
+def decided(text: str) -> Decisions:
+    found = read_decisions("decisions.yaml", filled(text).encode())
+    return msgspec.structs.replace(found, files={name: (FILES / name).read_bytes() for name in found.named_files})
+
+
+def run_documents(
+    system: str, documents: tuple[Document, ...], wanted: Settings, decisions: Decisions, problems: Iterable[Any] = ()
+) -> Outcome:
+    systems = detected(documents) if system == AUTO else [SYSTEMS[system]]
+    reading = read(systems, documents, wanted)
+    names = [each.name for each in systems] or [system]
+    result = write(names, reading, documents, wanted, decisions, tuple(problems))
+    return Outcome(wanted, decisions, documents, reading, result)
+
+
+def run_text(system: str, text: str, decisions: str = "", **options: Any) -> Outcome:
+    found = read_texts([SourceText(INPUT, filled(text).encode())])
+    return run_documents(system, found.documents, settings(**options), decided(decisions), found.problems)
+
+
+def run_values(system: str, values: Iterable[dict[str, Any]], decisions: Decisions, wanted: Settings) -> Outcome:
+    """Imports documents that were made by a test. They have no lines."""
+    return run_documents(system, tuple(Document(each, SourceText("")) for each in values), wanted, decisions)
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def shown(outcome: Outcome) -> str:
+    """Returns hops, notes and objects, as the second half of a case has them."""
+    result = outcome.result
+    kept = {(each.kind, each.namespace, each.bare_name) for each in outcome.documents}
+    parts: dict[str, Any] = {"exit": result.exit_code()}
+    if result.problems:
+        parts["problems"] = [f"{each.file}:{each.line}: {each.message}" for each in result.problems]
+    parts["hops"] = [_row(each) for each in result.rows]
+    parts["notes"] = [_note(each) for each in result.notes]
+    if result.questions:
+        parts["questions"] = {
+            each.port: {"reason": each.reason, "was": each.was, "answers": ["; ".join(lines) for lines in each.answers]}
+            for each in result.questions
+        }
+    parts["objects"] = {
+        each.name: _content(each.document)
+        for each in result.objects
+        if each.kind not in QUIET or (each.kind, each.key[0], each.key[2]) not in kept
+        if each.kind != "GatewayClass"
+    }
+    text = "".join(
+        yaml.safe_dump({key: value}, sort_keys=False, width=1000, allow_unicode=True, default_flow_style=None)
+        if key == "objects"
+        else yaml.safe_dump({key: value}, sort_keys=False, width=1000, allow_unicode=True)
+        for key, value in parts.items()
+    )
+    for file in sorted(FILES.glob("*.*")):
+        if file.suffix in (".pem", ".crt", ".key"):
+            text = text.replace(json.dumps(file.read_text()), f'"@{file.name}"')
+    return text
+
+
+def _row(row: Any) -> str:
+    believed = f" (seemed {row.believed})" if row.misled else ""
+    role = f" {row.role}" if row.role != "backend" else ""
+    by = f" by {row.target}" if row.target else ""
+    return f"{row.backend}{role} from {row.source.object} {row.source.field}: {row.old}{believed} -> {row.new}{by}"
+
+
+def _note(note: Any) -> str:
+    source = note.source
+    place = f"{source.document.line(source.path)}: {source.object} {source.field}".strip() if source else ""
+    target = f" -> {note.target}" if note.target else ""
+    return f"{note.level} {note.category} {note.reason} at {place}: {note.text}{target}"
+
+
+def _content(document: dict[str, Any]) -> Any:
+    rest = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
+    return rest.get("spec", rest) if len(rest) <= 1 else rest

@@ -1,0 +1,55 @@
+"""Each case is one readable file: the objects of another gateway, perhaps decisions, a line, and what comes of them.
+
+What all cases of a system share (a Service, its endpoints, Secrets) is in its `_base.yaml`. The first line may have options:
+`# options: {chain_only: strict}`. `pytest tests/importers --update` writes the second half anew; the diff is the review.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lasthop.importers.registry import AUTO, SYSTEMS
+from tests.importers.harness import run_text, shown
+from tests.importers.promises import assert_promises, assert_repeatable
+
+HERE = Path(__file__).parent / "cases"
+LINE = "\n=== what comes of it\n"
+DECISIONS = "\n=== decisions\n"
+CASES = sorted(path for path in HERE.glob("*/*.yaml") if not path.name.startswith("_"))
+
+
+def options_of(documents: str) -> dict[str, object]:
+    first = documents.partition("\n")[0]
+    if not first.startswith("# options: "):
+        return {}
+    found: dict[str, object] = yaml.safe_load(first.removeprefix("# options: "))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: str(path.relative_to(HERE).with_suffix("")))
+def test_case(case: Path, request: pytest.FixtureRequest) -> None:
+    given, _, expected = case.read_text().partition(LINE)
+    documents, _, decisions = given.partition(DECISIONS)
+    base = case.parent / "_base.yaml"
+    # The case comes first, so that the lines in its notes are its own.
+    text = f"{documents}\n---\n{base.read_text()}" if base.exists() else documents
+    outcome = run_text(case.parent.name, text, decisions, **options_of(documents))
+    assert_promises(case.parent.name, outcome)
+    assert_repeatable(case.parent.name, outcome, seed=1)
+    found = shown(outcome)
+    if request.config.getoption("--update"):
+        case.write_text(f"{given}{LINE}{found}")
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS])
+def test_every_system_has_cases(system: str) -> None:
+    assert any(case.parent.name == system for case in CASES)
+
+
+def test_cases_are_of_known_systems() -> None:
+    assert {case.parent.name for case in CASES} <= {*SYSTEMS, AUTO}

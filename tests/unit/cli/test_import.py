@@ -1,0 +1,245 @@
+"""`lasthop import`: where it reads, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from lasthop.cli.main import main
+from tests.backends import backend
+from tests.certificates import Certificate, dns
+from tests.fake_api import RESOURCES, FakeApi, Refusal, serving
+from tests.folders import lasthop
+
+INGRESS = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: grafana
+  namespace: obs
+  annotations: {nginx.ingress.kubernetes.io/backend-protocol: HTTPS}
+spec:
+  rules:
+  - host: grafana.example
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: grafana, port: {number: 443}}}}]}
+"""
+SERVICE = """\
+---
+apiVersion: v1
+kind: Service
+metadata: {name: grafana, namespace: obs}
+spec: {ports: [{name: web, port: 443}]}
+"""
+VERIFIED = INGRESS.replace(
+    "HTTPS}",
+    "HTTPS, nginx.ingress.kubernetes.io/proxy-ssl-secret: obs/ca, "
+    'nginx.ingress.kubernetes.io/proxy-ssl-verify: "on", nginx.ingress.kubernetes.io/proxy-ssl-name: grafana.obs.svc}',
+)
+SYSTEM = "ingress-nginx"
+
+
+def documents(text: str) -> dict[str, dict[str, object]]:
+    found = [each for each in yaml.safe_load_all(text) if each]
+    return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "ingress.yaml").write_text(INGRESS + SERVICE)
+    return tmp_path / "in"
+
+
+def test_objects_go_to_standard_output_and_the_report_to_standard_error(folder: Path) -> None:
+    result = lasthop("import", SYSTEM, folder)
+    assert result.exit_code == 3
+    assert {"BackendTLSPolicy grafana", "HTTPRoute grafana", "Gateway imported"} <= documents(result.stdout).keys()
+    assert f"{folder}/ingress.yaml:10" in result.stderr
+    assert "unverified -> TODO 1" in result.stderr
+
+
+def test_standard_input_is_read_as_a_file(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["import", "auto", "-"], input=INGRESS + SERVICE)
+    assert result.stdout == lasthop("import", SYSTEM, folder).stdout
+
+
+def test_a_second_run_with_decisions_is_an_empty_diff(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert lasthop("import", SYSTEM, folder, "--to", out).exit_code == 3
+    decisions = (out / "decisions.yaml").read_text()
+    assert "# - port: obs/grafana:443" in decisions
+    head, _, entries = decisions.partition("backends:\n")
+    answer = "\n".join(line.removeprefix("# ") for line in entries.splitlines()[:3]).replace("NAME", "corp-ca")
+    (out / "decisions.yaml").write_text(f"{head}backends:\n{answer}\n")
+    assert lasthop("import", SYSTEM, folder, "--to", out).exit_code == 0
+    written = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    policy = documents((out / "objects" / "backend-tls.yaml").read_text())["BackendTLSPolicy grafana"]
+    assert "corp-ca" in json.dumps(policy)
+    assert lasthop("import", SYSTEM, folder, "--to", out).exit_code == 0
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == written
+
+
+def test_the_shortcut_for_waivers_needs_a_reason_and_becomes_a_decision(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert lasthop("import", SYSTEM, folder, "--unverified", "waive").exit_code == 2
+    result = lasthop("import", SYSTEM, folder, "--unverified", "waive", "--reason", "OPS-1", "--to", out)
+    assert result.exit_code == 0
+    assert "- port: obs/grafana:443" in (out / "decisions.yaml").read_text()
+    assert "waivers: Allow" not in documents((out / "objects" / "operator.yaml").read_text())
+    objects = (out / "objects" / "waivers.yaml").read_text()
+    assert lasthop("import", SYSTEM, folder, "--to", out).exit_code == 0
+    assert (out / "objects" / "waivers.yaml").read_text() == objects
+
+
+def test_a_folder_with_other_files_is_left_alone(folder: Path) -> None:
+    result = lasthop("import", SYSTEM, folder, "--to", folder)
+    assert (result.exit_code, "holds no earlier import" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("backends:\n- port: nonsense\n", "decisions.yaml:2: port: write namespace/service:port"),
+        ("backends:\n- port: obs/grafana:443\n  waive: All\n", "decisions.yaml:3: waive: needs a reason"),
+        ("backends:\n- port: obs/grafana:443\n  waive: All\n  reason: x\n", "decisions.yaml:3: waive: needs an end"),
+        ("backends:\n- port: obs/grafana:443\n  hostnam: x\n", "decisions.yaml:3: there is no field hostnam"),
+        ("backends:\n- port: obs/grafana:443\n  ca: {file: none.pem}\n  hostname: x\n", "none.pem, which cannot be read"),
+        ("- x\n", "must be a mapping"),
+        ("{", "decisions.yaml:"),
+    ],
+)
+def test_a_wrong_decision_is_named_with_its_line(folder: Path, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "decisions.yaml").write_text(text)
+    result = lasthop("import", SYSTEM, folder, "--decisions", tmp_path / "decisions.yaml")
+    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+
+
+def test_lost_access_control_is_3_unless_it_is_accepted_by_name(tmp_path: Path) -> None:
+    text = INGRESS.replace("backend-protocol: HTTPS", "whitelist-source-range: 10.0.0.0/8")
+    text = text.replace("path: /, pathType: Prefix", "path: /x, pathType: ImplementationSpecific")
+    (tmp_path / "in.yaml").write_text(text + SERVICE)
+    assert lasthop("import", SYSTEM, tmp_path / "in.yaml").exit_code == 3
+    assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "access-control").exit_code == 0
+    assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "whitelist-source-range").exit_code == 0
+    assert lasthop("import", SYSTEM, tmp_path / "in.yaml", "--accept", "access-control", "--strict").exit_code == 3
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_imported(folder: Path) -> None:
+    (folder / "broken.yaml").write_text("a: [")
+    (folder / "text.json").write_bytes(b"\xff")
+    result = lasthop("import", SYSTEM, folder, folder / "missing.yaml")
+    assert result.exit_code == 1
+    assert all(name in result.stderr for name in ("broken.yaml:", "text.json:", "missing.yaml: does not exist"))
+    assert "HTTPRoute grafana" in documents(result.stdout)
+
+
+def test_every_format_tells_the_same_hops(folder: Path) -> None:
+    found = json.loads(lasthop("import", SYSTEM, folder, "-o", "json").stdout)
+    assert found["summary"] == {"unverified -> TODO": 1}
+    assert found["hops"][0]["source"]["line"] == 10
+    assert (
+        "| Service obs/grafana:443 | Ingress obs/grafana | unverified |"
+        in lasthop("import", SYSTEM, folder, "-o", "markdown").stdout
+    )
+    run = json.loads(lasthop("import", SYSTEM, folder, "-o", "sarif").stdout)["runs"][0]
+    assert {result["ruleId"] for result in run["results"]} >= {"decision"}
+
+
+@pytest.mark.parametrize(
+    "args", [("import", "auto", "{}/none"), ("import", "istoi", "{}"), ("import", "ingress-nginx", "{}", "--parent", "x")]
+)
+def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, ...], folder: Path) -> None:
+    result = lasthop(*(each.format(folder) for each in args))
+    assert result.exit_code in (1, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_keys_are_written_only_on_request_and_then_only_for_the_owner(folder: Path, tmp_path: Path) -> None:
+    metadata, data = {"name": "pair", "namespace": "obs"}, {"tls.crt": "x", "tls.key": "PRIVATE KEY-----"}
+    secret = "---\n" + yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+    tls = INGRESS.replace("spec:\n", "spec:\n  tls: [{hosts: [grafana.example], secretName: pair}]\n")
+    (folder / "ingress.yaml").write_text(tls + SERVICE + secret)
+    lasthop("import", SYSTEM, folder, "--to", tmp_path / "a")
+    assert not any("PRIVATE" in path.read_text() for path in (tmp_path / "a").rglob("*") if path.is_file())
+    lasthop("import", SYSTEM, folder, "--to", tmp_path / "b", "--with-secrets")
+    written = tmp_path / "b" / "objects" / "secrets.yaml"
+    assert "PRIVATE" in written.read_text()
+    assert written.stat().st_mode & 0o077 == 0
+    assert "PRIVATE" not in (tmp_path / "b" / "REPORT.md").read_text()
+
+
+def test_a_probe_proposes_what_would_hold_and_decides_nothing(folder: Path, tmp_path: Path) -> None:
+    ca = Certificate("corp CA", ca=True)
+    leaf = Certificate("grafana", ca, sans=dns("grafana.obs.svc"))
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "corp", "namespace": "obs"}}
+    with backend(leaf.server_context()) as running:
+        endpoints = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "grafana-1", "namespace": "obs", "labels": {"kubernetes.io/service-name": "grafana"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"]}],
+            "ports": [{"name": "web", "port": running.port}],
+        }
+        more = yaml.safe_dump_all([endpoints, {**config_map, "data": {"ca.crt": ca.pem}}])
+        (folder / "more.yaml").write_text(more)
+        result = lasthop("import", SYSTEM, folder, "--to", tmp_path / "out", "--probe")
+    assert result.exit_code == 3
+    proposal = "would hold today: ca: {configMap: corp}, hostname: grafana.obs.svc"
+    assert proposal in result.stderr
+    decisions = (tmp_path / "out" / "decisions.yaml").read_text()
+    assert f"#   # {proposal}" in decisions
+    assert yaml.safe_load(decisions) == {"backends": None}
+
+
+# --- a cluster -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
+    fake = FakeApi()
+    fake.served = {*RESOURCES, ("networking.k8s.io", "v1", "ingresses"), ("networking.k8s.io", "v1", "ingressclasses")}
+    async with serving(fake) as found:
+        kubeconfig = {
+            "clusters": [{"name": "fake", "cluster": {"server": found.url}}],
+            "users": [{"name": "me", "user": {"token": "t"}}],
+            "contexts": [{"name": "dev", "context": {"cluster": "fake", "user": "me", "namespace": "obs"}}],
+            "current-context": "dev",
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        found.put("ingresses", yaml.safe_load(VERIFIED))
+        found.put("services", yaml.safe_load(SERVICE))
+        found.put("secrets", {"metadata": {"name": "ca", "namespace": "obs"}, "data": {"tls.crt": "eA=="}})
+        found.put("secrets", {"metadata": {"name": "other", "namespace": "obs"}, "data": {}})
+        yield found
+
+
+async def run(*args: str | Path) -> Result:
+    return await asyncio.to_thread(lasthop, *args)
+
+
+async def test_a_cluster_is_read_with_only_the_secrets_that_are_referred_to(api: FakeApi) -> None:
+    result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
+    found = json.loads(result.stdout)
+    assert found["summary"] == {"unverified -> TODO": 1}
+    assert "secret-without-ca" in {note["reason"] for note in found["notes"]}
+    asked = [(verb, plural) for verb, plural, _ in api.requests if plural == "secrets"]
+    assert asked == [("get", "secrets")]
+    assert "Service obs/grafana" not in found["objects"]
+
+
+async def test_what_may_not_be_read_is_named(api: FakeApi) -> None:
+    api.faults[("get", "secrets")] = ["*", Refusal(403, "Forbidden", "no")]
+    found = json.loads((await run("import", SYSTEM, "--context", "dev", "-o", "json")).stdout)
+    assert any("may not be read with your rights" in note["message"] for note in found["notes"])
+    api.faults[("list", "ingresses")] = ["*", Refusal(403, "Forbidden", "no")]
+    result = await run("import", SYSTEM, "--context", "dev", "-o", "json")
+    assert result.exit_code == 1
+    assert "you may not list ingresses" in json.loads(result.stdout)["problems"][0]["message"]
