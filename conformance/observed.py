@@ -20,6 +20,8 @@ from conformance.checks import eventually, failed, mk_object
 from conformance.cluster import Cluster, has_condition
 from conformance.network import NODE_IP
 from examples.quickstart.certificates import Issued
+from lasthop.api.meta import Key
+from lasthop.infra.kubernetes.verification_memory import config_map, content
 
 NAMESPACE, HOST = "shop", "erp.shop.example"
 PORT, COUNTS = 8443, 8444
@@ -34,7 +36,7 @@ async def check_observed(cluster: Cluster, arguments: dict[str, Any]) -> int:
     async with _backend(cluster) as ca:
         await cluster.apply(_objects(ca))
         await eventually(lambda: _programmed(cluster), 60)
-        bad = await failed(cluster, (untried, succeeds, fails_from_one, works_again))
+        bad = await failed(cluster, (untried, succeeds, recorded, fails_from_one, works_again))
     return 1 if bad else 0
 
 
@@ -48,6 +50,16 @@ async def succeeds(cluster: Cluster) -> None:
     for address in await _proxies(cluster):
         assert await _ask(address) == 200
     await eventually(lambda: _says(cluster, "True", "HandshakesSucceed"), PATIENCE)
+
+
+async def recorded(cluster: Cluster) -> None:
+    """How the backend is verified is written down, for the controllers after this one."""
+
+    async def held() -> bool:
+        found = content(await cluster.api.get(config_map(lasthop.NAMESPACE)))
+        return (Key("Service", NAMESPACE, "erp"), 443) in found.ports
+
+    await eventually(held, PATIENCE)
 
 
 async def fails_from_one(cluster: Cluster) -> None:
