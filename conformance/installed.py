@@ -20,6 +20,7 @@ from conformance.children import say
 from conformance.cluster import Cluster, has_condition
 from conformance.lasthop import CONTROLLER, GATEWAY_CLASS, NAMESPACE
 from lasthop.infra.kubernetes.installation import Options, documents
+from lasthop.infra.kubernetes.verification_memory import CONFIG_MAP
 
 WATCHED = ("shop", "blog")
 ELSEWHERE = "elsewhere"
@@ -69,7 +70,7 @@ async def check_rights(cluster: Cluster, arguments: dict[str, Any]) -> int:
     await cluster.deployment_ready(NAMESPACE, CONTROLLER)
     await cluster.apply(each for namespace in ("shop", ELSEWHERE) for each in _gateway(namespace))
     granted = set(_granted(manifests))
-    checks = (serves, left_alone, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed)
+    checks = (serves, left_alone, recorded, nothing_told, changed_in_place, taken_away, nothing_refused, create_is_needed)
     bad = await failed(cluster, checks)
     used = {right for right, code in requests(cluster) if code != 403}
     idle: dict[str, list[Right]] = {}
@@ -107,6 +108,16 @@ async def left_alone(cluster: Cluster) -> None:
     assert not (await cluster.api.get(f"/apis/apps/v1/namespaces/{ELSEWHERE}/deployments"))["items"][1:], "a Deployment"
     names = [each["metadata"]["name"] for each in (await cluster.api.get(f"/api/v1/namespaces/{ELSEWHERE}/services"))["items"]]
     assert names == ["echo"], names
+
+
+async def recorded(cluster: Cluster) -> None:
+    """How backends are verified is written down in a ConfigMap of the controller's namespace."""
+
+    async def there() -> bool:
+        found = await cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
+        return any(each["metadata"]["name"] == CONFIG_MAP for each in found["items"])
+
+    await eventually(there, 30)
 
 
 async def changed_in_place(cluster: Cluster) -> None:
