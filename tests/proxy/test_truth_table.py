@@ -1,5 +1,5 @@
-"""The truth, row by row: after real traffic to real backends that work and that fail, condition, status, finding, audit, metric,
-explanation and page all agree with what the clients saw."""
+"""The truth, row by row: after real traffic to real backends that work and that fail, condition, status, finding, audit,
+metric, explanation and page all agree with what the clients saw."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from tests.proxy.lasthop import Lasthop
 from tests.proxy.truth_accounts import Accounts, disagreements
 from tests.proxy.truth_rows import ROWS, Fate, How
 
-REQUESTS = 4
-"""To each row; two endpoints take turns."""
 AT_ONCE = 16
 
 
@@ -62,7 +60,7 @@ def asked(lasthop: Lasthop, listeners: dict[str, int]) -> dict[str, Counter[Fate
     def ask(name: str) -> Counter[Fate]:
         row = ROWS[name]
         listener = {How.TLS: "ends", How.PASSTHROUGH: "pass", How.TCP: name}.get(row.how, "")
-        return Counter(row.ask(lasthop, name, listeners.get(listener, 0)) for _ in range(REQUESTS))
+        return Counter(row.ask(lasthop, name, listeners.get(listener, 0)) for _ in range(row.requests))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(ROWS, pool.map(ask, ROWS), strict=True))
