@@ -2,8 +2,8 @@
 
 One gateway with a good backend and one that fails: nothing listens on its port, or (`--kind wrong-name`) a process of its own
 shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured three times: alone,
-for a minute beside 2,000 failing requests a second, and alone again. Promised: the p99 of good traffic stays, memory of Lasthop
-and of Envoy stops growing, and the status of the failing policy changes a few times however many requests fail.
+for a minute beside 2,000 failing requests a second, and alone again. Promised: the p99 of good traffic stays, memory of both
+processes stops growing, and the status of the failing policy changes a few times however many requests fail.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ ROWS = {
         tls(GOOD.server_context),
         SELF_SIGNED,
         fate=Fate.FAILING,
-        words="certificate is not one of those that policy shop/not-pinned pins",
+        words="certificate is not one of those that policy shop/",
         outcome="not_pinned",
     ),
     "waived-names-foreign": waived(

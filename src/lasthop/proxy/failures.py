@@ -16,8 +16,8 @@ from lasthop.proxy.entry import AccessLogEntry, printable
 Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 
 LEFT_OVER: Final = "CONNECTION_REJECTED"
-"""An error of a listener that looks at a ClientHello, left behind on Envoy's thread. No connection to a backend has it, but one
-that failed without a TLS error of its own (a time limit) shows it."""
+"""An error of a listener that looks at a ClientHello, left behind on Envoy's thread. No connection to a backend has it, but
+one that failed without a TLS error of its own (a time limit) shows it."""
 UNANSWERED: Final = "ext_authz_error"
 """Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
 _NAMES_SHOWN: Final = 5
