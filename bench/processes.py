@@ -94,17 +94,17 @@ class Gateway:
         if self._process.poll() is not None:
             raise RuntimeError(f"lasthop run ended with {self._process.returncode}:\n{self.log_tail()}")
         try:
-            return self._get("/readyz")[0] == 200
+            return self.get("/readyz")[0] == 200
         except OSError:
             return False
 
     def sent(self) -> dict[str, int]:
         """xDS bytes since the start, by type."""
-        text = self._get("/metrics")[1].decode()
+        text = self.get("/metrics")[1].decode()
         found = re.findall(r'^lasthop_xds_bytes_total\{type="(\w+)"\} (\S+)', text, re.MULTILINE)
         return {type_: int(float(count)) for type_, count in found}
 
-    def _get(self, path: str) -> tuple[int, bytes]:
+    def get(self, path: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=20)
         try:
             connection.request("GET", path)

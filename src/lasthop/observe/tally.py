@@ -42,6 +42,7 @@ _KINDS: Final = {
     "connection_error": "TLS handshake failed",
 }
 """Where only a counter tells: an attempt that a retry made up for is in no log."""
+_BROKEN_OFF: Final = "backend broke off the TLS handshake: perhaps it wants a client certificate"
 
 
 class Tally:
@@ -158,6 +159,9 @@ class _Hop:
         self._doubtful: list[Outcome] = []
         self._errors = (0, 0)
         """TLS errors of the last two times that were counted: one may be counted before its line is read."""
+        self._refused = False
+        """TLS errors of a stream were counted lately: with TLS 1.3 a connection is made before the backend refuses it, so that
+        one was made says nothing."""
         self._failing = False
         """Failures were counted the last time."""
         self._unsampled = False
@@ -167,7 +171,12 @@ class _Hop:
 
     @property
     def watched(self) -> bool:
-        return self._failing or self._unsampled or any(each.in_a_row for each in self._endpoints.values())
+        return self._failing or self._unsampled or self._unlogged or any(each.in_a_row for each in self._endpoints.values())
+
+    @property
+    def _unlogged(self) -> bool:
+        """TLS errors of a stream were counted long enough ago for their lines to be read, and there was none."""
+        return self._refused and bool(self._errors[0]) and not self._endpoints and not self._unsampled
 
     def take(self, outcome: Outcome) -> None:
         self._seen, self.heard = None, max(self.heard, outcome.at)
@@ -197,6 +206,7 @@ class _Hop:
         self._failing = bool(failures)
         self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
         self._errors = (self._errors[1], grown.get("connection_error", 0))
+        self._refused = not self.key.protocol.http and any(self._errors)
         self._judge_doubtful()
         good = not failures and not self._kind
         self._unsampled = bool(requests) and good and not self._endpoints
@@ -213,16 +223,21 @@ class _Hop:
         self._doubtful = []
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
-        self._seen = None
+        self._seen, unlogged = None, self._unlogged
         kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
+        kind = _BROKEN_OFF if unlogged else kind
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             if known is None and self._unsampled and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
-            elif known is None and not counts.connect_failures:
+            elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(self.key, address, now, f"{kind} (seen in Envoy's counters only)", bool(self._kind))
-            self._endpoint(address).count(counts, unseen, now)
+            unseen = Outcome(
+                self.key, address, now, f"{kind} (seen in Envoy's counters only)", handshake=bool(self._kind) or unlogged
+            )
+            if unlogged:
+                self._endpoint(address).take(unseen)
+            self._endpoint(address).count(counts, unseen, now, made=not self._refused)
 
     def _endpoint(self, address: str) -> _Endpoint:
         known = self._endpoints.get(address)
@@ -283,16 +298,17 @@ class _Endpoint:
         self.in_a_row = 0
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: Outcome, now: float) -> None:
-        """`unseen` is the failure to note if there was one that is in no log."""
+    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool) -> None:
+        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if last is None or counts.connections < last.connections:
-            if counts.answers and not self.last_success and self.in_a_row:
+            if made and counts.answers and not self.last_success and self.in_a_row:
                 self.last_success = self.failing_since - 1.0  # at some time before
             return
         if counts.answers > last.answers:
-            self.succeeded(now)
+            if made:
+                self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
             self._failed(unseen)
 

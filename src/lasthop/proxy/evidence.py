@@ -16,7 +16,7 @@ from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
-from lasthop.proxy.failures import refused_after_handshake, without_advice
+from lasthop.proxy.failures import LEFT_OVER, refused_after_handshake, without_advice
 
 TLS_1_3: Final = "TLSv1.3"
 _STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
@@ -99,7 +99,7 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
     """Whether TCP was connected. A time limit covers both."""
-    if entry.tls_failure:
+    if entry.tls_failure and LEFT_OVER not in entry.tls_failure:
         return "TLS_error" in entry.tls_failure
     return bool(entry.policy) and "timeout" not in (entry.details or "")
 
@@ -132,11 +132,14 @@ def _connected(sample: Sample) -> bool:
 
 
 def request(sample: Sample, weight: float) -> Request | None:
-    """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer."""
+    """Returns the request that a sample shows to be over; not one that its client gave up before there was an answer.
+
+    A gRPC call that fails is answered with 200 all the same, so its own status tells.
+    """
     if sample.type not in _ENDS:
         return None
-    failed = not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
-    status = sample.status if sample.http else 503 if failed else 200
+    failed = sample.grpc_status in GRPC_FAILED or not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
+    status = 503 if failed and (not sample.http or sample.status == 200) else sample.status if sample.http else 200
     if not status:
         return None
     seconds = (sample.duration_ms or 0.0) / 1000

@@ -15,6 +15,9 @@ from lasthop.proxy.entry import AccessLogEntry, printable
 
 Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 
+LEFT_OVER: Final = "CONNECTION_REJECTED"
+"""An error of a listener that looks at a ClientHello, left behind on Envoy's thread. No connection to a backend has it, but
+one that failed without a TLS error of its own (a time limit) shows it."""
 UNANSWERED: Final = "ext_authz_error"
 """Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
 _NAMES_SHOWN: Final = 5
@@ -27,7 +30,8 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
         for pattern, sentence in _TRANSPORT:
             if match := re.search(pattern, entry.tls_failure):
                 return printable(sentence(entry, match))
-        return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
+        if LEFT_OVER not in entry.tls_failure:
+            return printable(f"connection to the backend failed: {_plain(entry.tls_failure)}")
     flags = (entry.flags or "").split(",")
     if explanation := next((_FLAGS[flag] for flag in flags if flag in _FLAGS), None):
         return printable(explanation(entry))

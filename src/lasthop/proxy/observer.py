@@ -126,8 +126,10 @@ class Observer:
                     counted, interval = now, max(COUNT_INTERVAL, (time.monotonic() - now) / COUNT_SHARE)
                 if watched := self.tally.watched():
                     self.tally.count_endpoints(await self._admin.endpoint_counts(watched), time.time())
-            except AdminUnavailable:
-                pass
+            except AdminUnavailable as error:
+                if isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+                    # It has yet to start, so whatever it counts by the first answer is new.
+                    self.tally.count({}, time.time())
             self._report(self.tally.report(time.time()))
             # What an Envoy that has just been started counts is to be told from what one had counted before.
             await asyncio.sleep(REPORT_INTERVAL if counted > 0 else START_INTERVAL)

@@ -82,6 +82,31 @@ def test_an_error_that_is_counted_before_its_line_is_read_counts_too() -> None:
     assert [each.failures for each in tally.report(3.0).hops[HOP].endpoints] == [1]
 
 
+def test_a_stream_that_is_refused_after_the_handshake_is_failing_though_its_connection_was_made() -> None:
+    tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
+    tally.count({}, 0.5)
+    tally.take(Outcome(stream, A, 1.0, "connection ended", handshake=True, doubtful=True))
+    tally.count({stream: HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}, 2.0)
+    assert tally.watched() == [stream]
+    for now in (2.0, 3.0):
+        tally.count_endpoints({stream: {A: EndpointCounts(4, 0, int(now) + 2)}}, now)
+    (seen,) = tally.report(3.0).hops[stream].endpoints
+    assert seen.in_a_row == 1 and seen.last_success == 0.0
+
+
+def test_a_stream_whose_refusals_are_in_no_log_is_known_by_the_counters() -> None:
+    tally, stream = Tally(WEB, now=0.0), HOP._replace(protocol=Protocol.TCP)
+    tally.count({}, 0.5)
+    refused = {stream: HopCounts(4, 0, 4, {"connection_error": 4}, requests=4)}
+    tally.count(refused, 2.0)
+    assert tally.watched() == [], "their lines may be read yet"
+    tally.count(refused, 5.0)
+    assert tally.watched() == [stream]
+    tally.count_endpoints({stream: {A: EndpointCounts(4, 0, 4)}}, 5.0)
+    (seen,) = tally.report(5.0).hops[stream].endpoints
+    assert seen.in_a_row == 1 and seen.handshake and "wants a client certificate" in seen.failure
+
+
 def test_what_was_counted_before_this_process_began_is_no_reason_to_look() -> None:
     tally = Tally(WEB, now=0.0)
     counted(tally, failures=100, fail_verify_san=100)

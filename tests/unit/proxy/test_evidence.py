@@ -118,6 +118,30 @@ def test_a_sample_is_a_request_that_stands_for_many() -> None:
     assert (said.status, said.seconds, said.weight) == (404, 0.25, 12.5)
 
 
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"grpc_status": "Unavailable"}, 503),
+        ({"grpc_status": "Unavailable", "flags": "UF"}, 503),
+        ({"grpc_status": "NotFound"}, 200),
+        ({"grpc_status": "OK"}, 200),
+        ({"status": 500, "grpc_status": "Internal"}, 500),
+    ],
+)
+def test_a_grpc_call_that_fails_is_no_success_although_http_says_200(fields: dict[str, Any], status: int) -> None:
+    said = request(sample(**fields), 1.0)
+    assert said and said.status == status
+
+
+def test_an_error_that_a_listener_has_left_behind_says_nothing_of_the_backend() -> None:
+    left = "TLS_error:|268435600:SSL_routines:OPENSSL_internal:CONNECTION_REJECTED:TLS_error_end"
+    details = f"upstream_reset_before_response_started{{connection_timeout|{left}}}"
+    entry = failed(tls_failure=left, details=details)
+    said = failure(entry)
+    assert entry.why and entry.why.startswith("connect timeout (TCP or TLS handshake)")
+    assert said and not said.handshake
+
+
 def test_a_backends_own_error_is_a_connection_that_was_made() -> None:
     assert success(sample(status=503)) is not None
 

@@ -1,0 +1,192 @@
+"""`python -m bench.failing`: what a flood of failing requests does to everybody else.
+
+One gateway with a good backend and one that fails: nothing listens on its port, or (`--kind wrong-name`) a process of its own
+shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured three times: alone,
+for a minute beside 2,000 failing requests a second, and alone again. Promised: the p99 of good traffic stays, memory of both
+processes stops growing, and the status of the failing policy changes a few times however many requests fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+
+from bench.folder import PolicySet, save
+from bench.observe import gateway, load
+from bench.processes import Gateway, backend, cpu, free_port, resident
+from examples.quickstart.certificates import Issued
+
+RATE = 2000
+GOOD = 20.0
+"""Good requests a second, on a connection of their own: few, so that what is measured is the gateway and not this client."""
+LONGEST = 120.0
+"""Seconds of failing traffic, at most."""
+CHANGES = 5
+"""Of the status of one object, at most: it settles."""
+GROWTH = 64.0
+"""MiB that Lasthop, or Envoy, may grow by during the second half of the minute."""
+
+
+class Good(threading.Thread):
+    """Asks for the good host so many times a second, and remembers how long each answer took."""
+
+    def __init__(self, port: int, host: str) -> None:
+        super().__init__(daemon=True)
+        self._port, self._request = port, f"GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+        self._stopped = threading.Event()
+        self.took: list[float] = []
+        self.wrong = 0
+
+    def run(self) -> None:
+        asyncio.run(self._ask())
+
+    async def _ask(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        while not self._stopped.is_set():
+            began = time.perf_counter()
+            writer.write(self._request)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(length)
+            took = time.perf_counter() - began
+            self.took.append(took)
+            self.wrong += head[9:12] != b"200"
+            await asyncio.sleep(max(0.0, 1 / GOOD - took))
+        writer.close()
+
+    def stop(self) -> Good:
+        self._stopped.set()
+        self.join()
+        return self
+
+    def quantile(self, share: float) -> float:
+        """Milliseconds."""
+        return sorted(self.took)[min(len(self.took) - 1, int(share * len(self.took)))] * 1e3
+
+
+class Watch(threading.Thread):
+    """Looks twice a second at the status of an object, and at the memory of both processes."""
+
+    def __init__(self, running: Gateway, name: str) -> None:
+        super().__init__(daemon=True)
+        self._running, self._name, self._stopped = running, name, threading.Event()
+        self.statuses: list[str] = []
+        """Each that differs from the one before it."""
+        self.memory: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        while not self._stopped.wait(0.5):
+            self.memory.append((resident(self._running.pid), resident(self._running.envoy)))
+            objects = json.loads(self._running.get("/api/objects?kind=BackendTLSPolicy")[1])
+            status = next(json.dumps(d.get("status")) for d in objects if d["metadata"]["name"] == self._name)
+            if not self.statuses or self.statuses[-1] != status:
+                self.statuses.append(status)
+
+    def stop(self) -> Watch:
+        self._stopped.set()
+        self.join()
+        return self
+
+    @property
+    def changes(self) -> int:
+        return len(self.statuses) - 1
+
+    @property
+    def growth(self) -> tuple[float, float]:
+        """MiB by which each process grew during the second half."""
+        half, last = self.memory[len(self.memory) // 2], self.memory[-1]
+        return last[0] - half[0], last[1] - half[1]
+
+
+def flood(port: int, host: str, seconds: float) -> int:
+    """Sends failing requests from a process of its own, and returns how many were answered."""
+    command = [sys.executable, "-m", "bench.failing", "--flood", f"{port} {host} {seconds}"]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def good(port: int, host: str, seconds: float) -> Good:
+    asking = Good(port, host)
+    asking.start()
+    time.sleep(seconds)
+    return asking.stop()
+
+
+def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float) -> bool:
+    """`bad_port`: where the failing backend is."""
+    with gateway(home / "a", port, pem) as (running, folder, listen):
+        right, wrong = folder.sets[0], folder.sets[1]
+        save(folder.file(1), _other_name(wrong, bad_port).text())
+        time.sleep(3)
+        good(listen, right.host, 3)
+        before = good(listen, right.host, seconds)
+        start = resident(running.pid), resident(running.envoy)
+        watch, asking = Watch(running, wrong.name), Good(listen, right.host)
+        used = cpu(running.pid), cpu(running.envoy)
+        watch.start()
+        asking.start()
+        began = time.monotonic()
+        failed = flood(listen, wrong.host, seconds)
+        took = time.monotonic() - began
+        beside, watch = asking.stop(), watch.stop()
+        used = cpu(running.pid) - used[0], cpu(running.envoy) - used[1]
+        after = good(listen, right.host, seconds / 2)
+        end = resident(running.pid), resident(running.envoy)
+    click.echo(f"{failed:,} requests failed in {took:.0f} s: {failed / took:,.0f} a second (wanted: {RATE:,})")
+    click.echo("good traffic            p50       p99       max   requests   not 200")
+    for name, each in (("alone", before), ("beside", beside), ("alone again", after)):
+        times = "".join(f"{each.quantile(share):7.1f} ms" for share in (0.5, 0.99, 1.0))
+        click.echo(f"  {name:14}{times} {len(each.took):10} {each.wrong:9}")
+    for number, name in enumerate(("Lasthop", "Envoy")):
+        most = max(each[number] for each in watch.memory)
+        click.echo(
+            f"{name}: {start[number]:.0f} MiB before, {most:.0f} at most, {end[number]:.0f} after, "
+            f"{watch.growth[number]:+.0f} during the second half; {100 * used[number] / took:.0f} % of a core"
+        )
+    click.echo(f"the status of the failing policy changed {watch.changes} times")
+    click.echo(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    return watch.changes <= CHANGES and max(watch.growth) <= GROWTH and not beside.wrong
+
+
+def _other_name(each: PolicySet, port: int) -> PolicySet:
+    """A policy that wants a name that the certificate of all backends does not have."""
+
+    class Other(PolicySet):
+        @property
+        def sni(self) -> str:
+            return "other.example"
+
+    return Other(**{**dataclasses.asdict(each), "port": port})
+
+
+@click.command()
+@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, LONGEST), help="Of failing traffic.")
+@click.option("--kind", default="refused", show_default=True, type=click.Choice(["refused", "wrong-name"]))
+@click.option("--flood", "asked", hidden=True)
+def main(seconds: float, kind: str, asked: str | None) -> None:
+    """Good traffic beside 2,000 failing requests a second."""
+    if asked:
+        to, host, length = asked.split()
+        click.echo(asyncio.run(load(int(to), host, min(LONGEST, float(length)), RATE)))
+        return
+    with tempfile.TemporaryDirectory(prefix="lasthop-bench-", dir="/tmp") as name:
+        home = Path(name)
+        ca = Issued("bench CA")
+        Issued("*.bench.example", ca).write(home, "backend")
+        pair = home / "backend.crt", home / "backend.key"
+        with backend(*pair) as (_, (port, _)), backend(*pair) as (_, (other, _)):
+            kept = measure(home, port, other if kind == "wrong-name" else free_port(), ca.pem.decode(), seconds)
+    sys.exit(not kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""What every place says of a row of the table, and where that differs from what its client saw."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from lasthop.api.meta import Key
+from lasthop.web.picture import line_id
+from tests.proxy.documents import Document
+from tests.proxy.lasthop import Lasthop, conditions
+from tests.proxy.scrape import Scrape
+from tests.proxy.truth_rows import MTLS, Fate, How, Row
+
+LINE = re.compile(r'<a id="h-([0-9a-f]+)" class="row ([a-z-]+)[ "].*?<span class="words" title="([^"]*)"', re.DOTALL)
+STATES = {"verified": "verified", "pinned only": "verified", "waived": "waived", "plaintext": "plaintext"}
+"""Of a line of the page that works, by its manner; TLS that is passed through is not ours."""
+
+
+class Accounts:
+    """All of it at one moment."""
+
+    def __init__(self, lasthop: Lasthop) -> None:
+        self._lasthop = lasthop
+        documents = json.loads(lasthop.cli("status", "-o", "json").stdout)
+        self.conditions = {(d["kind"], d["metadata"]["name"]): conditions(d) for d in documents}
+        lines = (line.split(maxsplit=2) for line in lasthop.cli("status", "--no-headers").stdout.splitlines())
+        self.ready = {name: (ready, why[0] if why else "") for name, ready, *why in lines if name[-1] != ":"}
+        hops = json.loads(lasthop.cli("audit", "-o", "json").stdout)["hops"]
+        self.audit = {hop["service"].partition("/")[2]: hop for hop in hops}
+        self.findings = {f["object"] for f in lasthop.findings() if f["reason"] == "BackendFailing"}
+        self.metrics = Scrape(lasthop.ask("/metrics")[1].decode())
+        self.page = {id: (state, html.unescape(words)) for id, state, words in self._lines()}
+
+    def _lines(self) -> Iterator[tuple[str, str, str]]:
+        number, before = 1, None
+        while (found := LINE.findall(self._lasthop.ask(f"/live?page={number}")[1].decode())) and found != before:
+            yield from found
+            number, before = number + 1, found
+
+    def leaves(self, kind: str, name: str) -> list[tuple[str, str]]:
+        """What `explain` says has happened: (state, text)."""
+        asked = urlencode({"kind": kind, "namespace": "shop", "name": name})
+        return list(_observed(json.loads(self._lasthop.ask(f"/api/explain?{asked}")[1])))
+
+
+def _observed(fact: Document) -> Iterator[tuple[str, str]]:
+    if fact["text"].startswith("observed: "):
+        yield fact.get("state", ""), fact["text"]
+    for each in fact.get("because", ()):
+        yield from _observed(each)
+
+
+def disagreements(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[str]:
+    """Yields every place that says something else than the client saw. `port` is that of the backend in its object."""
+    for place, found in _places(said, name, row, port, answers):
+        if found:
+            yield f"{name}: {place}: {found}"
+
+
+def _places(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, int]) -> Iterator[tuple[str, Any]]:
+    yield "client", set(answers) != _answers(row) and answers
+    kind = "XBackend" if row.xbackend else "BackendTLSPolicy"
+    policed = row.xbackend or row.refs is not None
+    if policed:
+        yield "condition", _condition(row, said.conditions.get((kind, name), {}))
+        yield "status", _status(row, said.ready.get(f"{kind.lower()}/shop/{name}"))
+    yield "status of the route", _status(row, said.ready.get(f"{row.how.route.lower()}/shop/{name}"), route=True)
+    owner = f"{kind if policed else 'Service'} shop/{name}"
+    yield "finding", (owner in said.findings) != (row.fate in (Fate.FAILING, Fate.PARTLY)) and owner
+    yield "audit", _audit(row, said.audit.get(name, {}))
+    labels = {"gateway": "shop/web", "kind": "XBackend" if row.xbackend else "Service", "namespace": "shop"}
+    yield "metrics", list(_metrics(row, said.metrics, {**labels, "service": name, "port": str(port)}, answers))
+    yield "explain", _explain(row, said.leaves(row.how.route, name))
+    own = "passthrough" if row.how is How.PASSTHROUGH else ""
+    backend = Key("XBackend" if row.xbackend else "Service", "shop", name)
+    yield "page", _page(row, said.page.get(line_id(Key("Gateway", "shop", "web"), backend, port, own)))
+
+
+def _answers(row: Row) -> set[Fate]:
+    if row.fate is Fate.PARTLY:
+        return {Fate.WORKING, Fate.FAILING}
+    # Only HTTP has a 500 beside the 503.
+    return {row.fate if row.how in (How.HTTP, How.WEBSOCKET) or not row.bad else Fate.FAILING}
+
+
+def _lacks(row: Row, text: str) -> bool:
+    return not all(part in text for part in row.words.split("|"))
+
+
+def _condition(row: Row, found: dict[str, tuple[str, str, str]]) -> Any:
+    connected = found.get("BackendConnected", ("", "", ""))
+    match row.fate:
+        case Fate.REFUSED:
+            fine = found["Accepted"][0] == "False" and not _lacks(row, str(found)) and connected[0] != "True"
+        case Fate.WORKING:
+            fine = connected[:2] == ("True", "HandshakesSucceed")
+        case _:
+            reason = "HandshakeFailed" if row.handshake else "ConnectionFailed"
+            fine = connected[:2] == ("False", reason) and not _lacks(row, connected[2])
+    return not fine and found
+
+
+def _status(row: Row, found: tuple[str, str] | None, *, route: bool = False) -> Any:
+    fine = found is not None and found[0] == ("False" if row.bad else "True")
+    return not (fine and (route or not row.bad or not _lacks(row, found[1] if found else ""))) and (found or "no row")
+
+
+def _audit(row: Row, found: Document) -> Any:
+    if row.fate is Fate.REFUSED:
+        return (found.get("standing"), found.get("manner")) != (row.manner, row.manner) and found
+    seen = found.get("observed") or {}
+    standing = "failing" if row.bad else row.manner
+    fine = (found.get("manner"), found.get("standing"), seen.get("health")) == (row.manner, standing, row.fate)
+    why = "; ".join(f"{len(each['endpoints'])} of 2 endpoints {each['why']}" for each in seen.get("failures", ()))
+    return not (fine and not _lacks(row, why)) and found
+
+
+def _metrics(row: Row, found: Scrape, labels: dict[str, str], answers: dict[Fate, int]) -> Iterator[str]:
+    health = [fate for fate in Fate if found.value("lasthop_backend_health", **labels, health=fate)]
+    if health != ([] if row.fate is Fate.REFUSED else [row.fate]):
+        yield f"lasthop_backend_health {health}"
+    if row.fate is Fate.REFUSED:
+        return
+    name = "lasthop_backend_tls_handshakes_total"
+    counted = {
+        dict(key)["outcome"]: n
+        for (each, key), n in found.samples.items()
+        if each == name and labels.items() <= dict(key).items()
+    }
+    if row.outcome and not counted.get(row.outcome):
+        yield f"no handshake {row.outcome}: {counted}"
+    if row.fate is Fate.WORKING and set(counted) - {"success"}:
+        yield f"failed handshakes: {counted}"
+    if row.fate is Fate.FAILING and row.outcome in ("untrusted", "wrong_name", "not_pinned", "") and counted.get("success"):
+        yield f"handshakes that succeeded: {counted}"
+    # Requests are sampled where there are many at once, so how many they were is not exact, but of which class they were is.
+    name = "lasthop_backend_requests_total"
+    classes = {code for code in ("1xx", "2xx", "4xx", "5xx") if found.value(name, **labels, code=code)}
+    works = "5xx" if row.answers[0] == 503 else "1xx" if row.answers[0] == 101 else "2xx"
+    seen = {works if fate is Fate.WORKING else "5xx" for fate in answers}
+    # A stream that its backend refuses after the handshake of TLS 1.3 was forwarded.
+    if classes - seen and not (row.how is How.TLS and row.words == MTLS):
+        yield f"{name} {classes}, clients saw {seen}"
+
+
+def _explain(row: Row, found: list[tuple[str, str]]) -> Any:
+    if row.fate is Fate.REFUSED:
+        return [each for each in found if each[0]]
+    if row.bad:
+        fine = [state for state, _ in found] == ["bad"] and not _lacks(row, found[0][1])
+    else:
+        succeed = "handshakes" if row.manner in ("verified", "pinned only", "waived") else "connections"
+        fine = found == [("good", f"observed: {succeed} succeed")]
+    return not fine and (found or "nothing")
+
+
+def _page(row: Row, found: tuple[str, str] | None) -> Any:
+    if found is None:
+        return "no line"
+    state = row.fate.replace(" ", "-") if row.fate in (Fate.FAILING, Fate.PARTLY) else STATES.get(row.manner, "not-ours")
+    state = "failing" if row.fate is Fate.REFUSED else state
+    return not (found[0] == state and not _lacks(row, found[1])) and found
