@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from lasthop.importers.documents import Document
+from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.settings import System
-from lasthop.importers.systems import ingress_nginx
+from lasthop.importers.systems import ingress_nginx, nginx
 
-SYSTEMS: Final[dict[str, System]] = {system.name: system for system in (ingress_nginx.SYSTEM,)}
+SYSTEMS: Final[dict[str, System]] = {system.name: system for system in (ingress_nginx.SYSTEM, nginx.SYSTEM)}
 AUTO: Final = "auto"
 
 
 def detected(documents: Sequence[Document]) -> list[System]:
     """Returns the systems that claim some of the objects, for `auto`."""
+    controllers = controllers_of(documents)
     return [
         system
         for system in SYSTEMS.values()
         if any(
-            (document.group, document.kind) in {(kind.group, kind.kind) for kind in system.kinds} and system.claims(document)
+            (document.group, document.kind) in {(kind.group, kind.kind) for kind in system.kinds}
+            and claims(system, document, controllers)
             for document in documents
         )
     ]

@@ -162,7 +162,7 @@ class RouteWriter:
         if port.namespace != rule.namespace:
             ref["namespace"] = port.namespace
             if hop.permitted:
-                self.grants.add((rule.kind, rule.namespace, port.kind, port.namespace, port.name))
+                self.grants.add((str(rule.kind), rule.namespace, port.kind, port.namespace, port.name))
             else:
                 text = f"refers to {port.kind} {port.namespace}/{port.name}, for which the old gateway had no permission"
                 remedy = "If it is right, write a ReferenceGrant in that namespace."

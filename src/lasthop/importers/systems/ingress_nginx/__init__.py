@@ -16,16 +16,20 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop.importers.documents import Document
+from lasthop.importers.ingresses import annotations_of
 from lasthop.importers.inputs import INGRESS
 from lasthop.importers.settings import Flag, System
-from lasthop.importers.systems.ingress_nginx.ingresses import PREFIX, is_named_nginx
+from lasthop.importers.systems.ingress_nginx.ingresses import CONTROLLER, PREFIX, is_named_nginx
 from lasthop.importers.systems.ingress_nginx.routing import read
+
+NAMESAKE: Final = ("nginx.org/", "nginx.com/")
+"""Annotations of the other controller whose class is usually called nginx."""
 
 
 def _claims(document: Document) -> bool:
-    annotations = document.metadata.get("annotations")
-    own = isinstance(annotations, dict) and any(str(name).startswith(f"{PREFIX}/") for name in annotations)
-    return own or is_named_nginx(document)
+    names = [str(name) for name in annotations_of(document)]
+    own = any(name.startswith(f"{PREFIX}/") for name in names)
+    return own or (is_named_nginx(document) and not any(name.startswith(NAMESAKE) for name in names))
 
 
 SYSTEM: Final = System(
@@ -34,6 +38,7 @@ SYSTEM: Final = System(
     kinds=(INGRESS,),
     read=read,
     claims=_claims,
+    controllers=(CONTROLLER,),
     flags=(
         Flag("--ingress-nginx-prefix", "The controller's --annotations-prefix.", "PREFIX", default=PREFIX),
         Flag("--ingress-nginx-configmap", "The controller's ConfigMap.", "NS/NAME"),
