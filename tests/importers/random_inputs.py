@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.importers import random_ingress_nginx, random_nginx
+from tests.importers import random_ingress_nginx, random_nginx, random_openshift
 
 Documents = list[dict[str, Any]]
 
@@ -23,4 +23,5 @@ class World(NamedTuple):
 WORLDS: dict[str, World] = {
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),
     "nginx": World(random_nginx.documents(), random_nginx.AROUND),
+    "openshift": World(random_openshift.documents(), random_openshift.AROUND),
 }
