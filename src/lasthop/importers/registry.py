@@ -8,9 +8,11 @@ from typing import Final
 from lasthop.importers.documents import Document
 from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.settings import System
-from lasthop.importers.systems import ingress_nginx, nginx, openshift
+from lasthop.importers.systems import gke, ingress_nginx, nginx, openshift
 
-SYSTEMS: Final[dict[str, System]] = {system.name: system for system in (ingress_nginx.SYSTEM, nginx.SYSTEM, openshift.SYSTEM)}
+SYSTEMS: Final[dict[str, System]] = {
+    system.name: system for system in (ingress_nginx.SYSTEM, nginx.SYSTEM, openshift.SYSTEM, gke.SYSTEM)
+}
 AUTO: Final = "auto"
 
 
