@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.addresses import is_ip
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
-from lasthop.importers.model import AddressBackend, Hop, HopTLS, HostBackend, Imported, Rule, ServiceBackend
+from lasthop.importers.model import AddressBackend, Hop, HopTLS, HostBackend, Imported, RouteKind, Rule, ServiceBackend
 from lasthop.importers.notes import Category, Note, Severity
+
+H2C: Final = "kubernetes.io/h2c"
 
 
 class BackendPort(NamedTuple):
@@ -23,6 +25,7 @@ class BackendPort(NamedTuple):
     """The port's name, if it has one."""
     known: bool = True
     """The Service is in the input. If it is not, a policy can only name all of it."""
+    app_protocol: str = ""
 
     @property
     def group(self) -> tuple[str, str, str, int]:
@@ -48,8 +51,26 @@ class Leg(NamedTuple):
 
 
 def legs(inputs: Inputs, imported: Imported) -> tuple[Leg, ...]:
-    """Returns every hop with its port, in the order of the rules."""
-    return tuple(_legs(inputs, imported))
+    """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
+    first is; nothing is sent to the other."""
+    names: dict[tuple[str, str, str], tuple[object, ...]] = {}
+    found = []
+    for leg in _legs(inputs, imported):
+        backend = leg.hop.backend
+        if leg.port is not None and not isinstance(backend, ServiceBackend):
+            taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
+            own = _identity(backend)
+            if taken or names.setdefault((leg.port.kind, backend.namespace, backend.name), own) != own:
+                text = f"another backend already has the name {backend.namespace}/{backend.name}"
+                leg = leg._replace(port=None, problem=text)
+        found.append(leg)
+    return tuple(found)
+
+
+def _identity(backend: HostBackend | AddressBackend) -> tuple[object, ...]:
+    if isinstance(backend, HostBackend):
+        return (backend.hostname, backend.port)
+    return (backend.addresses, backend.port)
 
 
 def _legs(inputs: Inputs, imported: Imported) -> Iterator[Leg]:
@@ -93,13 +114,26 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
     found = inputs.port(namespace, name, port)
     known = inputs.ports(namespace, name) is not None
     if found is not None and 0 < found.number < 65536:
-        return BackendPort("Service", namespace, name, found.number, found.name, known)
+        return BackendPort("Service", namespace, name, found.number, found.name, known, found.app_protocol)
     if known:
         wanted = "no port is given, and it has not exactly one" if port is None else f"it has no TCP port {port}"
         return f"Service {namespace}/{name}: {wanted}"
     if isinstance(port, str) or port is None:
         return f"Service {namespace}/{name} is not in the input, so the number of port {port or 'of the hop'} is not known"
     return f"{port} cannot be a port"
+
+
+def _is_grpc(role: str, rule: Rule) -> bool:
+    """Returns whether what is written implies HTTP/2."""
+    return rule.auth is not None and rule.auth.grpc if role == "auth" else rule.kind is RouteKind.GRPC
+
+
+def h2c_notes(hop: Hop, port: BackendPort | None) -> Iterator[Note]:
+    """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
+    if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
+        text = f"{port} was sent HTTP/2 without TLS; without appProtocol: kubernetes.io/h2c it is sent HTTP/1.1 now"
+        remedy = "Set appProtocol: kubernetes.io/h2c on the Service's port."
+        yield Note(Category.CHANGED, "h2c", text, hop.source, remedy=remedy)
 
 
 def groups(all_legs: Iterable[Leg]) -> dict[tuple[str, str, str, int], list[Leg]]:
@@ -126,3 +160,5 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
             text = f"Service {leg.port.namespace}/{leg.port.name} is not in the input, so its ports have no names{effect}"
             severity = Severity.WARNING if policed else Severity.INFO
             yield Note(Category.CHANGED, "service-missing", text, leg.hop.source, severity=severity)
+        if leg.rule is None or not _is_grpc(leg.role, leg.rule):
+            yield from h2c_notes(leg.hop, leg.port)

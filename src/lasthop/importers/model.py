@@ -133,16 +133,18 @@ class HopTLS(msgspec.Struct, frozen=True):
     names: tuple[Name, ...] = ()
     """Any one suffices. Of HOST_NAME the hostnames of the route, which may be wildcards."""
     sni: str = ""
-    """What was sent, if it was fixed; empty: none, or the request's Host for HOST_NAME."""
+    """What was sent, if it was fixed; empty: none, or the request's Host."""
     trust: tuple[Trust, ...] = ()
     """What the certificate's chain was checked against. Where nothing was checked: a CA that was configured all the same,
     which the report offers."""
     client_certificate: ObjectName | None = None
     options: TLSOptions = TLSOptions()
     was_plaintext: bool = False
-    """Of BROKEN: nothing was encrypted, although the configuration asks for it."""
+    """Nothing was encrypted although the configuration asks for it, or nobody can know: plaintext may be decided on."""
     cn_fallback: bool = False
     """The old gateway accepted a certificate whose only name is the CN."""
+    sni_of_host: bool = False
+    """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
 
     @property
     def meaning(self) -> tuple[object, ...]:

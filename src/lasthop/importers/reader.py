@@ -116,6 +116,21 @@ class Reader:
         """Returns a mapping as it is, and consumes all of it."""
         return self._typed(key, dict, {})
 
+    def text_map(self, key: str) -> dict[str, str]:
+        """Returns a mapping of texts, as labels or headers; what is no text is listed."""
+        return self._map(key, str)
+
+    def number_map(self, key: str) -> dict[str, int]:
+        return self._map(key, int)
+
+    def _map(self, key: str, wanted: type[T]) -> dict[str, T]:
+        found = self.mapping(key)
+        good = {name: each for name, each in found.items() if isinstance(each, wanted) and not isinstance(each, bool)}
+        for name in found:
+            if name not in good:
+                self._wrong_type((key, name), found[name], wanted)
+        return good
+
     def port(self, key: str) -> int | str | None:
         """Returns an IntOrString: a number, also where it is written as a text, or a name."""
         found = self.raw(key)

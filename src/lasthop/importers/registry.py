@@ -8,10 +8,10 @@ from typing import Final
 from lasthop.importers.documents import Document
 from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.settings import System
-from lasthop.importers.systems import gke, ingress_nginx, nginx, openshift
+from lasthop.importers.systems import contour, emissary, gke, ingress_nginx, istio, nginx, openshift
 
 SYSTEMS: Final[dict[str, System]] = {
-    system.name: system for system in (ingress_nginx.SYSTEM, nginx.SYSTEM, openshift.SYSTEM, gke.SYSTEM)
+    module.SYSTEM.name: module.SYSTEM for module in (contour, emissary, gke, ingress_nginx, istio, nginx, openshift)
 }
 AUTO: Final = "auto"
 

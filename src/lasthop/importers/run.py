@@ -12,7 +12,7 @@ from lasthop.admission.problem import field
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.importers.decisions import Decisions
-from lasthop.importers.documents import Document, Unparsable
+from lasthop.importers.documents import Document, SourceText, Unparsable
 from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.legs import Leg, groups, leg_notes, legs
@@ -126,6 +126,7 @@ def write(
     progress: Progress = lambda *_: None,
 ) -> Result:
     """Writes what was read as objects, and the report about them."""
+    documents = [*documents, *_services(reading.imported)]
     inputs = Inputs(documents, hidden)
     found = legs(inputs, reading.imported)
     split = split_conflicts(inputs, reading.imported, found, decisions, settings)
@@ -154,12 +155,16 @@ def write(
     routes = RouteWriter(objects, hop_ports(found), settings.experimental)
     routes.write(imported.rules, gateways.parents)
     write_backends(objects, found, policies.xbackend_tls)
-    write_grants(objects, {*gateways.grants, *routes.grants})
+    write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
-        objects.add(File.GATEWAY if document["kind"] in ("Gateway", "ListenerSet") else File.ROUTES, document, (source,))
+        if document["kind"] == "Gateway" and policies.waivers:
+            document = _with_profile(document, settings)
+        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
     operator_notes = []
-    if policies.waivers and not settings.parent:
-        objects.add(File.OPERATOR, *_profile(settings))
+    for namespace in (
+        sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
+    ):
+        objects.add(File.OPERATOR, *_profile(settings, namespace))
     if policies.waivers and not settings.allow_waivers:
         text = (
             "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
@@ -215,7 +220,13 @@ def write(
 
 
 INADMISSIBLE: Final = "inadmissible"
+FILES: Final = {"Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
+
+
+def _services(imported: Imported) -> list[Document]:
+    """Returns the Services that an importer writes itself: hops may lead there."""
+    return [Document(each, SourceText("")) for _, each in imported.objects if each["kind"] == "Service"]
 
 
 def _unique(objects: Iterable[Written]) -> list[Written]:
@@ -334,8 +345,15 @@ def _client_certificates(
     return chosen, notes
 
 
-def _profile(settings: Settings) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
-    metadata = {"name": settings.gateway.name, "namespace": settings.gateway.namespace}
+def _with_profile(gateway: Json, settings: Settings) -> Json:
+    """Returns a copied Gateway with the profile that may allow waivers."""
+    reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
+    infrastructure = {**gateway["spec"].get("infrastructure", {}), "parametersRef": reference}
+    return {**gateway, "spec": {**gateway["spec"], "infrastructure": infrastructure}}
+
+
+def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
+    metadata = {"name": settings.gateway.name, "namespace": namespace}
     tls = {"waivers": "Allow"} if settings.allow_waivers else {}
     document: Json = {
         "apiVersion": "lasthop.dev/v1alpha1",

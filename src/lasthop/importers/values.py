@@ -23,6 +23,14 @@ ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z
 _DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,9})?(?:h|ms|m|s|us|µs|ns))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
 _MILLISECONDS: Final = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 0.000_001}
+_ALTERNATIVES: Final = re.compile(r"\^?\(?([A-Z]+(?:\|[A-Z]+)*)\)?\$?")
+_RETRIED: Final[dict[str, tuple[int, ...]]] = {
+    "5xx": (500, 502, 503, 504),
+    "gateway-error": (502, 503, 504),
+    "retriable-4xx": (409,),
+    "retriable-status-codes": (),
+    **dict.fromkeys(("connect-failure", "refused-stream", "unavailable", "cancelled", "reset", "reset-before-request"), ()),
+}
 _LONGEST: Final = 99_999 * 3_600_000
 
 
@@ -121,6 +129,26 @@ def cors(
     return Cors(HTTPRouteFilter("CORS", cors=found), tuple(refused))
 
 
+class Retried(NamedTuple):
+    codes: tuple[int, ...]
+    refused: tuple[str, ...] = ()
+    """Conditions that cannot be a reason to retry."""
+
+
+def retried(conditions: Iterable[str]) -> Retried:
+    """Returns the status codes of Envoy's conditions for a retry; failed connections are always retried."""
+    codes: list[int] = []
+    refused: list[str] = []
+    for each in conditions:
+        if each.isascii() and each.isdigit() and 400 <= int(each[:4]) <= 599:
+            codes.append(int(each))
+        elif each in _RETRIED:
+            codes += _RETRIED[each]
+        else:
+            refused.append(each)
+    return Retried(tuple(dict.fromkeys(codes)), tuple(refused))
+
+
 # --- matches ---------------------------------------------------------------------------------------------------------
 
 
@@ -133,6 +161,13 @@ def string_prefix(path: str, *, ignore_case: bool = False) -> PathMatch:
 
 def exact_path(path: str, *, ignore_case: bool = False) -> PathMatch:
     return PathMatch(PathKind.REGEX, f"(?i){re.escape(path)}") if ignore_case else PathMatch(PathKind.EXACT, path)
+
+
+def methods(value: str, *, regex: bool = False) -> tuple[str, ...] | None:
+    """Returns the methods that a text or an alternative of several (`GET|POST`) names; None if it is something else."""
+    alternatives = _ALTERNATIVES.fullmatch(value) if regex else None
+    found = tuple(alternatives[1].split("|")) if alternatives else (value,)
+    return found if all(each in METHODS for each in found) else None
 
 
 def value_match(name: str, kind: str, value: str) -> ValueMatch | None:

@@ -52,7 +52,9 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     weakest = min(conflict, key=lambda tls: STRENGTH[tls.level])
     trust = tuple(dict.fromkeys(each for tls in conflict for each in tls.trust))
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
-    return msgspec.structs.replace(weakest, trust=trust, names=names, why="what several routes ask for, merged by decision")
+    why = "what several routes ask for, merged by decision"
+    level = Level.NAME if weakest.level is Level.HOST_NAME else weakest.level
+    return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, why=why)
 
 
 def difference_notes(legs: Sequence[Leg], found: Settled, target: str) -> Iterator[Note]:

@@ -24,9 +24,10 @@ from lasthop.importers.model import (
     Rule,
     SecretCertificate,
 )
+from lasthop.importers.names import shortened, slug
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
-from lasthop.importers.writer.objects import File, ObjectWriter, shortened, slug
+from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.importers.writer.routes import Parent
 
 API: Final = "gateway.networking.k8s.io/v1"

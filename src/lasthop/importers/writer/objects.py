@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from lasthop.api.documents import Json
+from lasthop.importers.names import shortened
 from lasthop.importers.notes import Source
 
 IMPORTED_FROM: Final = "lasthop.dev/imported-from"
 SHOWN_SOURCES: Final = 20
 """Sources that an annotation names; a Service may have thousands of routes."""
-LONGEST: Final = 63
-"""Characters of a name that is made here: some kinds take no more."""
 
 
 class File(StrEnum):
@@ -88,16 +85,3 @@ class ObjectWriter:
         written = Written(file, document, found, comment, rules)
         self.objects.append(written)
         return written
-
-
-def slug(text: str) -> str:
-    """Makes a part of a name from a hostname or path."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower().replace("*", "wildcard")).strip("-")
-
-
-def shortened(name: str) -> str:
-    """Returns a valid name of at most `LONGEST` characters; a longer one ends in its hash, so that it stays unique."""
-    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "imported"
-    if len(plain) <= LONGEST:
-        return plain
-    return f"{plain[: LONGEST - 9].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -10,10 +10,11 @@ import msgspec
 
 from lasthop.api.documents import Json
 from lasthop.api.kinds import plain
-from lasthop.importers.legs import BackendPort, Leg
+from lasthop.importers.legs import BackendPort, Leg, h2c_notes
 from lasthop.importers.model import Hop, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule, ValueMatch
+from lasthop.importers.names import slug
 from lasthop.importers.notes import Category, Note, Severity, Source
-from lasthop.importers.writer.objects import File, ObjectWriter, slug
+from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.plan.limits import Limits
 from lasthop.resolve.hostnames import intersection
 from lasthop.resolve.regexes import Regexes
@@ -77,6 +78,7 @@ class RouteWriter:
             return rule
         text = "matches or filters that a GRPCRoute cannot have; an HTTPRoute is written instead"
         self.notes.append(Note(Category.CHANGED, "grpc-as-http", text, rule.source))
+        self.notes += [note for hop in rule.hops for note in h2c_notes(hop, self._ports.get(id(hop)))]
         return msgspec.structs.replace(rule, kind=RouteKind.HTTP)
 
     def _route(
@@ -125,7 +127,10 @@ class RouteWriter:
                 rest["timeouts"] = timeouts
             if rule.retry is not None and self._allowed("retry", rule.source):
                 rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
-        if rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
+        if rule.persistence is not None and len(rule.hops) > 1:
+            text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
+            self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))
+        elif rule.persistence is not None and self._allowed("sessionPersistence", rule.source):
             rest["sessionPersistence"] = {"type": rule.persistence.type, **plain(rule.persistence)}
         matches = tuple(_match(kind, each, rule, self.notes) for each in rule.matches)
         # One without conditions matches everything, whatever the others say.

@@ -14,11 +14,11 @@ from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.legs import Leg, groups
 from lasthop.importers.model import Hop, Imported, Rule, ServiceBackend
+from lasthop.importers.names import shortened
 from lasthop.importers.notes import Category, Note
 from lasthop.importers.settings import Settings
 from lasthop.importers.writer.backends import service_of
 from lasthop.importers.writer.conflicts import policed, settled
-from lasthop.importers.writer.objects import shortened
 
 
 class Split(NamedTuple):
