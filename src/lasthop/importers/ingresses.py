@@ -126,6 +126,14 @@ def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
     return found
 
 
+def note_namesake(ingress: Reader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
+    """Lists an Ingress whose annotations are those of a controller with a similar name."""
+    names = [str(name) for name in annotations_of(ingress.document)]
+    if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
+        text = f"its annotations are of another controller, and have no effect here; try `lasthop import {system}`"
+        ingress.note(Category.CHANGED, "other-controller", text, None, severity=Severity.HIGH)
+
+
 def ingresses_of(inputs: Inputs, settings: Settings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:
     """Returns the Ingresses of a controller, oldest first, and skips all others. `known`: classes that are its own without an
     IngressClass; "" among them means that an Ingress without a class is its own, too."""

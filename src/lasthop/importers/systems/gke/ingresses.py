@@ -115,7 +115,8 @@ class _Importer:
         namespace, name = self._settings.gateway
         own = ObjectName(namespace, f"{name}-{ingress.namespace}-{ingress.name}")
         text = f"has hosts and paths of {other.name}, at another address, so it gets a Gateway of its own"
-        note = Note(Category.CHANGED, "own-gateway", text, Source(ingress.document), target=f"Gateway {own}")
+        remedy = "In a folder, give it an address of its own in spec.addresses."
+        note = Note(Category.CHANGED, "own-gateway", text, Source(ingress.document), remedy=remedy, target=f"Gateway {own}")
         self._inputs.notes.append(note)
         return own
 

@@ -19,11 +19,8 @@ from lasthop.importers.documents import Document
 from lasthop.importers.ingresses import annotations_of
 from lasthop.importers.inputs import INGRESS
 from lasthop.importers.settings import Flag, System
-from lasthop.importers.systems.ingress_nginx.ingresses import CONTROLLER, PREFIX, is_named_nginx
+from lasthop.importers.systems.ingress_nginx.ingresses import CONTROLLER, NAMESAKE, PREFIX, is_named_nginx
 from lasthop.importers.systems.ingress_nginx.routing import read
-
-NAMESAKE: Final = ("nginx.org/", "nginx.com/")
-"""Annotations of the other controller whose class is usually called nginx."""
 
 
 def _claims(document: Document) -> bool:

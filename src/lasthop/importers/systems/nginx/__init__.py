@@ -20,7 +20,7 @@ from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.model import Imported
 from lasthop.importers.settings import Settings, System
 from lasthop.importers.systems.nginx.hosts import Hosts
-from lasthop.importers.systems.nginx.ingresses import Ingresses
+from lasthop.importers.systems.nginx.ingresses import OWN_PREFIXES, Ingresses
 from lasthop.importers.systems.nginx.kinds import GROUP, OWN_KINDS
 from lasthop.importers.systems.nginx.listeners import Listeners
 from lasthop.importers.systems.nginx.policies import PolicyBook
@@ -28,11 +28,10 @@ from lasthop.importers.systems.nginx.transport_servers import read_transport_ser
 from lasthop.importers.systems.nginx.virtual_servers import VirtualServers
 
 CONTROLLER: Final = "nginx.org/ingress-controller"
-PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
 
 
 def _claims(document: Document) -> bool:
-    return document.group == GROUP or any(str(name).startswith(PREFIXES) for name in annotations_of(document))
+    return document.group == GROUP or any(str(name).startswith(OWN_PREFIXES) for name in annotations_of(document))
 
 
 def read(inputs: Inputs, settings: Settings) -> Imported:

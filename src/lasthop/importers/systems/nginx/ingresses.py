@@ -17,7 +17,7 @@ from lasthop.api.routes import (
 )
 from lasthop.importers.documents import Document
 from lasthop.importers.filters import joined
-from lasthop.importers.ingresses import Annotations, IngressObject, PathOf, read_ingress
+from lasthop.importers.ingresses import Annotations, IngressObject, PathOf, note_namesake, read_ingress
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import (
     Certificate,
@@ -43,6 +43,7 @@ from lasthop.importers.systems.nginx.virtual_servers import ROOT, WILDCARD
 from lasthop.importers.values import header_edits
 
 PREFIX: Final = "nginx.org"
+OWN_PREFIXES: Final = ("nginx.org/", "nginx.com/", "appprotect.f5.com/", "appprotectdos.f5.com/")
 _REWRITE: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+rewrite=(?P<path>[^\s;]+)\s*")
 _STICKY: Final = re.compile(r"\s*serviceName=(?P<service>[^\s;]+)\s+(?P<name>[^\s;=]+)(?P<rest>[^;]*)")
 
@@ -85,6 +86,7 @@ class Ingresses:
     def _ingress(self, document: Document) -> _Ingress:
         found = read_ingress(self._inputs, document)
         annotations = Annotations(found.annotations, PREFIX)
+        note_namesake(found.reader, OWN_PREFIXES, ("nginx.ingress.kubernetes.io/",), "ingress-nginx")
         list_unsupported(annotations)
         names = [*_split(annotations.text("policies")), *_split(found.annotations.text("nginx.com/policies"))]
         references = [
