@@ -249,7 +249,7 @@ class Ingresses:
             matches=(Match(match),),
             filters=joined(filters),
             hops=hops,
-            auth=ingress.policies.auth or server.policies.auth,
+            auth=(ingress.policies.auth or server.policies.auth) if hops else None,
             persistence=ingress.sticky.get(service),
         )
 

@@ -218,6 +218,8 @@ class VirtualServers:
                     matches=(found.match,),
                     filters=joined((*done.filters, *shared)),
                     hops=done.hops,
+                    # nginx answers by itself before it asks anybody.
+                    auth=base.auth if passed else None,
                     persistence=done.persistence if passed else None,
                     refused=found.refused,
                 ),

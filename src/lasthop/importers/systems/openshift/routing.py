@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from lasthop.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter
 from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
@@ -36,6 +38,8 @@ class _Importer:
         self._default_ca = default_ca
         self._owners: dict[str, Document] = {}
         self._paths: dict[tuple[str, str], Document] = {}
+        self._terminated: dict[str, tuple[bool, Document]] = {}
+        """Whether TLS of a host ends here or is passed through, by the oldest Route; a Gateway cannot do both."""
         self.listeners: list[Listener] = []
         self.rules: list[Rule] = []
 
@@ -43,6 +47,12 @@ class _Importer:
         done = read_annotations(route)
         if not self._owns(route):
             return
+        if route.tls or route.termination == PASSTHROUGH:
+            ends, first = self._terminated.setdefault(route.host, (route.tls, route.document))
+            if route.host and ends != route.tls:
+                route = msgspec.structs.replace(
+                    route, refused=f"TLS of {route.host} is {'terminated' if ends else 'passed through'} by {first.name}"
+                )
         if route.termination == PASSTHROUGH:
             self._passthrough(route)
             return
