@@ -18,6 +18,7 @@ from lasthop.api.routes import (
 from lasthop.importers.filters import joined
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
+from lasthop.importers.systems.openshift.backend_tls import PASSTHROUGH
 from lasthop.importers.systems.openshift.routes import RouteOf
 from lasthop.importers.values import TOKEN, duration, header_edits, milliseconds
 
@@ -117,7 +118,7 @@ def _sessions(route: RouteOf) -> SessionPersistence | None:
     """Returns the sessions by cookie, which a router has unless they are disabled; only one with a name of its own is kept."""
     annotations = route.annotations
     disabled, name = annotations.text(f"{PREFIX}disable_cookies").strip(), annotations.text(f"{OWN}cookie_name").strip()
-    if disabled in _TRUE:
+    if disabled in _TRUE or route.termination == PASSTHROUGH:
         return None
     if name and TOKEN.fullmatch(name):
         return SessionPersistence("Cookie", CookieConfig(name))
