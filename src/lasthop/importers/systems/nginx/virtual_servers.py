@@ -221,7 +221,7 @@ class VirtualServers:
                     # nginx answers by itself before it asks anybody.
                     auth=base.auth if passed else None,
                     persistence=done.persistence if passed else None,
-                    refused=found.refused,
+                    refused=found.refused or ("" if place.listeners else "the server has no listener"),
                 ),
             )
 
