@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.importers import random_contour, random_emissary, random_ingress_nginx, random_istio
+from tests.importers import (
+    random_contour,
+    random_emissary,
+    random_gke,
+    random_ingress_nginx,
+    random_istio,
+    random_nginx,
+    random_openshift,
+)
 
 Documents = list[dict[str, Any]]
 
@@ -24,5 +32,8 @@ WORLDS: dict[str, World] = {
     "contour": World(random_contour.documents(), random_contour.AROUND),
     "emissary": World(random_emissary.documents(), random_emissary.AROUND),
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),
+    "gke": World(random_gke.documents(), random_gke.AROUND),
+    "nginx": World(random_nginx.documents(), random_nginx.AROUND),
+    "openshift": World(random_openshift.documents(), random_openshift.AROUND),
     "istio": World(random_istio.documents(), random_istio.AROUND),
 }
