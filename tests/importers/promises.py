@@ -21,6 +21,7 @@ from lasthop.importers.notes import Category
 from lasthop.importers.registry import SYSTEMS
 from lasthop.importers.writer.text import render
 from lasthop.outputs.audit.hops import Manner
+from lasthop.resolve.settings import Settings
 from tests.importers.harness import Outcome, run_documents
 
 PLAIN = (Level.PLAINTEXT, Level.PASSTHROUGH)
@@ -200,7 +201,7 @@ def assert_audit_agrees(outcome: Outcome) -> Checked:
     Services with endpoints, and all Secrets."""
     gateways = [each for each in outcome.result.objects if each.kind == "Gateway"]
     # In a folder, Gateways on the same port need addresses of their own; in a cluster they have them.
-    found = check(outcome.result, outcome.settings.now, in_cluster=len(gateways) > 1)
+    found = check(outcome.result, outcome.settings.now, Settings(host_network=len(gateways) <= 1))
     by_backend: dict[str, set[NewLevel]] = {}
     for row in outcome.result.rows:
         if row.new is not NewLevel.DROPPED:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lasthop.api.core import Namespace
 from lasthop.api.meta import Key, ObjectMeta, StringMap
 from lasthop.cli.views.dry_run import serve_all
 from lasthop.engine import Engine
 from lasthop.importers.result import Result
+from lasthop.importers.settings import Settings as ImportSettings
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.plan.finding import Severity
 from lasthop.plan.tls import SystemStore
-from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
+from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
 
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+ON_A_HOST: Final = Settings()
 
 
 class Checked(NamedTuple):
@@ -23,9 +25,14 @@ class Checked(NamedTuple):
     hops: tuple[HopReport, ...]
 
 
-def check(result: Result, now: float, *, in_cluster: bool = False) -> Checked:
+def way_of(settings: ImportSettings) -> Settings:
+    """Returns how the objects will be served: where they were read, or on a host."""
+    return IN_CLUSTER if settings.in_cluster else ON_A_HOST
+
+
+def check(result: Result, now: float, way: Settings = ON_A_HOST) -> Checked:
     """Returns what is wrong with the objects, and how each hop is verified."""
-    engine = engine_of(result, now, in_cluster=in_cluster)
+    engine = engine_of(result, now, way)
     found = mistakes(engine.findings(), {})
     return Checked(
         tuple(each for each in found if each.finding.severity is Severity.ERROR),
@@ -33,9 +40,9 @@ def check(result: Result, now: float, *, in_cluster: bool = False) -> Checked:
     )
 
 
-def engine_of(result: Result, now: float, *, in_cluster: bool = False) -> Engine:
+def engine_of(result: Result, now: float, way: Settings = ON_A_HOST) -> Engine:
     """Returns an engine with the objects, and with what they refer to in the input."""
-    engine = Engine(IN_CLUSTER, now=now) if in_cluster else Engine(now=now)
+    engine = Engine(way, now=now)
     SYSTEM_STORE.set(engine.graph, SystemStore("/etc/ssl/system.pem", "unknown"))
     engine.policies.set_known(True)
     objects = {each.key: each.object for each in (*result.context, *result.admitted)}

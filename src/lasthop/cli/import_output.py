@@ -12,7 +12,7 @@ from typing import Final, Self
 import click
 import msgspec
 
-from lasthop.cli.import_check import check
+from lasthop.cli.import_check import check, way_of
 from lasthop.cli.render import import_report
 from lasthop.importers.decisions import DecisionError, Decisions, appended, read_decisions
 from lasthop.importers.notes import Category, Note, Severity
@@ -93,7 +93,7 @@ def with_check(result: Result, settings: Settings) -> Result:
         return result
     told = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
     notes = list(result.notes)
-    for mistake in check(result, settings.now, in_cluster=settings.in_cluster).errors:
+    for mistake in check(result, settings.now, way_of(settings)).errors:
         finding = mistake.finding
         if finding.missing or str(finding.object) in told or finding.reason in UNTOLD:
             continue

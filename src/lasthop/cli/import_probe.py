@@ -22,6 +22,7 @@ from lasthop.probe.certificate_view import describe
 from lasthop.probe.checks import holds_name
 from lasthop.probe.handshake import Expectation, NoHandshake, fetch, handshake
 from lasthop.resolve import backends
+from lasthop.resolve.settings import Settings
 
 TIMEOUT: Final = 5.0
 AT_ONCE: Final = 8
@@ -35,9 +36,9 @@ class Candidate(NamedTuple):
     trust: Trust
 
 
-def proposals(result: Result, documents: Sequence[Document], now: float, *, in_cluster: bool) -> dict[str, tuple[str, ...]]:
+def proposals(result: Result, documents: Sequence[Document], now: float, way: Settings) -> dict[str, tuple[str, ...]]:
     """Connects to one endpoint of each port in question; returns what was seen there, in lines, by port."""
-    engine = engine_of(result, now, in_cluster=in_cluster)
+    engine = engine_of(result, now, way)
     inputs = Inputs(documents)
 
     def places(question: Question) -> Sequence[Endpoint]:

@@ -17,7 +17,7 @@ from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.legs import Leg, groups, leg_notes, legs
 from lasthop.importers.levels import Level, NewLevel
-from lasthop.importers.model import HostBackend, Imported, ObjectName
+from lasthop.importers.model import HostBackend, Imported, ObjectName, Rule
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.result import Result, Row
 from lasthop.importers.settings import Settings, System
@@ -191,7 +191,8 @@ def write(
     known = dict(admission.objects)
     for candidate in _unique(context.objects):
         admission.admit(candidate)
-    dropped = admission.dropped | routes.refused
+    # A rule that is written in several parts, or in several places, may be refused in one and stand in another.
+    dropped = _hops((*admission.dropped, *routes.refused)) - _hops(rule for each in written for rule in each.rules)
     rows = [_row(leg, verdicts, dropped) for leg in found]
     notes = [
         *reading.notes,
@@ -239,7 +240,7 @@ class _Admission:
     def __init__(self) -> None:
         self.objects: dict[Key, AdmittedObject] = {}
         self.notes: list[Note] = []
-        self.dropped: set[Source] = set()
+        self.dropped: list[Rule] = []
         """Rules that were left out."""
 
     def admit(self, written: Written) -> Written | None:
@@ -260,21 +261,21 @@ class _Admission:
     def _without_bad_rules(self, written: Written) -> Written | None:
         """Returns the route without the rules that are refused by themselves; None if that is not why."""
         spec = written.document["spec"]
-        kept, sources = [], []
-        for rule, source in zip(spec["rules"], written.rules, strict=True):
+        kept, rules = [], []
+        for rule, origin in zip(spec["rules"], written.rules, strict=True):
             _, problems = admit({**written.document, "spec": {**spec, "rules": [rule]}})
             bad = [each for each in problems if each.path[:2] == ("spec", "rules")]
             if not bad:
                 kept.append(rule)
-                sources.append(source)
+                rules.append(origin)
                 continue
-            self.dropped.add(source)
+            self.dropped.append(origin)
             text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
-            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, source, severity=Severity.HIGH))
+            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=Severity.HIGH))
         if len(kept) == len(spec["rules"]):
             return None
         document = {**written.document, "spec": {**spec, "rules": kept}}
-        return written._replace(document=document, rules=tuple(sources))
+        return written._replace(document=document, rules=tuple(rules))
 
     def _note(self, written: Written, text: str) -> None:
         source = written.sources[0] if written.sources else None
@@ -282,11 +283,16 @@ class _Admission:
         self.notes.append(Note(Category.TODO, INADMISSIBLE, message, source, target=written.name))
 
 
-def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None], dropped: set[Source]) -> Row:
+def _hops(rules: Iterable[Rule]) -> set[int]:
+    """Returns the ids of the hops of these rules."""
+    return {id(hop) for rule in rules for hop in rule.all_hops}
+
+
+def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None], dropped: set[int]) -> Row:
     verdict = verdicts.get(leg.port.group) if leg.port else None
     level = leg.hop.level
     new, target, detail = NewLevel.PLAINTEXT, "", ""
-    if leg.port is None or (leg.rule is not None and leg.rule.source in dropped):
+    if leg.port is None or id(leg.hop) in dropped:
         new, detail = NewLevel.DROPPED, leg.problem
     elif level is Level.PASSTHROUGH:
         new = NewLevel.PASSTHROUGH

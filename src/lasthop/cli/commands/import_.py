@@ -161,10 +161,11 @@ def command(
         )
         seen: dict[str, tuple[str, ...]] = {}
         if probe:
+            from lasthop.cli.import_check import way_of
             from lasthop.cli.import_probe import proposals
 
             progress("Probing backends", 0, len(result.questions))
-            seen = proposals(result, found.documents, settings.now, in_cluster=settings.in_cluster)
+            seen = proposals(result, found.documents, settings.now, way_of(settings))
         result = import_output.with_check(import_output.with_probes(result, seen), settings)
     code = result.exit_code(accepted, strict=strict)
     report = import_report.ImportReport.of(result, code, accepted)

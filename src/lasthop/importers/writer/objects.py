@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from lasthop.api.documents import Json
+from lasthop.importers.model import Rule
 from lasthop.importers.names import shortened
 from lasthop.importers.notes import Source
 
@@ -32,8 +33,8 @@ class Written(NamedTuple):
     sources: tuple[Source, ...]
     comment: tuple[str, ...] = ()
     """Lines above the object."""
-    rules: tuple[Source, ...] = ()
-    """Of a route: where each of its rules comes from."""
+    rules: tuple[Rule, ...] = ()
+    """Of a route: what each of its rules is made of."""
 
     @property
     def kind(self) -> str:
@@ -73,7 +74,7 @@ class ObjectWriter:
         document: Json,
         sources: Iterable[Source],
         comment: tuple[str, ...] = (),
-        rules: tuple[Source, ...] = (),
+        rules: tuple[Rule, ...] = (),
     ) -> Written:
         found = tuple(dict.fromkeys(sources))
         names = sorted({self._origin(source) for source in found})

@@ -46,7 +46,7 @@ class RouteWriter:
         self.notes: list[Note] = []
         self.grants: set[tuple[str, str, str, str, str]] = set()
         """(route kind, its namespace, backend's kind, its namespace and name) of references to other namespaces."""
-        self.refused: set[Source] = set()
+        self.refused: list[Rule] = []
         """Rules that cannot be written."""
 
     def write(self, rules: Sequence[Rule], parents: Parents) -> None:
@@ -65,7 +65,7 @@ class RouteWriter:
         if problem:
             text = f"the rule is left out: {problem}"
             self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=Severity.HIGH))
-            self.refused.add(rule.source)
+            self.refused.append(rule)
         return not problem
 
     def _kind_that_fits(self, rule: Rule) -> Rule:
@@ -102,8 +102,8 @@ class RouteWriter:
                 "metadata": {"name": free, "namespace": namespace},
                 "spec": spec,
             }
-            sources = tuple(rule.source for rule, _ in chunk)
-            self._objects.add(File.ROUTES, document, sources, rules=sources)
+            found = tuple(rule for rule, _ in chunk)
+            self._objects.add(File.ROUTES, document, tuple(rule.source for rule in found), rules=found)
 
     def _base_name(self, kind: RouteKind, namespace: str, name: str, hostnames: Sequence[str]) -> str:
         """Returns the rule's own name for a route; the hostname is added where there are several of it."""
