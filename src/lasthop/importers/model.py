@@ -252,6 +252,8 @@ class Rule(msgspec.Struct, frozen=True):
     retry: HTTPRouteRetry | None = None
     persistence: SessionPersistence | None = None
     name: str = ""
+    refused: str = ""
+    """Why it cannot be written, as `the condition is negated`: its hops are listed, and nothing leads there."""
 
     @property
     def all_hops(self) -> tuple[Hop, ...]:

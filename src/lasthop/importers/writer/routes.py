@@ -60,8 +60,8 @@ class RouteWriter:
                 self._route(kind, namespace, name, chunk, references, found)
 
     def _is_sound(self, rule: Rule) -> bool:
-        """Returns whether Envoy can compile the regular expressions of a rule."""
-        problem = next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
+        """Returns whether a rule can be written, and Envoy can compile its regular expressions."""
+        problem = rule.refused or next(filter(None, (Regexes(Limits()).problem(each) for each in _patterns(rule))), "")
         if problem:
             text = f"the rule is left out: {problem}"
             self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, rule.source, severity=Severity.HIGH))

@@ -11,12 +11,14 @@ from typing import Final
 
 import msgspec
 
+from lasthop.importers.ingresses import Annotations
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
 from lasthop.importers.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
 from lasthop.importers.notes import Category, Severity
-from lasthop.importers.systems.ingress_nginx.ingresses import Annotations, Config, Ingress
-from lasthop.plan.tls_options import CIPHER_SUITES, TLSOptions
+from lasthop.importers.openssl import tls_options
+from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress
+from lasthop.plan.tls_options import TLSOptions
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"
 UNKNOWN_TLS = "unknown"
@@ -120,17 +122,11 @@ def asked(inputs: Inputs, ingress: Ingress, config: Config) -> Asked:
 
 def _options(annotations: Annotations) -> TLSOptions:
     """Returns versions and ciphers that are asked for; nginx's own defaults beside a Secret (only TLS 1.2) are not kept."""
-    versions = sorted(each.removeprefix("TLSv") for each in annotations.text("proxy-ssl-protocols").split())
-    known = [each for each in versions if each in ("1.2", "1.3")]
-    lowest = known[0] if known and known[0] != "1.2" else None
-    highest = known[-1] if known else "1.3"
-    ciphers = tuple(each for each in annotations.text("proxy-ssl-ciphers").split(":") if each)
-    if any(each not in CIPHER_SUITES for each in ciphers):
-        if ciphers != ("DEFAULT",):
-            text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
-            annotations.note(Category.CANNOT, "ciphers", text, "proxy-ssl-ciphers")
-        ciphers = ()
-    return TLSOptions(min_version=lowest, max_version=highest, cipher_suites=ciphers)
+    found = tls_options(annotations.text("proxy-ssl-protocols"), annotations.text("proxy-ssl-ciphers"))
+    if found.lost_ciphers:
+        text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
+        annotations.note(Category.CANNOT, "ciphers", text, "proxy-ssl-ciphers")
+    return found.options
 
 
 def hop_tls(spoken: str, own: Asked, server: ProxySSL | None) -> HopTLS | None:

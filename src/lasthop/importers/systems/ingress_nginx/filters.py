@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Final
 
 from lasthop.api.routes import (
     CookieConfig,
@@ -12,16 +11,17 @@ from lasthop.api.routes import (
     HTTPHeader,
     HTTPHeaderFilter,
     HTTPPathModifier,
-    HTTPRequestRedirectFilter,
     HTTPRouteFilter,
     HTTPURLRewriteFilter,
     SessionPersistence,
 )
+from lasthop.importers.ingresses import Annotations
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
-from lasthop.importers.model import Auth, Hop, HopTLS, Mirror, ServiceBackend
+from lasthop.importers.model import Auth, Hop, HopTLS, Mirror
 from lasthop.importers.notes import Category
-from lasthop.importers.systems.ingress_nginx.ingresses import Annotations, Ingress
+from lasthop.importers.systems.ingress_nginx.ingresses import Ingress
+from lasthop.importers.urls import Place, redirect_to, service_url
 
 CORS_METHODS: Final = "GET, PUT, POST, DELETE, PATCH, OPTIONS"
 CORS_HEADERS: Final = (
@@ -30,29 +30,6 @@ CORS_HEADERS: Final = (
 KNOWN_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z0-9-]+|\*)(?::[0-9]{1,5})?")
-_SERVICE: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.[a-z0-9.-]+)?\.?")
-
-
-class Place(NamedTuple):
-    """A URL that leads to a Service of the cluster."""
-
-    backend: ServiceBackend
-    tls: bool
-    path: str
-
-
-def service_url(url: str) -> Place | None:
-    """Returns where a URL leads if that is a Service of the cluster."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    found = _SERVICE.fullmatch(parts.hostname or "")
-    if parts.scheme not in ("http", "https") or found is None:
-        return None
-    number = port or (443 if parts.scheme == "https" else 80)
-    return Place(ServiceBackend(found["namespace"], found["name"], number), parts.scheme == "https", parts.path)
 
 
 def rewrite(annotations: Annotations, modifier: HTTPPathModifier | None) -> list[HTTPRouteFilter]:
@@ -138,20 +115,6 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
             return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
         annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
     return []
-
-
-def redirect_to(url: str, code: int) -> HTTPRequestRedirectFilter | None:
-    """Returns the redirect to a fixed address; None if it has parts that a redirect cannot have."""
-    keeps_path = url.endswith("$request_uri")
-    try:
-        parts = urlsplit(url.removesuffix("$request_uri"))
-        port = parts.port or 0
-    except ValueError:
-        return None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "$" in parts.path:
-        return None
-    path = None if keeps_path and not parts.path else HTTPPathModifier("ReplaceFullPath", replace_full_path=parts.path or "/")
-    return HTTPRequestRedirectFilter(parts.scheme, parts.hostname, path, port, code)
 
 
 def sessions(annotations: Annotations) -> SessionPersistence | None:

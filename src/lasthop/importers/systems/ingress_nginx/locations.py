@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from lasthop.importers.ingresses import PathOf
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.notes import Category, Note, Source
 from lasthop.importers.systems.ingress_nginx.backend_tls import Asked, ProxySSL, asked
-from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress, PathOf
+from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress
 from lasthop.resolve.hostnames import covers
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.routes import HTTPPathModifier, HTTPRequestRedirectFilter, HTTPRouteFilter
+from lasthop.importers.ingresses import Annotations
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
 from lasthop.importers.model import (
@@ -33,7 +34,7 @@ from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.importers.systems.ingress_nginx import filters
 from lasthop.importers.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
-from lasthop.importers.systems.ingress_nginx.ingresses import Annotations, Config, Ingress, read_config, read_ingresses
+from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress, read_config, read_ingresses
 from lasthop.importers.systems.ingress_nginx.locations import Host, Location, hosts
 from lasthop.importers.systems.ingress_nginx.rewrites import Rewritten, location, rewritten
 from lasthop.importers.systems.ingress_nginx.unsupported import list_unsupported

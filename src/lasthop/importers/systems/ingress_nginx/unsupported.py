@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from lasthop.importers.ingresses import Annotations
 from lasthop.importers.notes import Category
-from lasthop.importers.systems.ingress_nginx.ingresses import Annotations
 
 ACCESS_CONTROL: Final = {
     "whitelist-source-range": "only these addresses were let in; everybody is now",
