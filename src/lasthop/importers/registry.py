@@ -7,9 +7,11 @@ from typing import Final
 
 from lasthop.importers.documents import Document
 from lasthop.importers.settings import System
-from lasthop.importers.systems import emissary, ingress_nginx, istio
+from lasthop.importers.systems import emissary, ingress_nginx, istio, traefik
 
-SYSTEMS: Final[dict[str, System]] = {system.name: system for system in (emissary.SYSTEM, ingress_nginx.SYSTEM, istio.SYSTEM)}
+SYSTEMS: Final[dict[str, System]] = {
+    system.name: system for system in (emissary.SYSTEM, ingress_nginx.SYSTEM, istio.SYSTEM, traefik.SYSTEM)
+}
 AUTO: Final = "auto"
 
 
