@@ -49,7 +49,6 @@ class Front:
         self._objects = objects
         self._static = static
         self.listeners: list[Listener] = []
-        self.http_ports: set[int] = set()
         self._default: Certificate | None = None
 
     # --- entry points ------------------------------------------------------------------------------------------------
@@ -97,11 +96,17 @@ class Front:
         if points and not plain and not secure:
             return f"it has tls, and its entry points ({', '.join(each.name for each in points)}) are without"
         self.listeners += [*plain, *secure]
-        self.http_ports |= {each.port for each in (*plain, *secure)}
         return Keys(tuple(each.key for each in plain), tuple(each.key for each in secure))
 
     def _secure(self, source: Source, port: int, hosts: tuple[str, ...], tls: Termination) -> list[Listener]:
         return [Listener(source, port, "HTTPS", host, (tls.certificate,), clients=tls.clients) for host in hosts or ("",)]
+
+    def taken(self, port: int, host: str, protocol: str) -> bool:
+        """Returns whether a port has listeners that exclude one for connections."""
+        others = [each for each in self.listeners if each.port == port]
+        if protocol == "TCP":
+            return bool(others)
+        return any(each.protocol in ("HTTP", "TCP") or (each.protocol, each.hostname) == ("HTTPS", host) for each in others)
 
     # --- certificates ------------------------------------------------------------------------------------------------
 

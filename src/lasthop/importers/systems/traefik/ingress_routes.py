@@ -103,7 +103,6 @@ def _router(parts: Parts, reader: Reader, route: Reader) -> Router:
 def read_connections(parts: Parts) -> tuple[Rule, ...]:
     """Reads IngressRouteTCPs; lists IngressRouteUDPs."""
     rules: list[Rule] = []
-    taken: dict[int, str] = {}
     for document in chosen(parts, "IngressRouteTCP"):
         reader = _opened(parts, document)
         spec = reader.child("spec")
@@ -127,19 +126,17 @@ def read_connections(parts: Parts) -> tuple[Rule, ...]:
             foreign = [each.backend for each in hops if each.backend.namespace != reader.namespace]
             if foreign and not parts.static.cross_namespace:
                 refused = not_permitted(f"Service {foreign[0].namespace}/{foreign[0].name}")
+            if tls and not hosts:
+                refused = "it takes all connections with TLS, and a route needs names"
+            if hosts and not tls:
+                refused = "only TLS has names, and the route has none"
+            certificates = () if passthrough or termination is None else (termination.certificate,)
             for point in points:
-                if not tls:
-                    owner = taken.setdefault(point.port, document.path)
-                    if hosts or owner != document.path or point.port in parts.front.http_ports:
-                        refused = f"the entry point {point.name} is used by other routes, and only TLS tells them apart"
-                    listeners.append(Listener(route.source(), point.port, "TCP"))
-                elif not hosts:
-                    refused = "it takes all connections with TLS, and a route needs names"
-                else:
-                    certificates = () if passthrough or termination is None else (termination.certificate,)
-                    listeners += [
-                        Listener(route.source(), point.port, "TLS", host, certificates, passthrough) for host in hosts
-                    ]
+                for host in hosts or ("",):
+                    protocol = "TLS" if tls else "TCP"
+                    if parts.front.taken(point.port, host, protocol):
+                        refused = f"other routes use the entry point {point.name} in a way that a Gateway cannot tell apart"
+                    listeners.append(Listener(route.source(), point.port, protocol, host, certificates, tls and passthrough))
             if refused:
                 rules.append(msgspec.structs.replace(rule, refused=refused))
                 continue

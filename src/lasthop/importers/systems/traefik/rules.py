@@ -10,7 +10,7 @@ import msgspec
 from lasthop.api.routes import HTTPRequestRedirectFilter, HTTPRouteFilter, HTTPURLRewriteFilter
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import Listener, ListenerKey, Match, PathKind, PathMatch, RouteKind, Rule
-from lasthop.importers.notes import Source
+from lasthop.importers.notes import Category, Note, Source
 from lasthop.importers.order import order_notes
 from lasthop.importers.systems.traefik.front import Front, Termination
 from lasthop.importers.systems.traefik.matches import Alternative
@@ -68,10 +68,14 @@ class Rules:
             return
         written = False
         for names, matches in groups:
-            for secure, listeners in ((False, keys.plain), (True, keys.secure)):
+            redirect = router.steps.redirect
+            alike = redirect is None and router.steps.headers.filters(secure=True) == router.steps.headers.filters(
+                secure=False
+            )
+            both = [(False, (*keys.plain, *keys.secure))] if alike else [(False, keys.plain), (True, keys.secure)]
+            for secure, listeners in both:
                 if not listeners:
                     continue
-                redirect = router.steps.redirect
                 redirected = redirect is not None and redirect.scheme == ("http" if secure else "https")
                 if redirect is not None and redirected:
                     self._rank(router, self._redirect(router, names, matches, listeners, redirect))
@@ -87,7 +91,17 @@ class Rules:
         """Returns all rules in the order in which Traefik tries them, and lists where Gateway API has another."""
         ranked = [rule for _, rule in sorted(self._ranked, key=lambda each: each[0])]
         self._inputs.notes += order_notes(each for each in ranked if not each.refused and each.kind is RouteKind.HTTP)
+        self._note_catch_all(ranked)
         return (*ranked, *self._entry_point_redirects())
+
+    def _note_catch_all(self, rules: list[Rule]) -> None:
+        """Lists rules for all hosts beside rules for some: a host that has rules is served by these only."""
+        named = {key.port for rule in rules if rule.hostnames for key in rule.listeners}
+        for rule in rules:
+            if not rule.hostnames and named & {key.port for key in rule.listeners}:
+                text = "applied to requests for any host; now not to those for hosts that have rules of their own"
+                remedy = "Add the hostnames for which it is wanted."
+                self._inputs.notes.append(Note(Category.CHANGED, "catch-all-host", text, rule.source, remedy=remedy))
 
     def _rank(self, router: Router, rule: Rule) -> None:
         self._ranked.append(((-router.priority, *router.source.order, len(self._ranked)), rule))
