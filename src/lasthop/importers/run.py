@@ -153,9 +153,12 @@ def write(
     write_backends(objects, found, policies.xbackend_tls)
     write_grants(objects, {*gateways.grants, *routes.grants})
     for source, document in imported.objects:
-        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
+        profiled = _with_profile(document, settings) if policies.waivers and document["kind"] == "Gateway" else document
+        objects.add(FILES.get(document["kind"], File.ROUTES), profiled, (source,))
     operator_notes = []
-    for namespace in sorted({each.namespace for each in placed}) if policies.waivers and not settings.parent else ():
+    for namespace in (
+        sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
+    ):
         objects.add(File.OPERATOR, *_profile(settings, namespace))
     if policies.waivers and not settings.allow_waivers:
         text = (
@@ -212,7 +215,7 @@ def write(
 
 
 INADMISSIBLE: Final = "inadmissible"
-FILES: Final = {"Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
+FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
 
 
@@ -350,6 +353,14 @@ def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ..
         "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
     )
     return document, (), () if settings.allow_waivers else (comment,)
+
+
+def _with_profile(gateway: Json, settings: Settings) -> Json:
+    """Returns a Gateway that is copied with the profile that may allow waivers."""
+    spec = gateway["spec"]
+    reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
+    infrastructure = {**spec.get("infrastructure", {}), "parametersRef": reference}
+    return {**gateway, "spec": {**spec, "infrastructure": infrastructure}}
 
 
 def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
