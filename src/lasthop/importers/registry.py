@@ -7,11 +7,10 @@ from typing import Final
 
 from lasthop.importers.documents import Document
 from lasthop.importers.settings import System
-from lasthop.importers.systems import emissary, ingress_nginx, istio, traefik
+from lasthop.importers.systems import emissary, envoy_gateway, ingress_nginx, istio, traefik
 
-SYSTEMS: Final[dict[str, System]] = {
-    system.name: system for system in (emissary.SYSTEM, ingress_nginx.SYSTEM, istio.SYSTEM, traefik.SYSTEM)
-}
+_MODULES: Final = (emissary, envoy_gateway, ingress_nginx, istio, traefik)
+SYSTEMS: Final[dict[str, System]] = {module.SYSTEM.name: module.SYSTEM for module in _MODULES}
 AUTO: Final = "auto"
 
 
