@@ -104,8 +104,9 @@ class Backends:
             text = "the request's Host chose the backend, which is an open proxy; there is no equivalent"
             spec.note(Category.CANNOT, "dynamic-resolver", text, "type", severity=Severity.HIGH)
         spec.cannot("fallback", "there is no second backend for when the first fails")
-        protocols = spec.texts("appProtocols")
-        h2c = f"{GROUP}/h2c" in protocols
+        tls = read_settings(self._inputs, spec.child("tls")) if "tls" in spec else None
+        policy = self._policies.of("Backend", namespace, name, "")
+        h2c = f"{GROUP}/h2c" in spec.texts("appProtocols") and tls is None and policy is None
         protocol = "H2C" if h2c else ""
         hosts: list[tuple[str, int]] = []
         addresses: list[tuple[str, int]] = []
@@ -137,8 +138,6 @@ class Backends:
                 parts.remove(part)
                 text = f"{problem}; it is left out"
                 spec.note(Category.CANNOT, "endpoint", text, None, severity=Severity.HIGH)
-        tls = read_settings(self._inputs, spec.child("tls")) if "tls" in spec else None
-        policy = self._policies.of("Backend", namespace, name, "")
         if tls and tls.client and addresses:
             text = "a client certificate for this backend alone cannot be written for a Service, and is not shown any more"
             spec.note(Category.CANNOT, "client-certificate", text, None, severity=Severity.HIGH)
