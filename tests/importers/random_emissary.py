@@ -72,12 +72,6 @@ MAPPING: dict[str, tuple[Any, ...]] = {
 }
 
 
-@st.composite
-def _some(draw: st.DrawFn, values: dict[str, tuple[Any, ...]], most: int) -> Json:
-    chosen = draw(st.lists(st.sampled_from(sorted(values)), max_size=most, unique=True))
-    return {name: draw(st.sampled_from(values[name])) for name in chosen}
-
-
 def _object(draw: st.DrawFn, kind: str, name: str, spec: Json) -> Json:
     metadata: Json = {"name": name, "namespace": draw(st.sampled_from(("shop", "obs")))}
     if draw(st.booleans()):
@@ -89,7 +83,7 @@ def _object(draw: st.DrawFn, kind: str, name: str, spec: Json) -> Json:
 
 @st.composite
 def _mapping(draw: st.DrawFn, number: int) -> Json:
-    spec = draw(_some(MAPPING, 4))
+    spec = draw(surroundings.some(MAPPING, 4))
     spec |= {"prefix": draw(st.sampled_from(("/", "/a", "/a/", "/[", "no", "/pkg.Service/", "")))}
     spec["service"] = draw(st.sampled_from(SERVICES))
     if draw(st.booleans()):
@@ -117,7 +111,7 @@ AROUND = _around()
 
 @st.composite
 def documents(draw: st.DrawFn) -> list[Json]:
-    found = [_object(draw, "TLSContext", name, draw(_some(CONTEXT, 5))) for name in ("one", "two")]
+    found = [_object(draw, "TLSContext", name, draw(surroundings.some(CONTEXT, 5))) for name in ("one", "two")]
     for number, (port, protocol) in enumerate(((8080, "HTTP"), (8443, "HTTPS"))):
         if draw(st.booleans()):
             model = draw(st.sampled_from(("XFP", "SECURE", "INSECURE")))
@@ -132,7 +126,7 @@ def documents(draw: st.DrawFn) -> list[Json]:
         found.append(_object(draw, "Host", f"host-{number}", host))
     if draw(st.integers(0, 3)) == 0:
         stream: Json = {"port": draw(st.sampled_from((5432, 9999))), "service": draw(st.sampled_from(SERVICES))}
-        stream |= draw(_some({"host": ("a.example", "*"), "tls": ("one", "none")}, 2))
+        stream |= draw(surroundings.some({"host": ("a.example", "*"), "tls": ("one", "none")}, 2))
         found.append(_object(draw, "TCPMapping", "stream", stream))
     if draw(st.integers(0, 3)) == 0:
         auth: Json = {"auth_service": draw(st.sampled_from(SERVICES)), "proto": draw(st.sampled_from(("http", "grpc")))}

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.importers import random_emissary, random_envoy_gateway, random_ingress_nginx, random_istio, random_traefik
+from tests.importers import (
+    random_contour,
+    random_emissary,
+    random_envoy_gateway,
+    random_ingress_nginx,
+    random_istio,
+    random_traefik,
+)
 
 Documents = list[dict[str, Any]]
 
@@ -21,6 +28,7 @@ class World(NamedTuple):
 
 
 WORLDS: dict[str, World] = {
+    "contour": World(random_contour.documents(), random_contour.AROUND),
     "emissary": World(random_emissary.documents(), random_emissary.AROUND),
     "envoy-gateway": World(random_envoy_gateway.documents(), random_envoy_gateway.AROUND),
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),

@@ -59,12 +59,6 @@ ROUTE: dict[str, tuple[Any, ...]] = {
 
 
 @st.composite
-def _some(draw: st.DrawFn, values: dict[str, tuple[Any, ...]], most: int) -> Json:
-    chosen = draw(st.lists(st.sampled_from(sorted(values)), max_size=most, unique=True))
-    return {name: draw(st.sampled_from(values[name])) for name in chosen}
-
-
-@st.composite
 def _destination(draw: st.DrawFn) -> Json:
     found: Json = {"host": draw(st.sampled_from(DESTINATIONS))}
     if draw(st.booleans()):
@@ -76,7 +70,7 @@ def _destination(draw: st.DrawFn) -> Json:
 
 @st.composite
 def _tls(draw: st.DrawFn) -> Json:
-    found = draw(_some(TLS, 4))
+    found = draw(surroundings.some(TLS, 4))
     return {"mode": draw(st.sampled_from(TLS["mode"])), **found} if draw(st.booleans()) else found
 
 
@@ -138,9 +132,9 @@ def _gateway(draw: st.DrawFn, name: str) -> Json:
 def _virtual_service(draw: st.DrawFn, number: int) -> Json:
     routes = []
     for _ in range(draw(st.integers(1, 3))):
-        route = draw(_some(ROUTE, 2))
+        route = draw(surroundings.some(ROUTE, 2))
         if draw(st.booleans()):
-            route["match"] = [draw(_some(MATCH, 3)) for _ in range(draw(st.integers(1, 2)))]
+            route["match"] = [draw(surroundings.some(MATCH, 3)) for _ in range(draw(st.integers(1, 2)))]
         count = draw(st.integers(1, 2))
         weights = [{"weight": draw(st.integers(0, 100))} if count > 1 else {} for _ in range(count)]
         route["route"] = [{"destination": draw(_destination()), **weight} for weight in weights]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
+
 from tests.importers.harness import FILES
 
 Json = dict[str, Any]
@@ -40,3 +42,10 @@ def config_map(namespace: str, name: str, **data: str) -> Json:
     content = {key.replace("_", "."): value for key, value in data.items()}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": content}
+
+
+@st.composite
+def some(draw: st.DrawFn, values: dict[str, tuple[Any, ...]], most: int) -> Json:
+    """Draws some fields, each with one of its values."""
+    chosen = draw(st.lists(st.sampled_from(sorted(values)), max_size=most, unique=True))
+    return {name: draw(st.sampled_from(values[name])) for name in chosen}

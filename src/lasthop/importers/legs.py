@@ -51,8 +51,26 @@ class Leg(NamedTuple):
 
 
 def legs(inputs: Inputs, imported: Imported) -> tuple[Leg, ...]:
-    """Returns every hop with its port, in the order of the rules."""
-    return tuple(_legs(inputs, imported))
+    """Returns every hop with its port, in the order of the rules. Where two backends would be written under one name, the
+    first is; nothing is sent to the other."""
+    names: dict[tuple[str, str, str], tuple[object, ...]] = {}
+    found = []
+    for leg in _legs(inputs, imported):
+        backend = leg.hop.backend
+        if leg.port is not None and not isinstance(backend, ServiceBackend):
+            taken = isinstance(backend, AddressBackend) and inputs.ports(backend.namespace, backend.name) is not None
+            own = _identity(backend)
+            if taken or names.setdefault((leg.port.kind, backend.namespace, backend.name), own) != own:
+                text = f"another backend already has the name {backend.namespace}/{backend.name}"
+                leg = leg._replace(port=None, problem=text)
+        found.append(leg)
+    return tuple(found)
+
+
+def _identity(backend: HostBackend | AddressBackend) -> tuple[object, ...]:
+    if isinstance(backend, HostBackend):
+        return (backend.hostname, backend.port)
+    return (backend.addresses, backend.port)
 
 
 def _legs(inputs: Inputs, imported: Imported) -> Iterator[Leg]:
@@ -106,6 +124,11 @@ def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | N
     return f"{port} cannot be a port"
 
 
+def _is_grpc(role: str, rule: Rule) -> bool:
+    """Returns whether what is written implies HTTP/2."""
+    return rule.auth is not None and rule.auth.grpc if role == "auth" else rule.kind is RouteKind.GRPC
+
+
 def h2c_notes(hop: Hop, port: BackendPort | None) -> Iterator[Note]:
     """Yields that nothing that is written says HTTP/2, as a GRPCRoute or an XBackend's protocol would."""
     if hop.h2c and port is not None and port.kind == "Service" and port.app_protocol != H2C:
@@ -138,5 +161,5 @@ def leg_notes(all_legs: Iterable[Leg]) -> Iterator[Note]:
             text = f"Service {leg.port.namespace}/{leg.port.name} is not in the input, so its ports have no names{effect}"
             severity = Severity.WARNING if policed else Severity.INFO
             yield Note(Category.CHANGED, "service-missing", text, leg.hop.source, severity=severity)
-        if leg.rule is None or leg.rule.kind is not RouteKind.GRPC:
+        if leg.rule is None or not _is_grpc(leg.role, leg.rule):
             yield from h2c_notes(leg.hop, leg.port)

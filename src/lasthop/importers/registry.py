@@ -7,9 +7,9 @@ from typing import Final
 
 from lasthop.importers.documents import Document
 from lasthop.importers.settings import System
-from lasthop.importers.systems import emissary, envoy_gateway, ingress_nginx, istio, traefik
+from lasthop.importers.systems import contour, emissary, envoy_gateway, ingress_nginx, istio, traefik
 
-_MODULES: Final = (emissary, envoy_gateway, ingress_nginx, istio, traefik)
+_MODULES: Final = (contour, emissary, envoy_gateway, ingress_nginx, istio, traefik)
 SYSTEMS: Final[dict[str, System]] = {module.SYSTEM.name: module.SYSTEM for module in _MODULES}
 AUTO: Final = "auto"
 

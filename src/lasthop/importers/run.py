@@ -151,7 +151,7 @@ def write(
     routes = RouteWriter(objects, hop_ports(found), settings.experimental)
     routes.write(imported.rules, gateways.parents)
     write_backends(objects, found, policies.xbackend_tls)
-    write_grants(objects, {*gateways.grants, *routes.grants})
+    write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
         profiled = _with_profile(document, settings) if policies.waivers and document["kind"] == "Gateway" else document
         objects.add(FILES.get(document["kind"], File.ROUTES), profiled, (source,))

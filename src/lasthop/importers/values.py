@@ -20,10 +20,17 @@ MAX_CORS: Final = 64
 LONGEST_MATCH: Final = 4096
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 ORIGIN: Final = re.compile(r"\*|https?://(?:(?:\*\.)?(?:[A-Za-z0-9-]+\.)*[A-Za-z0-9-]+|\*)(?::[0-9]{1,5})?")
-_DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,9})?(?:h|ms|m|s|us|µs|ns))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
+_DURATION: Final = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:h|ms|m|s|us|µs|ns))+")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
 _MILLISECONDS: Final = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 0.000_001}
 _ALTERNATIVES: Final = re.compile(r"\^?\(?([A-Z]+(?:\|[A-Z]+)*)\)?\$?")
+_RETRIED: Final[dict[str, tuple[int, ...]]] = {
+    "5xx": (500, 502, 503, 504),
+    "gateway-error": (502, 503, 504),
+    "retriable-4xx": (409,),
+    "retriable-status-codes": (),
+    **dict.fromkeys(("connect-failure", "refused-stream", "unavailable", "cancelled", "reset", "reset-before-request"), ()),
+}
 _LONGEST: Final = 99_999 * 3_600_000
 
 
@@ -120,6 +127,26 @@ def cors(
     age = {} if max_age is None else {"max_age": max(1, min(max_age, 2**31 - 1))}
     found = HTTPCORSFilter(allowed, credentials, verbs, names, shown, **age)
     return Cors(HTTPRouteFilter("CORS", cors=found), tuple(refused))
+
+
+class Retried(NamedTuple):
+    codes: tuple[int, ...]
+    refused: tuple[str, ...] = ()
+    """Conditions that cannot be a reason to retry."""
+
+
+def retried(conditions: Iterable[str]) -> Retried:
+    """Returns the status codes of Envoy's conditions for a retry; failed connections are always retried."""
+    codes: list[int] = []
+    refused: list[str] = []
+    for each in conditions:
+        if each.isascii() and each.isdigit() and 400 <= int(each[:4]) <= 599:
+            codes.append(int(each))
+        elif each in _RETRIED:
+            codes += _RETRIED[each]
+        else:
+            refused.append(each)
+    return Retried(tuple(dict.fromkeys(codes)), tuple(refused))
 
 
 # --- matches ---------------------------------------------------------------------------------------------------------

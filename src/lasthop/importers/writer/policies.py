@@ -55,6 +55,8 @@ class PolicyWriter:
         """Decisions that the shortcuts of the command line have made, for decisions.yaml."""
         self.xbackend_tls: dict[tuple[str, str], Json] = {}
         """`tls` by namespace and name of an XBackend."""
+        self.grants: set[tuple[str, str, str, str, str]] = set()
+        """For client certificates of XBackends."""
         self.waivers = False
 
     def write(self, legs: Sequence[Leg]) -> Verdict | None:
@@ -144,7 +146,7 @@ class PolicyWriter:
             validation["subjectAltNames"] = [_san(each) for each in found.names]
         comment = (f"TODO ({found.reason}): {printable(found.text)}", "It fails closed until decisions.yaml says more.")
         if port.kind == "XBackend":
-            self.xbackend_tls[port.namespace, port.name] = self._xbackend_tls(tls, validation, sources[0])
+            self.xbackend_tls[port.namespace, port.name] = self._xbackend_tls(port, tls, validation, sources[0])
             return f"XBackend {port.namespace}/{port.name}"
         target = {"group": "", "kind": "Service", "name": port.name, **({"sectionName": port.section} if port.section else {})}
         spec: Json = {"targetRefs": [target], "validation": validation}
@@ -202,7 +204,7 @@ class PolicyWriter:
         self._objects.add(file, {"apiVersion": LASTHOP, "kind": kind, "metadata": metadata, "spec": spec}, sources)
         return {"group": "lasthop.dev", "kind": kind, "name": free}
 
-    def _xbackend_tls(self, tls: HopTLS, validation: Json, source: Source) -> Json:
+    def _xbackend_tls(self, port: BackendPort, tls: HopTLS, validation: Json, source: Source) -> Json:
         if options := written_options(tls.options):
             text = "an XBackend has no options, so these are not carried over"
             value = ", ".join(f"{key}={value}" for key, value in options.items())
@@ -210,6 +212,8 @@ class PolicyWriter:
         if tls.client_certificate is None:
             return {"mode": "ServerOnly", "validation": validation}
         namespace, name = tls.client_certificate
+        if namespace != port.namespace:
+            self.grants.add(("XBackend", port.namespace, "Secret", namespace, name))
         reference = {"group": "", "kind": "Secret", "name": name, "namespace": namespace}
         return {"mode": "ClientAndServer", "clientCertificateRef": reference, "validation": validation}
 

@@ -2,7 +2,7 @@
 
 There is no check of names at all. A TLSContext with a CA and without a certificate is refused ("cannot validate client certs
 without TLS termination"), and then Envoy uses none: what its author believes to be verified is not, or not even encrypted.
-[python/ambassador/src/ambassador/ir/ircluster.py, irtlscontext.py, envoy/v3/v3tls.py]
+[ir/ircluster, ir/irtlscontext and envoy/v3/v3tls in its Python part]
 """
 
 from __future__ import annotations

@@ -18,12 +18,10 @@ from lasthop.importers.model import PathKind, PathMatch
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
 from lasthop.importers.systems.emissary.services import scheme
-from lasthop.importers.values import TOKEN, cors, duration, header_edits, is_host, milliseconds
+from lasthop.importers.values import TOKEN, cors, duration, header_edits, is_host, milliseconds, retried
 
 DEFAULT_TIMEOUT: Final = 3000
 CODES: Final = (301, 302, 303, 307, 308)
-_RETRIED: Final = {"5xx": (500, 502, 503, 504), "gateway-error": (502, 503, 504), "retriable-4xx": (409,)}
-_CONNECTION: Final = ("connect-failure", "refused-stream", "reset")
 
 
 def headers(spec: Reader) -> list[HTTPRouteFilter]:
@@ -150,10 +148,10 @@ def retry(spec: Reader) -> HTTPRouteRetry | None:
     tried = milliseconds(reader.text("per_try_timeout") or "x")
     if tried is not None:
         reader.note(Category.CANNOT, "per-try-timeout", "one try has no timeout of its own", "per_try_timeout")
-    if left := [each for each in on if each not in (*_RETRIED, *_CONNECTION)]:
-        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(left)[:200]}", "retry_on")
-    codes = tuple(dict.fromkeys(code for each in on for code in _RETRIED.get(each, ())))
-    return HTTPRouteRetry(codes, attempts) if attempts else None
+    found = retried(on)
+    if found.refused:
+        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(found.refused)[:200]}", "retry_on")
+    return HTTPRouteRetry(found.codes, attempts) if attempts else None
 
 
 def sessions(spec: Reader) -> SessionPersistence | None:

@@ -16,6 +16,7 @@ from lasthop.importers.model import (
     HostBackend,
     Match,
     Mirror,
+    Name,
     PathKind,
     PathMatch,
     RouteKind,
@@ -162,7 +163,8 @@ class MappingReader:
             text = "another resolver than those of Kubernetes; the service is taken to be one of Kubernetes"
             spec.note(Category.TODO, "resolver", text, "resolver")
         if isinstance(backend, HostBackend) and tls is not None:
-            tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
+            options = msgspec.structs.replace(tls.options, alpn=())
+            tls = msgspec.structs.replace(tls, options=options, names=tls.names or (Name(backend.hostname),))
         elif isinstance(backend, HostBackend) and grpc:
             backend = msgspec.structs.replace(backend, protocol="H2C")
         return Hop(spec.source(key), backend, tls, h2c=grpc and (tls is None or tls.level is Level.PLAINTEXT))

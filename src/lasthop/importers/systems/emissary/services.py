@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lasthop.api.addresses import is_ip
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import AddressBackend, Backend, HostBackend, ServiceBackend
-from lasthop.importers.names import shortened, slug
+from lasthop.importers.names import slug
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
 
@@ -55,7 +55,7 @@ class Services:
             return ServiceBackend(namespace, host, port)
         if len(labels) == 2 or labels[2:] in (["svc"], ["svc", "cluster", "local"]):
             return ServiceBackend(labels[1], labels[0], port)
-        return HostBackend(namespace, shortened(f"{slug(host)}-{port}" if port != 443 else slug(host)), host, port)
+        return HostBackend(namespace, f"{host}.{port}", host, port)
 
 
 def scheme(text: str) -> str:

@@ -89,7 +89,7 @@ class Destinations:
         document = self._inputs.find("Service", namespace, name)
         spec = document.value.get("spec") if document else None
         if isinstance(spec, dict) and spec.get("type") == "ExternalName":
-            backend = HostBackend(namespace, name, str(spec.get("externalName", "")).lower(), number)
+            backend = HostBackend(namespace, shortened(f"{name}-{number}"), str(spec.get("externalName", "")).lower(), number)
         return Target(backend, namespace, host, number, protocol)
 
     def _entry(self, entry: Entry, host: str, port: int | None, listener_port: int) -> Target | str:

@@ -14,10 +14,8 @@ from lasthop.api.routes import (
 )
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
-from lasthop.importers.values import cors, duration, header_edits, is_host, milliseconds
+from lasthop.importers.values import cors, duration, header_edits, is_host, milliseconds, retried
 
-_RETRIED: Final = {"5xx": (500, 502, 503, 504), "gateway-error": (502, 503, 504), "retriable-4xx": (409,)}
-_CONNECTION: Final = ("connect-failure", "refused-stream", "unavailable", "cancelled", "reset", "reset-before-request")
 _CODES: Final = (301, 302, 303, 307, 308)
 _HOST: Final = ("host", ":authority")
 
@@ -157,16 +155,13 @@ def times(route: Reader) -> Times:
     reader.ignore("retryRemoteLocalities", "retryIgnorePreviousHosts")
     if not attempts:
         return Times(HTTPRouteTimeouts(request, tried), None)
-    codes = [code for each in on for code in _RETRIED.get(each, (int(each),) if _is_code(each) else ())]
-    if left := [each for each in on if each not in (*_RETRIED, *_CONNECTION, "retriable-status-codes") and not _is_code(each)]:
-        reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(left)[:200]}", "retryOn")
+    found = retried(on)
+    if found.refused:
+        text = f"cannot be a reason to retry: {', '.join(found.refused)[:200]}"
+        reader.note(Category.CANNOT, "retry-on", text, "retryOn")
     if tried and request and (milliseconds(tried) or 0) > (milliseconds(request) or 0) > 0:
         tried = request
-    return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(tuple(dict.fromkeys(codes)), attempts, backoff))
-
-
-def _is_code(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 400 <= int(text) <= 599
+    return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(found.codes, attempts, backoff))
 
 
 def _duration(reader: Reader, key: str) -> str:

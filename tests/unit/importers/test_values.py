@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from lasthop.importers.model import ValueMatch
+from lasthop.importers.values import cors, duration, header_edits, is_host, methods, milliseconds, retried, value_match
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("4s", "4s"), ("1.5s", "1s500ms"), ("1h30m", "5400s"), ("0s", "0s"), ("200000s", "55h2000s"), ("0.000001s", "1ms")],
+)
+def test_durations_of_go_and_protobuf_become_those_of_gateway_api(written: str, found: str) -> None:
+    number = milliseconds(written)
+    assert number is not None
+    assert duration(number) == found
+
+
+@pytest.mark.parametrize("written", ["", "soon", "-1s", "1", "1d", "9999999999h", "1s ", "１s"])
+def test_what_is_no_duration_is_none(written: str) -> None:
+    assert milliseconds(written) is None
+
+
+def test_a_header_that_cannot_be_edited_is_returned_beside_the_others() -> None:
+    found = header_edits("RequestHeaderModifier", {"x-a": "1"}, {"bad name": "2", "Host": "h", "x-b": "a\nb"}, ["x-c"])
+    assert found.refused == ("bad name", "Host", "x-b")
+    edit = found.filters[0].request_header_modifier
+    assert edit is not None
+    assert [each.name for each in edit.add] == ["x-a"]
+    assert edit.remove == ("x-c",)
+
+
+def test_without_a_writable_origin_there_is_no_cors() -> None:
+    assert cors(["junk", "https://.*"]).filter is None
+    assert cors(["https://a.example", "junk"], ["get", "BREW"]).refused == ("junk", "BREW")
+
+
+def test_alternatives_of_methods_are_taken_apart() -> None:
+    assert methods("^(GET|POST)$", regex=True) == ("GET", "POST")
+    assert methods("P.*", regex=True) is None
+    assert methods("GET|POST") is None
+
+
+def test_a_value_is_escaped_in_the_pattern_that_it_becomes() -> None:
+    assert value_match("x-a", "prefix", "a.b") == ValueMatch("x-a", r"a\.b.*", regex=True)
+    assert value_match("bad name", "exact", "1") is None
+    assert value_match("x-a", "exact", "") is None
+
+
+def test_conditions_for_retries_become_status_codes() -> None:
+    found = retried(["gateway-error", "503", "connect-failure", "odd", "99999"])
+    assert found.codes == (502, 503, 504)
+    assert found.refused == ("odd", "99999")
+
+
+def test_hostnames_are_those_of_listeners() -> None:
+    assert is_host("*.a.example")
+    assert not any(map(is_host, ("*", "a.*", "10.0.0.1", "bad_host", "A.example", "")))
