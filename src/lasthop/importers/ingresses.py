@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -11,7 +12,7 @@ from lasthop.importers.inputs import INGRESS, INGRESS_CLASS, Inputs
 from lasthop.importers.model import ServiceBackend
 from lasthop.importers.notes import Category, Severity, Source
 from lasthop.importers.reader import Reader
-from lasthop.importers.settings import Settings
+from lasthop.importers.settings import Settings, System
 
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 DEFAULT_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
@@ -106,6 +107,31 @@ def class_of(document: Document) -> str:
     old, spec = annotations_of(document).get(CLASS_ANNOTATION), document.value.get("spec")
     new = spec.get("ingressClassName") if isinstance(spec, dict) else None
     return next((each for each in (old, new) if isinstance(each, str) and each), "")
+
+
+def claims(system: System, document: Document, controllers: Mapping[str, str]) -> bool:
+    """Returns whether an object is a system's. An Ingress whose IngressClass is known belongs to that controller."""
+    if document.kind == INGRESS.kind and (controller := controllers.get(class_of(document))):
+        return controller in system.controllers
+    return system.claims(document)
+
+
+def controllers_of(documents: Iterable[Document]) -> dict[str, str]:
+    """Returns the controller of each IngressClass by name."""
+    found = {}
+    for document in documents:
+        spec = document.value.get("spec")
+        if document.kind == INGRESS_CLASS.kind and isinstance(spec, dict) and isinstance(spec.get("controller"), str):
+            found[document.bare_name] = spec["controller"]
+    return found
+
+
+def note_namesake(ingress: Reader, own: tuple[str, ...], other: tuple[str, ...], system: str) -> None:
+    """Lists an Ingress whose annotations are those of a controller with a similar name."""
+    names = [str(name) for name in annotations_of(ingress.document)]
+    if any(name.startswith(other) for name in names) and not any(name.startswith(own) for name in names):
+        text = f"its annotations are of another controller, and have no effect here; try `lasthop import {system}`"
+        ingress.note(Category.CHANGED, "other-controller", text, None, severity=Severity.HIGH)
 
 
 def ingresses_of(inputs: Inputs, settings: Settings, *controllers: str, known: tuple[str, ...] = ()) -> list[Document]:

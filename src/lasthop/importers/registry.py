@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from lasthop.importers.documents import Document
+from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.settings import System
-from lasthop.importers.systems import contour, emissary, envoy_gateway, ingress_nginx, istio, traefik
+from lasthop.importers.systems import contour, emissary, envoy_gateway, gke, ingress_nginx, istio, nginx, openshift, traefik
 
-_MODULES: Final = (contour, emissary, envoy_gateway, ingress_nginx, istio, traefik)
+_MODULES: Final = (contour, emissary, envoy_gateway, gke, ingress_nginx, istio, nginx, openshift, traefik)
 SYSTEMS: Final[dict[str, System]] = {module.SYSTEM.name: module.SYSTEM for module in _MODULES}
 AUTO: Final = "auto"
 
 
 def detected(documents: Sequence[Document]) -> list[System]:
     """Returns the systems that claim some of the objects, for `auto`."""
+    controllers = controllers_of(documents)
     return [
         system
         for system in SYSTEMS.values()
         if any(
-            (document.group, document.kind) in {(kind.group, kind.kind) for kind in system.kinds} and system.claims(document)
+            (document.group, document.kind) in {(kind.group, kind.kind) for kind in system.kinds}
+            and claims(system, document, controllers)
             for document in documents
         )
     ]

@@ -13,6 +13,7 @@ from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.importers.decisions import Decisions
 from lasthop.importers.documents import Document, SourceText, Unparsable
+from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.legs import Leg, groups, leg_notes, legs
 from lasthop.importers.levels import Level, NewLevel
@@ -51,8 +52,11 @@ def read(
     imported, notes, wanted = Imported(), list[Note](), set[Key]()
     origins: dict[Document, str] = {}
     opened: set[Document] = set()
+    controllers = controllers_of(documents)
     for system in systems:
-        own = documents if len(systems) == 1 else [each for each in documents if _may_read(system, systems, each)]
+        own = documents
+        if len(systems) > 1:
+            own = [each for each in documents if _may_read(system, systems, each, controllers)]
         inputs = Inputs(_only(own, settings), hidden)
         imported = imported.joined(system.read(inputs, settings))
         notes += [*inputs.notes, *inputs.unknown()]
@@ -65,9 +69,9 @@ def read(
     return Reading(imported, tuple(notes), frozenset(wanted), origins)
 
 
-def _may_read(system: System, systems: Sequence[System], document: Document) -> bool:
+def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
     """Among several systems, an object belongs to the one that claims it; what nobody claims, all may look at."""
-    owner = next((each for each in systems if _is_of(each, document) and each.claims(document)), None)
+    owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
     return owner is None or owner is system
 
 
@@ -153,8 +157,9 @@ def write(
     write_backends(objects, found, policies.xbackend_tls)
     write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
-        profiled = _with_profile(document, settings) if policies.waivers and document["kind"] == "Gateway" else document
-        objects.add(FILES.get(document["kind"], File.ROUTES), profiled, (source,))
+        if document["kind"] == "Gateway" and policies.waivers:
+            document = _with_profile(document, settings)
+        objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
     operator_notes = []
     for namespace in (
         sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
@@ -340,6 +345,13 @@ def _client_certificates(
     return chosen, notes
 
 
+def _with_profile(gateway: Json, settings: Settings) -> Json:
+    """Returns a copied Gateway with the profile that may allow waivers."""
+    reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
+    infrastructure = {**gateway["spec"].get("infrastructure", {}), "parametersRef": reference}
+    return {**gateway, "spec": {**gateway["spec"], "infrastructure": infrastructure}}
+
+
 def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
     metadata = {"name": settings.gateway.name, "namespace": namespace}
     tls = {"waivers": "Allow"} if settings.allow_waivers else {}
@@ -353,14 +365,6 @@ def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ..
         "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
     )
     return document, (), () if settings.allow_waivers else (comment,)
-
-
-def _with_profile(gateway: Json, settings: Settings) -> Json:
-    """Returns a Gateway that is copied with the profile that may allow waivers."""
-    spec = gateway["spec"]
-    reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
-    infrastructure = {**spec.get("infrastructure", {}), "parametersRef": reference}
-    return {**gateway, "spec": {**spec, "infrastructure": infrastructure}}
 
 
 def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:

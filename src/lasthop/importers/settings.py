@@ -78,3 +78,5 @@ class System(msgspec.Struct, frozen=True):
     claims: Callable[[Document], bool]
     """For `auto`: whether an object, of one of the kinds, is of this system."""
     flags: tuple[Flag, ...] = ()
+    controllers: tuple[str, ...] = ()
+    """Of IngressClasses, whose Ingresses are always its own."""

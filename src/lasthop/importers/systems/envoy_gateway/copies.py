@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from lasthop.admission.chain import admit
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.importers.copies import copied
 from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
@@ -319,20 +319,13 @@ class Copies:
 
     def _keep(self, document: Document, spec: Json) -> bool:
         """Adds the copy, if an API server would take it."""
-        metadata = {key: document.metadata[key] for key in ("name", "labels", "annotations") if document.metadata.get(key)}
-        metadata["namespace"] = document.namespace
-        written = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
         reader = self._inputs.open(document)
         reader.ignore("spec")
         reader.annotations().ignore(*reader.annotations().value)
-        _, problems = admit(written)
-        for each in problems[:5]:
-            text = f"{document.kind} {document.path} is left out, because admission refuses it: {each.message}"
-            note = Note(Category.CANNOT, "refused", text, Source(document, each.path or ("spec",)), severity=Severity.HIGH)
-            self._inputs.notes.append(note)
-        if not problems:
+        written = copied(self._inputs, document, spec)
+        if written is not None:
             self.objects.append((Source(document), written))
-        return not problems
+        return written is not None
 
 
 def _spec(document: Document) -> Json:

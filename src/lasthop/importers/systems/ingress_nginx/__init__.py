@@ -16,16 +16,17 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop.importers.documents import Document
+from lasthop.importers.ingresses import annotations_of
 from lasthop.importers.inputs import INGRESS
 from lasthop.importers.settings import Flag, System
-from lasthop.importers.systems.ingress_nginx.ingresses import PREFIX, is_named_nginx
+from lasthop.importers.systems.ingress_nginx.ingresses import CONTROLLER, NAMESAKE, PREFIX, is_named_nginx
 from lasthop.importers.systems.ingress_nginx.routing import read
 
 
 def _claims(document: Document) -> bool:
-    annotations = document.metadata.get("annotations")
-    own = isinstance(annotations, dict) and any(str(name).startswith(f"{PREFIX}/") for name in annotations)
-    return own or is_named_nginx(document)
+    names = [str(name) for name in annotations_of(document)]
+    own = any(name.startswith(f"{PREFIX}/") for name in names)
+    return own or (is_named_nginx(document) and not any(name.startswith(NAMESAKE) for name in names))
 
 
 SYSTEM: Final = System(
@@ -34,6 +35,7 @@ SYSTEM: Final = System(
     kinds=(INGRESS,),
     read=read,
     claims=_claims,
+    controllers=(CONTROLLER,),
     flags=(
         Flag("--ingress-nginx-prefix", "The controller's --annotations-prefix.", "PREFIX", default=PREFIX),
         Flag("--ingress-nginx-configmap", "The controller's ConfigMap.", "NS/NAME"),

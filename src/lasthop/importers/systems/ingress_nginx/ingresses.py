@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from lasthop.importers.documents import Document
-from lasthop.importers.ingresses import FALSE, TRUE, Annotations, PathOf, class_of, ingresses_of, read_ingress
+from lasthop.importers.ingresses import FALSE, TRUE, Annotations, PathOf, class_of, ingresses_of, note_namesake, read_ingress
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import ServiceBackend
 from lasthop.importers.reader import Reader
@@ -15,6 +15,8 @@ from lasthop.importers.settings import Settings
 
 PREFIX: Final = "nginx.ingress.kubernetes.io"
 CONTROLLER: Final = "k8s.io/ingress-nginx"
+NAMESAKE: Final = ("nginx.org/", "nginx.com/")
+"""Annotations of the other controller whose class is usually called nginx."""
 CONFIG_MAP: Final = "ingress-nginx-controller"
 
 
@@ -67,6 +69,7 @@ def is_named_nginx(document: Document) -> bool:
 
 def _ingress(inputs: Inputs, document: Document, prefix: str) -> Ingress:
     found = read_ingress(inputs, document)
+    note_namesake(found.reader, (f"{prefix}/",), NAMESAKE, "nginx")
     return Ingress(
         document,
         found.reader,

@@ -24,7 +24,7 @@ from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import Imported
 from lasthop.importers.settings import Settings, System
 from lasthop.importers.systems.traefik.front import Front
-from lasthop.importers.systems.traefik.ingress_objects import read_ingresses
+from lasthop.importers.systems.traefik.ingress_objects import CONTROLLER, read_ingresses
 from lasthop.importers.systems.traefik.ingress_routes import Parts, read_connections, read_ingress_routes
 from lasthop.importers.systems.traefik.kinds import GROUPS, KINDS, PREFIX, Objects
 from lasthop.importers.systems.traefik.middlewares import Middlewares
@@ -59,4 +59,6 @@ def _claims(document: Document) -> bool:
     return document.group in GROUPS or own or class_of(document).startswith("traefik")
 
 
-SYSTEM: Final = System(name="traefik", title="Traefik", kinds=KINDS, read=read, claims=_claims, flags=FLAGS)
+SYSTEM: Final = System(
+    name="traefik", title="Traefik", kinds=KINDS, read=read, claims=_claims, flags=FLAGS, controllers=(CONTROLLER,)
+)

@@ -1,0 +1,42 @@
+"""Copies Gateway API objects of the input, without what admission refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lasthop.admission.chain import admit
+from lasthop.admission.problem import Path, field
+from lasthop.api.documents import Json
+from lasthop.importers.documents import Document
+from lasthop.importers.inputs import Inputs
+from lasthop.importers.notes import Category, Note, Severity, Source
+
+
+def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
+    """Returns an object with a changed spec. Fields that nobody knows are listed and left out; an object that admission
+    refuses all the same is listed, and is not written."""
+    metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
+    if isinstance(labels := document.metadata.get("labels"), dict):
+        metadata["labels"] = labels
+    found: Json = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
+    problems = admit(found)[1]
+    unknown = [each for each in problems if each.reason == "UnknownField"]
+    for each in unknown:
+        text = "Gateway API does not know the field, and it is not carried over"
+        inputs.notes.append(Note(Category.UNKNOWN, "unread-field", text, Source(document, each.path)))
+        found = _without(found, each.path)
+    refused = admit(found)[1] if unknown else problems
+    for each in refused:
+        text = f"the object is not copied, because Gateway API refuses it: {field(each.path)}: {each.message}"
+        note = Note(Category.CANNOT, "rule-refused", text, Source(document, each.path), severity=Severity.HIGH)
+        inputs.notes.append(note)
+    return None if refused else found
+
+
+def _without(value: Any, path: Path) -> Any:
+    step, rest = path[0], path[1:]
+    if not rest:
+        return {key: below for key, below in value.items() if key != step}
+    if isinstance(value, dict):
+        return {key: _without(below, rest) if key == step else below for key, below in value.items()}
+    return [_without(below, rest) if number == step else below for number, below in enumerate(value)]
