@@ -187,7 +187,14 @@ class Copies:
         return True
 
     def _references(
-        self, document: Document, refs: list[Any], source: Source, hosts: tuple[str, ...], passthrough: bool
+        self,
+        document: Document,
+        refs: list[Any],
+        source: Source,
+        hosts: tuple[str, ...],
+        passthrough: bool,
+        *,
+        single: bool = False,
     ) -> list[Any]:
         written: list[tuple[Any, int]] = []
         for number, ref in enumerate(refs):
@@ -195,6 +202,10 @@ class Copies:
                 written.append((ref, 1))
                 continue
             targets = self._backends.targets(ref, document.namespace, source.below(number), hosts)
+            if single and len(targets) > 1:
+                text = "a mirror or authorization server is one host; only the first of the Backend's is used"
+                self._inputs.notes.append(Note(Category.CHANGED, "first-host", text, source.below(number)))
+                targets = targets[:1]
             if self._backends.is_own(ref):
                 if not targets:
                     self._note_lost(source.below(number))
@@ -231,7 +242,9 @@ class Copies:
             for key in ("requestMirror", "externalAuth"):
                 inner = each.get(key) if isinstance(each, dict) else None
                 if isinstance(inner, dict) and isinstance(inner.get("backendRef"), dict):
-                    found = self._references(document, [inner["backendRef"]], at.below(key, "backendRef"), hosts, False)
+                    found = self._references(
+                        document, [inner["backendRef"]], at.below(key, "backendRef"), hosts, False, single=True
+                    )
                     if not found and key == "externalAuth":
                         return False
                     if not found:
@@ -285,7 +298,9 @@ class Copies:
         auth = effect.auth
         assert auth is not None
         reference = {"namespace": auth.namespace, **auth.reference} if auth.namespace != document.namespace else auth.reference
-        found = self._references(document, [reference], auth.source, (), False) if document.kind == "HTTPRoute" else []
+        found: list[Any] = []
+        if document.kind == "HTTPRoute":
+            found = self._references(document, [reference], auth.source, (), False, single=True)
         if not found:
             text = f"{document.name} cannot ask the authorization server; nobody is asked now"
             self._inputs.notes.append(Note(Category.ACCESS_CONTROL, "extAuth", text, auth.source))
