@@ -156,8 +156,8 @@ def _imported(root: Path, lasthop: Lasthop, upstream: int) -> Json:
     (root / "in.yaml").write_text(yaml.safe_dump_all(_input(upstream)))
     decided = [{"port": f"shop/{row}:443", "ca": {"secret": "ca"}, "hostname": NAME} for row in ROWS if row != "verified"]
     (root / "decisions.yaml").write_text(yaml.safe_dump({"backends": decided}))
-    files = ["--decisions", root / "decisions.yaml", "--to", root / "new", "--with-secrets", "-o", "json"]
-    command = [EXECUTABLE, "import", "ingress-nginx", root / "in.yaml", *files]
+    files: list[str | Path] = ["--decisions", root / "decisions.yaml", "--to", root / "new", "--with-secrets", "-o", "json"]
+    command: list[str | Path] = [EXECUTABLE, "import", "ingress-nginx", root / "in.yaml", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 3), done.stderr
     for file in (root / "new" / "objects").iterdir():
