@@ -28,7 +28,7 @@ class Unwritable(Exception):
     """A rule that no route can say; the text continues a sentence."""
 
 
-class Condition(NamedTuple):
+class Term(NamedTuple):
     name: str
     arguments: tuple[str, ...]
 
@@ -39,7 +39,7 @@ class Alternative(NamedTuple):
     match: Match
 
 
-Conjunction = tuple[Condition, ...]
+Conjunction = tuple[Term, ...]
 
 
 def parsed(rule: str) -> tuple[Conjunction, ...]:
@@ -134,7 +134,7 @@ class _Parser:
             if arguments:
                 self._expect(",")
             arguments.append(self._next("text"))
-        return ((Condition(name, tuple(arguments)),),)
+        return ((Term(name, tuple(arguments)),),)
 
     def _accept(self, text: str) -> bool:
         if self.rest and self.rest[-1] == _Token("op", text):
@@ -167,7 +167,7 @@ _SEVERAL: Final = ("Host", "Path", "PathPrefix", "Method", "Query", "HostHeader"
 def _single(conjunction: Conjunction, v2: bool) -> tuple[Conjunction, ...]:
     """Returns the alternatives of v2, where one condition has several arguments."""
     choices = [
-        [Condition(each.name, (argument,)) for argument in each.arguments] if v2 and each.name in _SEVERAL else [each]
+        [Term(each.name, (argument,)) for argument in each.arguments] if v2 and each.name in _SEVERAL else [each]
         for each in conjunction
     ]
     return _bounded(tuple(itertools.product(*choices)))
