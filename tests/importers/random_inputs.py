@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from tests.importers import (
     random_contour,
     random_emissary,
+    random_envoy_gateway,
     random_gke,
     random_ingress_nginx,
     random_istio,
     random_nginx,
     random_openshift,
+    random_traefik,
 )
 
 Documents = list[dict[str, Any]]
@@ -31,9 +33,11 @@ class World(NamedTuple):
 WORLDS: dict[str, World] = {
     "contour": World(random_contour.documents(), random_contour.AROUND),
     "emissary": World(random_emissary.documents(), random_emissary.AROUND),
+    "envoy-gateway": World(random_envoy_gateway.documents(), random_envoy_gateway.AROUND),
     "ingress-nginx": World(random_ingress_nginx.documents(), random_ingress_nginx.AROUND),
     "gke": World(random_gke.documents(), random_gke.AROUND),
     "nginx": World(random_nginx.documents(), random_nginx.AROUND),
     "openshift": World(random_openshift.documents(), random_openshift.AROUND),
     "istio": World(random_istio.documents(), random_istio.AROUND),
+    "traefik": World(random_traefik.documents(), random_traefik.AROUND),
 }

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lasthop.importers.decisions import Decisions
+from lasthop.importers.documents import Document, SourceText
 from lasthop.importers.notes import Category
 from lasthop.importers.registry import SYSTEMS
 from tests.importers import promises
@@ -87,7 +88,7 @@ def test_a_field_that_nobody_knows_is_listed_wherever_it_is(system: str, data: s
     value["zzUnknown"] = {"a": 1}
     outcome = run_values(system, [*documents, *WORLDS[system].around], Decisions(), import_settings())
     wanted = (*place, "zzUnknown")
-    name = f"{chosen['kind']} {chosen['metadata']['namespace']}/{chosen['metadata']['name']}"
+    name = Document(chosen, SourceText("")).name
     listed = [note.source for note in outcome.result.notes if note.source and note.source.object == name]
     skipped = any(note.category is Category.SKIPPED and note.source in listed for note in outcome.result.notes)
     assert skipped or any(source.path and wanted[: len(source.path)] == source.path for source in listed), (name, wanted)

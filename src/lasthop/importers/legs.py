@@ -105,7 +105,8 @@ def resolve(inputs: Inputs, hop: Hop) -> BackendPort | str:
             valid = is_dns_label(backend.namespace) and is_dns_label(backend.name) and 0 < backend.port < 65536
             if not valid or not backend.addresses or not all(is_ip(ip) and 0 < n < 65536 for ip, n in backend.addresses):
                 return f"{backend.namespace}/{backend.name}, port {backend.port} cannot be a Service of addresses"
-            return BackendPort("Service", backend.namespace, backend.name, backend.port, backend.port_name)
+            place = (backend.namespace, backend.name, backend.port, backend.port_name)
+            return BackendPort("Service", *place, app_protocol=backend.app_protocol)
 
 
 def _service_port(inputs: Inputs, namespace: str, name: str, port: int | str | None) -> BackendPort | str:

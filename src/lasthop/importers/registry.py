@@ -8,11 +8,10 @@ from typing import Final
 from lasthop.importers.documents import Document
 from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.settings import System
-from lasthop.importers.systems import contour, emissary, gke, ingress_nginx, istio, nginx, openshift
+from lasthop.importers.systems import contour, emissary, envoy_gateway, gke, ingress_nginx, istio, nginx, openshift, traefik
 
-SYSTEMS: Final[dict[str, System]] = {
-    module.SYSTEM.name: module.SYSTEM for module in (contour, emissary, gke, ingress_nginx, istio, nginx, openshift)
-}
+_MODULES: Final = (contour, emissary, envoy_gateway, gke, ingress_nginx, istio, nginx, openshift, traefik)
+SYSTEMS: Final[dict[str, System]] = {module.SYSTEM.name: module.SYSTEM for module in _MODULES}
 AUTO: Final = "auto"
 
 

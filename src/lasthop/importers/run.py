@@ -203,6 +203,7 @@ def write(
         *gateways.notes,
         *client_notes,
         *operator_notes,
+        *_external_hostnames(found, verdicts),
         *routes.notes,
         *admission_notes,
     ]
@@ -221,7 +222,7 @@ def write(
 
 
 INADMISSIBLE: Final = "inadmissible"
-FILES: Final = {"Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
+FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
 
 
@@ -371,6 +372,21 @@ def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ..
         "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
     )
     return document, (), () if settings.allow_waivers else (comment,)
+
+
+VERIFIED: Final = (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED, NewLevel.WAIVED_EXPIRY, NewLevel.TODO)
+
+
+def _external_hostnames(found: Sequence[Leg], verdicts: Mapping[tuple[str, str, str, int], Verdict | None]) -> Iterable[Note]:
+    """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
+    for leg in found:
+        verdict = verdicts.get(leg.port.group) if leg.port and leg.port.kind == "XBackend" else None
+        if leg.port and leg.port.kind == "XBackend" and (verdict is None or verdict.new not in VERIFIED):
+            text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
+            remedy = "Let the operator write externalHostnames: Allow in the GatewayProfile."
+            target = f"XBackend {leg.port.namespace}/{leg.port.name}"
+            severity = Severity.WARNING
+            yield Note(Category.TODO, "external-hostname", text, leg.hop.source, "", remedy, target, severity)
 
 
 def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:

@@ -1,0 +1,52 @@
+"""Imports Envoy Gateway: Gateway API objects are copied, its own kinds (Backend, policies, EnvoyProxy) translated.
+
+Read at envoyproxy/gateway d32f2829.
+
+    kinds.py         kinds
+    backend_tls.py   BackendTLSPolicies and the tls of Backends: what Envoy verifies of a backend
+    backends.py      Backends as XBackends and Services
+    proxies.py       EnvoyProxies, and what is only listed
+    policies.py      BackendTrafficPolicy, SecurityPolicy, ClientTrafficPolicy
+    copies.py        Gateways, routes and grants
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lasthop.importers.documents import Document
+from lasthop.importers.inputs import Inputs
+from lasthop.importers.model import Imported
+from lasthop.importers.settings import Settings, System
+from lasthop.importers.systems.envoy_gateway import policies
+from lasthop.importers.systems.envoy_gateway.backend_tls import Policies
+from lasthop.importers.systems.envoy_gateway.backends import Backends
+from lasthop.importers.systems.envoy_gateway.copies import Copies
+from lasthop.importers.systems.envoy_gateway.copies import Policies as AllPolicies
+from lasthop.importers.systems.envoy_gateway.kinds import CONTROLLER, GROUP, KINDS, OWN
+from lasthop.importers.systems.envoy_gateway.proxies import list_others, read_proxies
+
+
+def read(inputs: Inputs, settings: Settings) -> Imported:
+    """Reads all Gateways of Envoy Gateway, and their routes."""
+    options, certificates = read_proxies(inputs)
+    verified = Policies(inputs)
+    backends = Backends(inputs, verified, options)
+    attached = AllPolicies(policies.read_traffic(inputs), policies.read_security(inputs), policies.read_clients(inputs))
+    copies = Copies(inputs, settings, backends, attached, certificates)
+    copies.copy()
+    list_others(inputs)
+    verified.skip_unused()
+    for document in inputs.of(OWN["Backend"]):
+        if not inputs.opened(document):
+            inputs.skip(document, "unused", "no route that is imported uses it")
+    return Imported(hops=tuple(copies.hops), objects=tuple(copies.objects), gateways=tuple(sorted(copies.gateways)))
+
+
+def _claims(document: Document) -> bool:
+    spec = document.value.get("spec")
+    own_class = document.kind == "GatewayClass" and isinstance(spec, dict) and spec.get("controllerName") == CONTROLLER
+    return document.group == GROUP or own_class
+
+
+SYSTEM: Final = System(name="envoy-gateway", title="Envoy Gateway", kinds=KINDS, read=read, claims=_claims)
