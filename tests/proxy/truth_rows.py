@@ -77,7 +77,7 @@ class Row:
     answers: tuple[int, int] = (200, 503)
     """What a client of HTTP sees, of what works and of what fails."""
     requests: int = 4
-    """Where one of two endpoints works, one failure says nothing yet."""
+    """Where one of two endpoints works, one failure says nothing yet; one that takes its time is enough."""
 
     @property
     def bad(self) -> bool:
@@ -260,7 +260,7 @@ ROWS = {
     "no-endpoints": before_tls(no_endpoints, "backend has no ready endpoint"),
     "hangs-up": bad(raw(read_and_hang_up), "backend closed the connection during the TLS handshake", ""),
     "resets": bad(raw(hang_up), "backend reset the connection during the TLS handshake", ""),
-    "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)"),
+    "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)", requests=1),
     "mtls-12": bad(tls(lambda: asking(ssl.CERT_REQUIRED, V1_2)), MTLS, "handshake_error"),
     "mtls-13": bad(tls(lambda: asking(ssl.CERT_REQUIRED)), MTLS, "handshake_error"),
     "too-old": bad(tls(lambda: limited("ALL:@SECLEVEL=0", V1_1)), "no common TLS version", "handshake_error"),
