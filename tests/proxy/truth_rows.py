@@ -19,14 +19,11 @@ from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy import grpc_echo
-from tests.proxy.certs import CA, LONG, OTHER_CA, asking, issued, with_alpn, with_sans
+from tests.proxy.certs import CA, LONG, OTHER_CA, asking, issued, key_pin, with_alpn, with_sans
 from tests.proxy.documents import Document
 from tests.proxy.echo import echo
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
-from tests.proxy.test_verification import key_pin
-from tests.proxy.test_xbackends import to as to_xbackend
-from tests.proxy.test_xbackends import verified, xbackend
 from tests.servers import Handler, hang_up, read_and_hang_up, say_nothing, server
 
 Serving = Callable[[contextlib.ExitStack, str], tuple[int, ...]]
@@ -85,7 +82,7 @@ class Row:
 
     def documents(self, name: str, ports: tuple[int, ...]) -> list[Document]:
         if self.xbackend:
-            return [xbackend(name, ports[0], verified("ca")), docs.route(name, to_xbackend(name))]
+            return [docs.xbackend(name, ports[0], docs.verified("ca")), docs.route(name, docs.to_xbackend(name))]
         found = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
         return found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs)]
 
