@@ -175,8 +175,8 @@ def _other_name(each: PolicySet, port: int) -> PolicySet:
 def main(seconds: float, kind: str, asked: str | None) -> None:
     """Good traffic beside 2,000 failing requests a second."""
     if asked:
-        to, host, length = asked.split()
-        click.echo(asyncio.run(load(int(to), host, min(LONGEST, float(length)), RATE)))
+        listen, host, length = asked.split()
+        click.echo(asyncio.run(load(int(listen), host, min(LONGEST, float(length)), RATE)))
         return
     with tempfile.TemporaryDirectory(prefix="lasthop-bench-", dir="/tmp") as name:
         home = Path(name)

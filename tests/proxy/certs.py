@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import ssl
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates import DAY, NOW, Certificate, dns
@@ -39,3 +42,9 @@ def asking(mode: ssl.VerifyMode, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_
     context.maximum_version = version
     context.load_verify_locations(cadata=OTHER_CA.pem)
     return context
+
+
+def key_pin(certificate: Certificate) -> tuple[str, str]:
+    """The pin of its key, as a PinSet has it."""
+    spki = certificate.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return "SPKI", base64.b64encode(hashlib.sha256(spki).digest()).decode()

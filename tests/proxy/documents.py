@@ -213,3 +213,21 @@ def hop(path: str, port: int, *policies: Document, **route_settings: Any) -> lis
     """Everything on the way from the host NAME.test to a backend on a port of this machine."""
     name = path.rpartition("/")[2]
     return [service(path), *endpoints(path, port), route(path, to(name), **route_settings), *policies]
+
+
+X_GROUP = "gateway.networking.x-k8s.io"
+
+
+def xbackend(name: str, port: int, tls: Document | None = None, **spec: Any) -> Document:
+    kind: Document = {"type": "ExternalHostname", "externalHostname": {"hostname": "localhost"}}
+    body = {**kind, "port": {"number": port}, **({"tls": tls} if tls else {}), **spec}
+    return obj(f"{X_GROUP}/v1alpha1", "XBackend", name, spec=body)
+
+
+def verified(*cas: str | Document, mode: str = "ServerOnly", **more: Any) -> Document:
+    refs = [ref(ca) if isinstance(ca, str) else ca for ca in cas]
+    return {"mode": mode, "validation": {"hostname": "api.example", "caCertificateRefs": refs}, **more}
+
+
+def to_xbackend(name: str) -> Document:
+    return {"group": X_GROUP, "kind": "XBackend", "name": name}

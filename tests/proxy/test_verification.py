@@ -4,7 +4,6 @@ waivers, allow them for 30 days, deny them, or say nothing.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import datetime
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from lasthop.api.meta import Key
 from lasthop.cli.views.folder import FolderView
@@ -24,7 +23,7 @@ from tests.backends import Backend, backend, until
 from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
-from tests.proxy.certs import CA, LONG, OTHER_CA
+from tests.proxy.certs import CA, LONG, OTHER_CA, key_pin
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
@@ -39,11 +38,6 @@ FUTURE_CA = Certificate("a CA from tomorrow on", ca=True, valid=(NOW + DAY, NOW 
 OF_FUTURE_CA = Certificate("good, but for its CA", FUTURE_CA, sans=dns("api.example"), valid=LONG)
 SELF_SIGNED = Certificate("self-signed", sans=dns("api.example"), valid=LONG)
 NAMELESS = Certificate("nameless", valid=LONG)
-
-
-def key_pin(certificate: Certificate) -> tuple[str, str]:
-    spki = certificate.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return "SPKI", base64.b64encode(hashlib.sha256(spki).digest()).decode()
 
 
 def hash_pin(certificate: Certificate) -> tuple[str, str]:

@@ -19,14 +19,11 @@ from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy import grpc_echo
-from tests.proxy.certs import CA, LONG, OTHER_CA, asking, issued, with_alpn, with_sans
+from tests.proxy.certs import CA, LONG, OTHER_CA, asking, issued, key_pin, with_alpn, with_sans
 from tests.proxy.documents import Document
 from tests.proxy.echo import echo
 from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
-from tests.proxy.test_verification import key_pin
-from tests.proxy.test_xbackends import to as to_xbackend
-from tests.proxy.test_xbackends import verified, xbackend
 from tests.servers import Handler, hang_up, read_and_hang_up, say_nothing, server
 
 Serving = Callable[[contextlib.ExitStack, str], tuple[int, ...]]
@@ -77,7 +74,7 @@ class Row:
     answers: tuple[int, int] = (200, 503)
     """What a client of HTTP sees, of what works and of what fails."""
     requests: int = 4
-    """Where one of two endpoints works, one failure says nothing yet."""
+    """Where one of two endpoints works, one failure says nothing yet; one that takes its time is enough."""
 
     @property
     def bad(self) -> bool:
@@ -85,7 +82,7 @@ class Row:
 
     def documents(self, name: str, ports: tuple[int, ...]) -> list[Document]:
         if self.xbackend:
-            return [xbackend(name, ports[0], verified("ca")), docs.route(name, to_xbackend(name))]
+            return [docs.xbackend(name, ports[0], docs.verified("ca")), docs.route(name, docs.to_xbackend(name))]
         found = [docs.service(name), *docs.endpoints(name, *ports), *self.more, self._route(name)]
         return found if self.refs is None else [*found, docs.policy(name, "api.example", *self.refs)]
 
@@ -260,7 +257,7 @@ ROWS = {
     "no-endpoints": before_tls(no_endpoints, "backend has no ready endpoint"),
     "hangs-up": bad(raw(read_and_hang_up), "backend closed the connection during the TLS handshake", ""),
     "resets": bad(raw(hang_up), "backend reset the connection during the TLS handshake", ""),
-    "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)"),
+    "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)", requests=1),
     "mtls-12": bad(tls(lambda: asking(ssl.CERT_REQUIRED, V1_2)), MTLS, "handshake_error"),
     "mtls-13": bad(tls(lambda: asking(ssl.CERT_REQUIRED)), MTLS, "handshake_error"),
     "too-old": bad(tls(lambda: limited("ALL:@SECLEVEL=0", V1_1)), "no common TLS version", "handshake_error"),
