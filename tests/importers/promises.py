@@ -59,7 +59,7 @@ def every_hop_is_a_row(outcome: Outcome) -> None:
 
 
 def every_rule_is_written_or_refused(outcome: Outcome) -> None:
-    written = {source for each in outcome.result.objects for source in each.rules}
+    written = {rule.source for each in outcome.result.objects for rule in each.rules}
     refused = {note.source for note in outcome.result.notes if note.reason in ("rule-refused", "inadmissible")}
     assert {rule.source for rule in outcome.reading.imported.rules} <= written | refused
 

@@ -74,13 +74,14 @@ class _SyntaxError(Exception):
         self.mistake = Mistake(line, message, limit)
 
 
-def parse(text: bytes, *, as_json: bool = False, max_values: int = MAX_VALUES) -> Parsed:
-    """Parses a text, up to its first syntax error. `max_values`: mappings, lists and scalars in it."""
+def parse(text: bytes, *, as_json: bool = False, max_values: int | None = None) -> Parsed:
+    """Parses a text, up to its first syntax error. `max_values`: mappings, lists and scalars in it, if not `MAX_VALUES`."""
+    most = MAX_VALUES if max_values is None else max_values
     try:
         decoded = decode(text)
     except _SyntaxError as error:
         return Parsed([], [], [error.mistake], complete=False)
-    return _parse_json(decoded, max_values) if as_json else _parse_yaml(_Reader(decoded, max_values))
+    return _parse_json(decoded, most) if as_json else _parse_yaml(_Reader(decoded, most))
 
 
 @lru_cache(maxsize=1)  # several questions in a row about one document are common, and one may be a List of thousands

@@ -167,7 +167,7 @@ def test_places_in_a_file_of_many_documents_are_found_by_reading_only_one_of_the
     assert lines == [6 + 7 * i for i in range(50)]
     read: list[int] = []
     reader = yaml._Reader
-    monkeypatch.setattr(yaml, "_Reader", lambda text, record: read.append(len(text)) or reader(text, record))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(yaml, "_Reader", lambda text, limit, record: read.append(len(text)) or reader(text, limit, record))  # type: ignore[func-returns-value]
     assert found.line(found.entries[7]) == 50
     assert found.line(found.entries[7], "spec.type") == 53
     assert len(read) == 1 and read[0] < 200
