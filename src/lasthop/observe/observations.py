@@ -110,7 +110,8 @@ class Observations:
             if new == old:
                 continue
             due = self._changed.get(hop, 0.0) + WORDS_HOLD
-            if new.health is old.health and due > now:
+            learned = bool(new.certificates) > bool(old.certificates)  # that a hop works is often known a moment sooner
+            if new.health is old.health and due > now and not learned:
                 self._at(due, hop)
                 continue
             if new == HopState():

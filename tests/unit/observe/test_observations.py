@@ -339,3 +339,16 @@ def test_a_name_that_is_no_hops_is_none() -> None:
     assert Hop.parse(xbackend.name) == xbackend
     for name in ("refused", "", "xds", "a/b/c/d/x/auto", "a/b/c/d/1/none", "a/b/c/d/1/auto/more/and", "a/b/c/d/١/auto"):
         assert Hop.parse(name) is None, name
+
+
+def test_the_first_certificate_is_shown_at_once_also_where_counters_told_of_the_success_before() -> None:
+    world = World()
+    world.fails()
+    world.wait(5)
+    assert world.health == "failing"
+    world.succeeds(leaf=None)
+    world.wait(2)
+    assert (world.health, world.state.certificates) == ("working", ())
+    world.succeeds()
+    world.wait(2)
+    assert world.state.certificates == (LEAF,)
