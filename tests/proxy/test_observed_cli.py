@@ -50,8 +50,10 @@ def shop(module_own: Callable[..., Lasthop]) -> Iterator[Shop]:
         def seen() -> bool:
             answers = [lasthop.get(name).status for name in ("right", "wrong", "plain")]
             assert answers == [200, 503, 503]
-            rows = found.rows()
-            return rows["backendtlspolicy/shop/wrong"][0] == "False" and "False" in rows["httproute/shop/plain"]
+            rows, hops = found.rows(), found.hops()
+            wrong, plain = rows["backendtlspolicy/shop/wrong"], rows["httproute/shop/plain"]
+            assert wrong[0] == plain[0] == "False" and WORDS in wrong[1], rows
+            return bool(hops["shop/right"]["observed"]["certificates"])
 
         until(seen, "what fails is known")
         yield found
