@@ -45,7 +45,7 @@ def shown(own: Certificate | None) -> ssl.SSLContext:
 
 def visit(port: int, own: Certificate | None) -> int | None:
     """The status; None if no connection was made."""
-    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=shown(own))) as connection:
+    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=shown(own))) as connection:
         try:
             connection.request("GET", "/", headers={"Host": "site.test"})
             return connection.getresponse().status

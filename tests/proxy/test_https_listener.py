@@ -28,7 +28,7 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 def certificate_of(port: int, name: str = "api.test") -> str:
     """The common name of what is shown to a client that verifies."""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
         TRUSTING.wrap_socket(connection, server_hostname=name) as tls,
     ):
         der = tls.getpeercert(binary_form=True)
@@ -47,7 +47,7 @@ class Visitors:
 
     def _visit(self) -> None:
         while not self._stop.is_set():
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=TRUSTING)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=TRUSTING)
             connection._create_connection = self._named  # type: ignore[attr-defined]
             try:
                 connection.host = "api.test"
@@ -61,7 +61,7 @@ class Visitors:
             self.count += 1
 
     def _named(self, address: tuple[str, int], *rest: object) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", address[1]), timeout=5)
+        return socket.create_connection(("127.0.0.1", address[1]), timeout=30)
 
     def __enter__(self) -> Visitors:
         self._thread.start()

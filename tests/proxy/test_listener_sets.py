@@ -25,7 +25,7 @@ TRUSTING = ssl.create_default_context(cadata=CA.pem)
 def connected(port: int, host: str, *, tls: bool) -> Iterator[Callable[[], int]]:
     """One connection; what it yields asks on it again, and fails if the gateway has closed it or is about to."""
     connection = http.client.HTTPConnection(host, port)
-    plain = socket.create_connection(("127.0.0.1", port), timeout=5)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sock = TRUSTING.wrap_socket(plain, server_hostname=host) if tls else plain
     connection.auto_open = False
 

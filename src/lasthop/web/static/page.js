@@ -3,7 +3,8 @@
 "use strict";
 
 const HEARTBEAT = 600;
-const SILENT = 1500; // milliseconds without an answer after which the page says so; it must within two seconds
+const SILENT = 1500; // milliseconds without an answer after which the page says so, at its next look: within two seconds
+const LOOK = 250;
 let answered = Date.now();
 let away = false;
 
@@ -66,7 +67,7 @@ setInterval(beat, HEARTBEAT);
 setInterval(() => {
   tellAges();
   if (!document.hidden && Date.now() - answered > SILENT) missed();
-}, 250);
+}, LOOK);
 
 // --- one line -------------------------------------------------------------------------------------------------------------
 const detail = () => document.getElementById("detail");
