@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from lasthop.infra import ports
+from tests.ports import free_port
 
 KINDS = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
 
@@ -18,7 +19,7 @@ def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     with socket.socket(socket.AF_INET, KINDS[request.param]) as holder:
         # As Envoy does: a second one that asks for the same would get it.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(("127.0.0.1", 0))
+        holder.bind(("127.0.0.1", free_port()))
         if request.param == "TCP":
             holder.listen()
         yield request.param, holder.getsockname()[1]
