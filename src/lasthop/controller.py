@@ -27,8 +27,9 @@ from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
 from lasthop.outputs.envoy.resource import CLUSTER, ROUTES
+from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.status.status_cache import StatusCache
-from lasthop.plan.finding import Finding
+from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.observation import ProxyReport
@@ -79,6 +80,7 @@ class Controller:
         """There is something to settle; a batch has come in."""
         self._system_store, self._sinks, self._problems = system_store, sinks, ProblemLog(self.log)
         self._all_read = True
+        self._read, self._withheld = FindingCollection(), FindingCollection()
 
     # --- in: batches, inputs, time -----------------------------------------------------------------------------------
 
@@ -90,8 +92,9 @@ class Controller:
         self.engine.apply(batch.changes)
         self.log.debug("read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
+        self._read.say("source", batch.findings)
+        self._tell(self._read.changes())
         self._all_read = batch.complete
-        self._tell_findings()
         self.arrived.set()
         if self.loaded.is_set():
             self.dirty.set()
@@ -137,8 +140,7 @@ class Controller:
         self._sync_gateways()
         self._sent(update)
         self.record.add(self.engine.verifications.edits(), time.time())
-        if update.findings:
-            self._tell_findings()
+        self._found(update.findings)
         self._problems.crashes(self.engine.graph.crashes)
 
     def recall(self, known: Memory) -> None:
@@ -191,12 +193,15 @@ class Controller:
         for sink in self._sinks:
             sink.want(wanted)
 
-    def _tell_findings(self) -> None:
-        now = self.findings()
-        new, gone = self._problems.findings(now)
-        self.statuses.find(sorted(set(now).difference(self.source_findings), key=str))
-        for sink in self._sinks if self.loaded.is_set() and (new or gone) else ():
-            sink.findings_changed(new, gone)
+    def _found(self, changes: FindingChanges) -> None:
+        """Tells of findings about objects that are there."""
+        self.statuses.find(changes)
+        self._tell(changes)
+
+    def _tell(self, changes: FindingChanges) -> None:
+        self._problems.findings(changes)
+        for sink in self._sinks if self.loaded.is_set() and changes else ():
+            sink.findings_changed(changes)
 
     # --- back: what the proxies do -----------------------------------------------------------------------------------
 
@@ -250,7 +255,8 @@ class Controller:
                     for sink in self._sinks:
                         sink.proxies_changed()
         if withheld:
-            self._tell_findings()
+            self._withheld.say("fleet", tuple(self.fleet.findings()))
+            self._found(self._withheld.changes())
             self.dirty.set()
 
     # --- what is known -----------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
 from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS
+from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.findings.findings import FINDINGS
 from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
@@ -26,7 +27,7 @@ from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
 from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
-from lasthop.plan.finding import Finding
+from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
@@ -47,7 +48,6 @@ from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
 from lasthop.store.store import Store
-from lasthop.store.turns import Member
 from lasthop.verification_memory import VERIFICATIONS, VerificationMemory
 
 STATUS = tuple(
@@ -86,8 +86,7 @@ class Update(msgspec.Struct, frozen=True):
     xds: ByGateway
     status: dict[Key, Status | None]
     """None: our part of the object's status is to be removed."""
-    findings: bool
-    """Whether `Engine.findings()` has changed."""
+    findings: FindingChanges
     hops: tuple[Hop, ...] = ()
     """Those whose clusters have changed."""
 
@@ -101,8 +100,7 @@ class Engine:
         self.policies = PolicyMemory(self.stages)
         self.verifications = VerificationMemory(self.graph)
         self._assembly = Assembly()
-        self._findings: dict[tuple[str, Member], tuple[Finding, ...]] = {}
-        self._sorted_findings: list[Finding] | None = None
+        self._findings = FindingCollection()
         self._crashes: dict[NodeId, Crash] = {}
 
     # --- what comes in -----------------------------------------------------------------------------------------------
@@ -152,12 +150,7 @@ class Engine:
         return self.stages.unsettled_but({HOSTS.name: busy})
 
     def findings(self) -> Sequence[Finding]:
-        """Returns each once: several hops may say the same of one Service. Kept until something changes: a page that is open
-        asks for them every second."""
-        if self._sorted_findings is None:
-            crashed = {crash_finding(id) for id in self._crashes}
-            self._sorted_findings = sorted({*crashed, *(finding for group in self._findings.values() for finding in group)})
-        return self._sorted_findings
+        return self._findings.sorted()
 
     def hops(self) -> list[HopReport]:
         return joined(self.each_hop())
@@ -190,16 +183,11 @@ class Engine:
             for key in list(self.store.keys(kind)):
                 yield certificates_of(self.graph, key)
 
-    def _collect_findings(self, outputs: Changes) -> bool:
-        changed = self._crashes != self.graph.crashes
-        self._crashes = dict(self.graph.crashes)
+    def _collect_findings(self, outputs: Changes) -> FindingChanges:
+        if self._crashes != self.graph.crashes:
+            self._crashes = dict(self.graph.crashes)
+            self._findings.say("crashes", tuple(map(crash_finding, self._crashes)))
         for output in FINDINGS:
             for key, found in output.of(outputs).items():
-                old = self._findings.pop((output.name, key), ())
-                new = () if found is None or isinstance(found, Gone) else found
-                if new:
-                    self._findings[(output.name, key)] = new
-                changed |= old != new
-        if changed:
-            self._sorted_findings = None
-        return changed
+                self._findings.say((output.name, key), () if found is None or isinstance(found, Gone) else found)
+        return self._findings.changes()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from lasthop.outputs.status.crashed import query_name
-from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.finding import Finding, FindingChanges, Severity
 from lasthop.store.node import Crash, NodeId
 
 ERROR_LENGTH: Final = 500
@@ -16,20 +16,14 @@ ERROR_LENGTH: Final = 500
 class ProblemLog:
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._findings: frozenset[Finding] = frozenset()
         self._crashes: dict[NodeId, Crash] = {}
 
-    def findings(self, findings: Collection[Finding]) -> tuple[list[Finding], list[Finding]]:
-        """Takes all findings there are now; returns those that are new and those that are gone."""
-        now = frozenset(findings)
-        new, gone = sorted(now - self._findings, key=str), sorted(self._findings - now, key=str)
-        for finding in new:
+    def findings(self, changes: FindingChanges) -> None:
+        for finding in changes.new:
             log = self._log.error if finding.severity is Severity.ERROR else self._log.warning
             log(str(finding), **_where(finding))
-        for finding in gone:
+        for finding in changes.gone:
             self._log.info(f"resolved: {finding}", **_where(finding))
-        self._findings = now
-        return new, gone
 
     def crashes(self, crashes: Mapping[NodeId, Crash]) -> None:
         """Takes all internal errors there are now."""

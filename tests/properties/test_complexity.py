@@ -5,17 +5,22 @@ No clock: the counts are the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from lasthop.api.meta import Key, Object
+from lasthop.controller import Controller
 from lasthop.engine import Engine
 from lasthop.outputs.envoy import encoded_routes, route_messages
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, ROUTES, Resource
 from lasthop.outputs.envoy.route_index import leaves
 from lasthop.resolve import backends
+from lasthop.sinks.sink import Sink
+from lasthop.sources.source import Batch
 from tests.snapshot import Snapshot, settle
 from tests.world import (
     NOW,
@@ -256,3 +261,58 @@ def test_an_edit_of_one_of_many_slices_of_a_service_judges_the_addresses_of_that
     changes = engine.settle().xds[Key("Gateway", "a", "gw")][ENDPOINTS]
     assert sorted(judged) == ["10.0.7.1", "10.0.7.2"]
     assert len(changes) == 2, "one for each protocol"
+
+
+class NoSource:
+    async def batches(self) -> AsyncIterator[Batch]:
+        raise NotImplementedError
+        yield
+
+
+def expiring(size: int) -> Controller:
+    """As many policies, each with a CA that expires within the month, which is a finding on each."""
+    made = Controller(NoSource(), Engine(now=NOW.timestamp()), lambda: None, [Sink()])
+    objects: list[Object] = [mk_class(), mk_gateway("a/gw")]
+    for number in range(size):
+        name = f"s{number:04}"
+        objects += [
+            mk_service(f"a/{name}"),
+            mk_route(f"a/{name}", "a/gw", [{"name": name, "port": 443}], [f"{name}.example"]),
+            mk_config_map(f"a/{name}", ca_pem("soon", days=9)),
+            mk_policy(f"a/{name}", name, "api.example", [name]),
+        ]
+    made.take(Batch(keyed(*objects)))
+    assert len(made.findings()) >= size
+    return made
+
+
+def steps(controller: Controller, edit: dict[Key, Object | None]) -> int:
+    """How many functions are entered and generators resumed by one edit, from the batch to what is told to people."""
+    count = 0
+
+    def entered(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(entered)
+    try:
+        controller.take(Batch(edit))
+        controller.settle()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_an_edit_among_many_objects_that_have_findings_takes_as_many_steps_as_among_few() -> None:
+    edits = [keyed(mk_policy(f"a/{NAME}", NAME, f"{n}.example", [NAME])) for n in range(2)]
+    small, large = expiring(SMALL), expiring(LARGE)
+    for controller in (small, large):
+        steps(controller, edits[0])
+    assert steps(small, edits[1]) == steps(large, edits[1])
+
+
+def test_a_finding_that_comes_or_goes_is_told_in_as_many_steps_among_many_as_among_few() -> None:
+    edits = [keyed(mk_policy(f"a/{NAME}", NAME, "api.example", [ca])) for ca in ("missing", NAME)]
+    small, large = expiring(SMALL), expiring(LARGE)
+    for edit in edits:
+        assert steps(small, edit) == steps(large, edit)

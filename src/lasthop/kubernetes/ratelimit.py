@@ -1,9 +1,11 @@
-"""Limits rates: backoff with jitter, and a token bucket. Time is a parameter."""
+"""Limits rates: backoff with jitter, a token bucket, and a pace that a server sets. Time is a parameter."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from typing import Final
 
 Clock = Callable[[], float]
 
@@ -28,14 +30,14 @@ class TokenBucket:
     """Allows `rate` a second in the long run, `burst` at once."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+        self.rate, self._burst, self._clock = rate, burst, clock
         self._tokens, self._at = float(burst), clock()
 
     def take(self) -> float:
         """Takes a token, on credit if there is none, and returns the seconds until it is covered."""
         self._fill()
         self._tokens -= 1
-        return max(0.0, -self._tokens / self._rate)
+        return max(0.0, -self._tokens / self.rate)
 
     def try_take(self) -> bool:
         """Takes a token only if there is one."""
@@ -47,5 +49,41 @@ class TokenBucket:
 
     def _fill(self) -> None:
         now = self._clock()
-        self._tokens = min(float(self._burst), self._tokens + (now - self._at) * self._rate)
+        self._tokens = min(float(self._burst), self._tokens + (now - self._at) * self.rate)
         self._at = now
+
+
+class Pace:
+    """Finds the rate that a server takes without harm: faster with every quick answer, half as fast once answers take much
+    longer than they did or the server says that it is too much."""
+
+    SLOW: Final = 4.0
+    """An answer is slow if it takes so many times as long as a quick one, ..."""
+    QUICK: Final = 0.1
+    """... unless it takes less than this, in seconds."""
+    PAUSE: Final = 1.0
+    """Seconds for a lower rate to show, before it is lowered again."""
+
+    def __init__(self, rate: float, most: float, burst: int, clock: Clock) -> None:
+        self._bucket, self._most, self._clock = TokenBucket(rate, burst, clock), max(rate, most), clock
+        self._least, self._quickest, self._slowed = rate / 10, math.inf, -math.inf
+
+    @property
+    def rate(self) -> float:
+        return self._bucket.rate
+
+    def take(self) -> float:
+        """Returns how many seconds to wait before the next request."""
+        return self._bucket.take()
+
+    def answered(self, seconds: float) -> None:
+        if seconds > max(self.QUICK, self.SLOW * self._quickest):
+            self.refused()
+        else:
+            self._bucket.rate = min(self._most, self.rate + 1)
+        self._quickest = min(seconds, self._quickest * 1.01)  # what was quick once may not be possible any more
+
+    def refused(self) -> None:
+        now = self._clock()
+        if now - self._slowed >= self.PAUSE:
+            self._slowed, self._bucket.rate = now, max(self._least, self.rate / 2)

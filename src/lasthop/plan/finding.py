@@ -47,3 +47,13 @@ class Finding(msgspec.Struct, frozen=True, order=True):
         place = f"{self.file}:{self.line}: " if self.file else ""
         what = ", ".join(part for part in (str(self.object) if self.object else "", self.field) if part)
         return f"{place}{what + ': ' if what else ''}{with_remedy(self.message, self.remedy)}"
+
+
+class FindingChanges(msgspec.Struct, frozen=True):
+    """Findings that have appeared and gone since somebody last asked."""
+
+    new: tuple[Finding, ...] = ()
+    gone: tuple[Finding, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.gone)

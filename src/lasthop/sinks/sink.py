@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lasthop.api.meta import Key
 from lasthop.api.status import Status
-from lasthop.plan.finding import Finding
+from lasthop.plan.finding import FindingChanges
 from lasthop.plan.listener import Gateway
 from lasthop.plan.upstream import Hop
 
@@ -23,7 +23,7 @@ class Sink:
     def hops_changed(self, hops: Sequence[Hop]) -> None:
         """Takes the hops whose clusters have changed, or are gone."""
 
-    def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
+    def findings_changed(self, changes: FindingChanges) -> None:
         """Takes new and resolved findings, from when everything was read once."""
 
     def proxies_changed(self) -> None:

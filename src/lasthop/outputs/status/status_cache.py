@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.status import Status
 from lasthop.api.times import rfc3339
 from lasthop.outputs.status.conditions import timed
-from lasthop.plan.finding import Finding, Severity
+from lasthop.plan.finding import Finding, FindingChanges, Severity
 from lasthop.store.store import Store
 
 replace = msgspec.structs.replace
@@ -28,7 +28,8 @@ class StatusCache:
         self._statuses: dict[Key, Status] = {}
         self._names: dict[str, Key] = {}
         """The keys of the statuses by how they are written."""
-        self._problems: dict[Key, str] = {}
+        self._errors: dict[Key, set[Finding]] = {}
+        """What is wrong with objects: no status may be there to carry it, or no condition is for that."""
 
     def take(self, changes: Mapping[Key, Status | None], now: float) -> None:
         stamp = rfc3339(now)
@@ -41,10 +42,15 @@ class StatusCache:
             else:
                 self._names.pop(str(key), None)
 
-    def find(self, findings: Iterable[Finding]) -> None:
-        """Takes what is wrong with objects now: no status may be there to carry it, or no condition is for that."""
-        errors = (finding for finding in findings if finding.object and finding.severity is Severity.ERROR)
-        self._problems = {error.object: f"{error.reason}: {error.message}" for error in errors if error.object}
+    def find(self, changes: FindingChanges) -> None:
+        for finding in changes.new:
+            if finding.object and finding.severity is Severity.ERROR:
+                self._errors.setdefault(finding.object, set()).add(finding)
+        for finding in changes.gone:
+            if finding.object and (errors := self._errors.get(finding.object)):
+                errors.discard(finding)
+                if not errors:
+                    del self._errors[finding.object]
 
     def documents(self, kind: str) -> Iterator[Json]:
         return (found for found in map(self.document, self._store.keys(kind)) if found)
@@ -72,8 +78,9 @@ class StatusCache:
         else:
             shown = document(key.kind, obj)
         shown.pop("status", None)
-        if problem := self._problems.get(key):
-            shown["problem"] = problem
+        if errors := self._errors.get(key):
+            last = max(errors, key=str)
+            shown["problem"] = f"{last.reason}: {last.message}"
         if status := self._statuses.get(key):
             shown["status"] = msgspec.to_builtins(status)
         return shown

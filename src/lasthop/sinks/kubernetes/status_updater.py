@@ -19,7 +19,7 @@ from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.lease import LeaderElector, Leadership
 from lasthop.kubernetes.observed import ObservedStatuses
 from lasthop.plan import reasons
-from lasthop.plan.finding import Finding
+from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.sinks.kubernetes.events import EventRecorder
 from lasthop.sinks.kubernetes.merge import observations, without_observations
 from lasthop.sinks.kubernetes.transitions import WEAKENED, programmed, transitions
@@ -70,10 +70,10 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
     def status_changed(self, changes: Mapping[Key, Status | None]) -> None:
         self.writer.want(changes)
 
-    def findings_changed(self, new: list[Finding], gone: list[Finding]) -> None:
+    def findings_changed(self, changes: FindingChanges) -> None:
         """Records Events for new and resolved findings. Those that existed at the start are in the statuses, short-lived ones
         are skipped, and those that a condition reports have that condition's Event."""
-        new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (new, gone))
+        new, gone = ([each for each in some if each.reason not in WEAKENED] for some in (changes.new, changes.gone))
         for finding in new:
             self._recent[finding] = asyncio.get_running_loop().call_later(self._patience, self._lasts, finding)
         for finding in gone:

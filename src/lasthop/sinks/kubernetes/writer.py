@@ -1,7 +1,8 @@
 """Writes statuses to the cluster: our part only, only what is new, only while we lead, and not too fast.
 
 want({key: status}) ──> queue of keys ──> N writers ──> merge with the current ──> PUT /status with resourceVersion
-     the newest wins        │ rate limit                     └─ equal: nothing to do   └─ 409: read, merge, again
+     the newest wins        │ few at once go first           └─ equal: nothing to do   └─ 409: read, merge, again
+                            │ at the server's pace
                             └─ waits while we do not lead
 """
 
@@ -24,11 +25,12 @@ from lasthop.api.times import rfc3339
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.kubernetes.ratelimit import Backoff, TokenBucket
+from lasthop.kubernetes.ratelimit import Backoff, Pace
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered, without_observations
 
 CONFLICTS: Final = 5
 """How often to read and merge again at once, before other objects have their turn."""
+FIRST_IN_A_ROW: Final = 4
 LOOK_AGAIN: Final = 0.5
 """Seconds until a premature write is tried again; a new status is tried at once."""
 LONGEST_PAUSE: Final = 10.0
@@ -38,8 +40,12 @@ LONGEST_PAUSE: Final = 10.0
 class Limits(msgspec.Struct, frozen=True):
     in_flight: int = 8
     rate: float = 100.0
+    """Writes a second to begin with."""
+    most: float = 1000.0
+    """Writes a second while the server answers quickly."""
     burst: int = 100
-    """5,000 routes and their policies after a first start are written in 100 s; a small cluster does not notice the limit."""
+    few: int = 50
+    """So many statuses at once are of an edit, for whose effect somebody waits; more are of a start or of a shared object."""
     dispute: float = 1.0
     """Seconds between two writes to an object that another controller keeps rewriting."""
     observations: float = 30.0
@@ -79,11 +85,15 @@ class StatusWriter:
         for result in ("writes", "unchanged", "conflicts", "errors", "outdated"):
             self.counts.labels(result)
         self._client, self._observed = client, observed
-        self._guard, self._limits, self._bucket = guard or WriteGuard(), limits, TokenBucket(limits.rate, limits.burst, clock)
+        self._guard, self._limits = guard or WriteGuard(), limits
+        self._pace = Pace(limits.rate, limits.most, limits.burst, clock)
         self._now, self._clock, self._sleep = now, clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to process, in order; a dict, so that each occurs once."""
+        self._first: dict[Key, None] = {}
+        """Those of them that go first."""
+        self._turn = 0
         self._busy: set[Key] = set()
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
@@ -104,6 +114,8 @@ class StatusWriter:
             self._wanted[key] = status
             self._backoffs.pop(key, None)
             self._enqueue(key)
+        if len(changes) <= self._limits.few:
+            self._first |= dict.fromkeys(changes)
 
     @property
     def leading(self) -> bool:
@@ -163,9 +175,13 @@ class StatusWriter:
     async def _next(self) -> Key:
         while True:
             await self._leading.wait()
-            key = next((key for key in self._queue if key not in self._busy), None)
+            # Now and then one of the others, however many edits there are.
+            self._turn += 1
+            queues = (self._queue,) if self._turn % FIRST_IN_A_ROW == 0 else (self._first, self._queue)
+            key = next((key for queue in queues for key in queue if key not in self._busy), None)
             if key is not None:
                 del self._queue[key]
+                self._first.pop(key, None)
                 return key
             self._work.clear()
             await self._work.wait()
@@ -222,7 +238,7 @@ class StatusWriter:
         if (wait := self._observations_wait(key, current, status)) > 0:
             self._enqueue_later(key, wait)
             return False
-        await self._sleep(self._bucket.take())
+        await self._sleep(self._pace.take())
         if not (self.leading and self._guard.may_write()):
             self._enqueue(key)
             return False
@@ -232,9 +248,13 @@ class StatusWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": seen.version},
             "status": status,
         }
+        begun = self._clock()
         try:
             answer = await self._client.put(path_of(kind.group, version, kind.plural, key.namespace, key.name, "status"), body)
+            self._pace.answered(self._clock() - begun)
         except ApiError as error:
+            if error.transient:
+                self._pace.refused()
             if not error.conflict:
                 raise
             self.counts.labels("conflicts").inc()

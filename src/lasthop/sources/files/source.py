@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +26,10 @@ GRACES: Final = 5
 """How often to wait while a file is still being written."""
 RESCAN: Final = 10.0
 """Seconds after which everything is read anyway: notifications get lost (full queues, network file systems)."""
+RESCAN_SHARE: Final = 0.002
+"""The part of a core that this may cost: the more files there are, the less often it is done."""
+RESCAN_SELDOM: Final = 600.0
+"""Seconds after which it is done whatever it costs."""
 RESCAN_LOST: Final = 0.5
 """The same while the folder is missing: nothing can notify of its return."""
 
@@ -51,6 +56,7 @@ class FilesSource:
         self._large: dict[str, asyncio.Task[Readings]] = {}
         """Large files that are being read, one after the other, while edits of other files take effect."""
         self._one_large = asyncio.Lock()
+        self._rescan = RESCAN
         self._later: frozenset[str] = frozenset()
         """Files that were only named by the last look, to be read by the next ones."""
 
@@ -103,7 +109,9 @@ class FilesSource:
     async def _settled(self, look: Look, leave_large: bool = True) -> Readings:
         """Reads the files, again while they seem to be only partly written."""
         read = partial(self._loader.look, look.files, look.local, leave_large=leave_large)
-        readings = await asyncio.to_thread(read)
+        readings, seconds = await asyncio.to_thread(_timed, read)
+        if look.files is None:
+            self._rescan = rescan_after(seconds)
         for _ in range(GRACES):
             if not self._loader.unsettled(readings):
                 break
@@ -132,7 +140,7 @@ class FilesSource:
             look = where_to_look(await watcher.events(0, self._large.values()), self._loader)
             return Look(None if look.files is None else look.files | self._later, look.local)
         clock = asyncio.get_running_loop().time
-        rescan = clock() + (RESCAN_LOST if self._loader.lost else RESCAN)
+        rescan = clock() + (RESCAN_LOST if self._loader.lost else self._rescan)
         while (left := rescan - clock()) > 0:
             look = where_to_look(await watcher.events(left, self._large.values()), self._loader)
             if look.files is None or look.files or look.local or any(task.done() for task in self._large.values()):
@@ -170,6 +178,17 @@ def where_to_look(events: Events, loader: Loader) -> Look:
         elif os.path.isdir(path) or loader.knows_below(name):
             return EVERYWHERE
     return Look(frozenset(files), frozenset(local))
+
+
+def rescan_after(seconds: float) -> float:
+    """Returns how long to wait after a look at everything that took so much of a core."""
+    return min(max(RESCAN, seconds / RESCAN_SHARE), RESCAN_SELDOM)
+
+
+def _timed(read: Callable[[], Readings]) -> tuple[Readings, float]:
+    """Returns what was read, and how much of a core it took, in seconds; waiting for a slow disk costs nobody anything."""
+    begun = time.thread_time()
+    return read(), time.thread_time() - begun
 
 
 def _folders(paths: Iterable[str]) -> set[str]:

@@ -13,7 +13,7 @@ from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.status import ConditionStatus, GatewayStatus
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.plan.finding import Finding
+from lasthop.plan.finding import Finding, FindingChanges
 from lasthop.sinks.kubernetes.status_updater import SETTLING, StatusUpdater
 from lasthop.sinks.kubernetes.transitions import Transition, transitions
 from tests.clock import Clock
@@ -112,21 +112,21 @@ async def test_a_gateway_that_was_never_programmed_gets_its_status_at_once(api: 
 
 async def test_a_finding_that_lasts_becomes_an_event_and_so_does_its_end(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
-        updater.findings_changed([FINDING], [])
+        updater.findings_changed(FindingChanges((FINDING,), ()))
         await until(lambda: len(api.events) == 1)
         (event,) = api.events
         assert (event["reason"], event["type"]) == ("InvalidCACertificateRef", "Warning")
         assert event["note"] == "ConfigMap shop/ca does not exist Create it."
-        updater.findings_changed([], [FINDING])
+        updater.findings_changed(FindingChanges((), (FINDING,)))
         await until(lambda: len(api.events) == 2)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved"}
 
 
 async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
     async with writing(api) as (updater, _):
-        updater.findings_changed([FINDING], [])
-        updater.findings_changed([], [FINDING])
-        updater.findings_changed([LATER], [])
+        updater.findings_changed(FindingChanges((FINDING,), ()))
+        updater.findings_changed(FindingChanges((), (FINDING,)))
+        updater.findings_changed(FindingChanges((LATER,), ()))
         await until(lambda: bool(api.events))
         assert [event["reason"] for event in api.events] == [LATER.reason]
 
@@ -134,9 +134,9 @@ async def test_a_finding_that_is_over_at_once_is_no_event(api: FakeApi) -> None:
 async def test_what_a_condition_tells_is_not_told_twice(api: FakeApi) -> None:
     degraded = Finding(POLICY, "VerificationDegraded", "nothing is checked")
     async with writing(api) as (updater, _):
-        updater.findings_changed([degraded, FINDING], [])
+        updater.findings_changed(FindingChanges((degraded, FINDING), ()))
         await until(lambda: len(api.events) == 1)
-        updater.findings_changed([LATER], [degraded, FINDING])
+        updater.findings_changed(FindingChanges((LATER,), (degraded, FINDING)))
         await until(lambda: len(api.events) == 3)
         assert {event["reason"] for event in api.events} == {"InvalidCACertificateRef", "Resolved", LATER.reason}
 
@@ -146,7 +146,7 @@ async def test_only_the_leader_tells(api: FakeApi) -> None:
         updater = StatusUpdater(
             client, ObservedStatuses(), identity="b", namespace="system", uid_of=lambda key: "uid", patience=0.02
         )
-        updater.findings_changed([FINDING], [])
+        updater.findings_changed(FindingChanges((FINDING,), ()))
         over = asyncio.Event()
         asyncio.get_running_loop().call_later(0.02, over.set)  # after the finding's own timer
         await over.wait()

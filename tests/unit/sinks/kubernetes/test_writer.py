@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference
 from lasthop.api.status import AncestorStatus, PolicyStatus, RouteStatus
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.observed import ObservedStatus, ObservedStatuses
-from lasthop.kubernetes.ratelimit import TokenBucket
+from lasthop.kubernetes.ratelimit import Pace, TokenBucket
 from lasthop.sinks.kubernetes.writer import LIMITS, Limits, StatusWriter, WriteGuard
 from tests.api_objects import foreign, mk_condition, mk_parent, mk_policy, mk_route
 from tests.clock import Clock
@@ -189,7 +190,7 @@ async def test_the_newest_wish_wins(api: FakeApi) -> None:
 async def test_at_most_n_writes_in_flight_and_a_rate(api: FakeApi) -> None:
     names = [f"r{n}" for n in range(30)]
     api.slow = 0.01
-    async with writing(api, *names, in_flight=3, rate=200.0, burst=10) as (writer, _):
+    async with writing(api, *names, in_flight=3, rate=200.0, most=200.0, burst=10) as (writer, _):
         started = asyncio.get_running_loop().time()
         writer.want({Key("HTTPRoute", "shop", name): ACCEPTED for name in names})
         await until(lambda: count(writer.counts, "writes") == 30)
@@ -285,6 +286,46 @@ def test_token_bucket() -> None:
     assert not bucket.try_take()
     now = 1.0
     assert bucket.try_take() and bucket.try_take() and not bucket.try_take()
+
+
+def test_a_pace_grows_with_quick_answers_and_is_halved_once_a_second_by_slow_ones_and_refusals() -> None:
+    clock = Clock(0.0)
+    pace = Pace(100.0, 1000.0, 10, clock)
+    for _ in range(2_000):
+        pace.answered(0.005)
+    assert pace.rate == 1000.0
+    pace.answered(0.09)
+    assert pace.rate == 1000.0, "that is quick enough"
+    for _ in range(5):
+        pace.answered(0.5)
+    assert pace.rate == 500.0
+    clock.now += 1
+    pace.refused()
+    assert pace.rate == 250.0
+    for _ in range(20):
+        clock.now += 1
+        pace.refused()
+    assert pace.rate == 10.0, "never quite silent"
+    for _ in range(1_000):
+        pace.answered(0.5)
+    assert pace.rate > 500, "a server that is always as slow is no busier for it"
+
+
+async def test_what_somebody_has_just_edited_goes_before_what_a_start_has_to_write(api: FakeApi) -> None:
+    many, edited = [f"r{n:03}" for n in range(60)], ["r030", "r059"]
+    keys = {name: Key("HTTPRoute", "shop", name) for name in many}
+    written: list[str] = []
+
+    class Noting(WriteGuard):
+        def written(self, key: Key, before: Json, after: Json) -> None:
+            written.append(key.name)
+
+    async with writing(api, *many, lead=False, guard=Noting(), in_flight=1, rate=1e6, most=1e6) as (writer, _):
+        writer.want({keys[name]: ACCEPTED for name in many})
+        writer.want({keys[name]: REFUSED for name in edited})
+        writer.lead(True)
+        await until(lambda: count(writer.counts, "writes") == 60)
+    assert written[:2] == edited
 
 
 async def test_what_was_seen_on_the_wire_is_written_at_most_once_in_a_while_and_other_news_at_once(api: FakeApi) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lasthop.api.core import ConfigMap, Service
 from lasthop.api.meta import Key
 from lasthop.sources.files import FilesError, FilesSource, loader
+from lasthop.sources.files.source import rescan_after
 from lasthop.sources.source import Batch
 from tests.file_texts import CONFIG_MAP, SERVICE, config_map, policy, reasons, service, write
 
@@ -284,3 +285,8 @@ async def test_more_files_than_are_read_at_once_arrive_all_the_same(
     while not batches[-1].complete:
         batches.append(await watched.batch())
     assert [len(batch.changes) for batch in batches] == [10, 10, 10, 5]
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(0.0, 10), (0.02, 10), (0.1, 50), (30, 600)])
+def test_looking_at_everything_costs_no_more_of_a_core_with_many_files_than_with_few(seconds: float, wait: float) -> None:
+    assert rescan_after(seconds) == pytest.approx(wait)

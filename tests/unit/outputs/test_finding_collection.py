@@ -1,0 +1,31 @@
+"""What has appeared and gone, against the plain way of telling: all of them before, all of them after."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.outputs.findings.collection import FindingCollection
+from lasthop.plan.finding import Finding
+
+FINDINGS = [Finding(Key("Service", "shop", name), "Reason", "it is wrong") for name in "abcd"]
+said = st.tuples(st.sampled_from("xyz"), st.lists(st.sampled_from(FINDINGS), max_size=3).map(tuple))
+
+
+@given(st.lists(st.lists(said, max_size=6), max_size=6))
+def test_changes_are_the_difference_of_all_that_is_said_before_and_after(
+    rounds: list[list[tuple[str, tuple[Finding, ...]]]],
+) -> None:
+    collection, by_who, before = FindingCollection(), dict[str, tuple[Finding, ...]](), set[Finding]()
+    for each in rounds:
+        for who, findings in each:
+            collection.say(who, findings)
+            by_who[who] = findings
+        now = {finding for findings in by_who.values() for finding in findings}
+        changes = collection.changes()
+        assert (set(changes.new), set(changes.gone)) == (now - before, before - now)
+        assert len(changes.new) + len(changes.gone) == len(now ^ before)
+        assert list(collection.sorted()) == sorted(now)
+        assert not collection.changes()
+        before = now
