@@ -9,17 +9,19 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from lasthop.api.documents import Json
-from lasthop.outputs.status.summary import UNREACHED, is_failing, observed, summary
+from lasthop.outputs.status.summary import UNREACHED, failures, is_failing, observed, summary
 
 BECAUSE: Final = "because of "
 """Before the name of the row that has the cause."""
 _ORDER: Final = {"False": 0, "Unknown": 1}
-_CAUSES: Final = ("gatewayclass", "backendtlspolicy", "xbackend", "gateway", "listenerset")
+_CAUSES: Final = ("gatewayclass", "backendtlspolicy", "xbackend", "service", "gateway", "listenerset")
 """Kinds whose problems are the cause of others', the first causes first; routes are never one."""
 _OBJECT: Final = re.compile(r"\b([A-Z][A-Za-z]+) ((?:[a-z0-9.-]+/)?[a-z0-9.-]*[a-z0-9])")
 """`BackendTLSPolicy shop/api`, in a message."""
 
 
+_SERVICE: Final = re.compile(r"(?:\d+ of \d+ endpoints of )?Service ([a-z0-9.-]+/[a-z0-9.-]+):\d+\b")
+"""How a sentence about a port begins: `Service shop/api:80 (10.0.0.1:8080): connection refused`."""
 _FIRST: Final = 86_400.0
 """Nothing is older: what comes from a file, and does not say how old it is, is as old as Unix time."""
 
@@ -65,11 +67,11 @@ def foreign(document: Json) -> list[str]:
 
 
 def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Collection[str]) -> list[Row]:
-    """Returns the rows; a route is not ready if connections to a backend of its fail, which no condition of its own says.
+    """Returns the rows; a route is not ready if connections to a backend of its fail, which its own conditions may not say.
     `failing`: Services without a policy to which they do, as `shop/api`."""
     causes = {f"Service {path}": _name("Service", *path.split("/", 1)) for path in failing}
     for document in documents:
-        if is_failing(document):
+        if is_failing(document) and not document["kind"].endswith("Route"):
             kind, namespace, name = document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"]
             backends = [f"{kind} {namespace}/{name}"]
             if kind == "BackendTLSPolicy":
@@ -86,16 +88,41 @@ def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Coll
 def _backends(document: Json) -> Iterator[str]:
     """Yields what the rules of a route refer to, as `Service shop/api`."""
     for rule in document.get("spec", {}).get("rules", ()) if document["kind"].endswith("Route") else ():
-        for ref in rule.get("backendRefs", ()) if isinstance(rule, dict) else ():
+        for ref in _refs(rule) if isinstance(rule, dict) else ():
             namespace = ref.get("namespace") or document["metadata"].get("namespace", "")
             yield f"{ref.get('kind') or 'Service'} {namespace}/{ref.get('name', '')}"
 
 
-def arranged(rows: Iterable[Row]) -> list[Row]:
+def _refs(part: Json) -> Iterator[Json]:
+    """Yields the backendRefs of a rule and of its filters, and of those of its backendRefs."""
+    for ref in part.get("backendRefs") or ():
+        yield ref
+        yield from _refs({"filters": ref.get("filters")})
+    for each in part.get("filters") or ():
+        yield from (ref for name in ("requestMirror", "externalAuth") if (ref := (each.get(name) or {}).get("backendRef")))
+
+
+def failing_services(documents: Iterable[Json]) -> dict[str, str]:
+    """Returns the Services without a policy to which connections fail, as `shop/api`, and why: routes that lead there say so.
+    A Service that such a route does not refer to is not believed: messages quote what backends say."""
+    from lasthop.plan.messages import SEPARATOR
+
+    found: dict[str, str] = {}
+    for document in documents:
+        backends = set(_backends(document))
+        for place, condition in failures(document) if backends else ():
+            for sentence in condition["message"].split(SEPARATOR):
+                named = _SERVICE.match(sentence)
+                if named and f"Service {named[1]}" in backends:
+                    found.setdefault(named[1], f"at Gateway {place}: {sentence}")
+    return found
+
+
+def arranged(rows: Iterable[Row], failing: Collection[str] = ()) -> list[Row]:
     """Returns what is not ready first, causes before what follows from them; and instead of a cause that another row tells,
-    the name of that."""
+    or the line of a Service in `failing`, the name of that."""
     known = list(rows)
-    bad = {each.name for each in known if each.ready in _ORDER}
+    bad = {each.name for each in known if each.ready in _ORDER} | {_name("Service", *path.split("/", 1)) for path in failing}
     return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), _points(each)))
 
 
