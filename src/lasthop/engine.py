@@ -34,6 +34,7 @@ from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_routes, index_tables
 from lasthop.resolve.backends import index_slices
+from lasthop.resolve.failing import index_failing
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
@@ -63,9 +64,9 @@ STAGES: tuple[Stage, ...] = (
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
     *(index_claims, index_services, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
-    # a waiver is in effect, what is verified less than it was.
+    # a waiver is in effect, what is verified less than it was, what fails.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
-    *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
+    *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened, index_failing),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
 
+from lasthop import terminal as terminals
 from lasthop.printable import clean
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -19,7 +19,7 @@ FORMATS: Final = ("text", "json")
 def configure(format: str = "", level: str = "info") -> None:
     """`format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
     structlog.configure(
-        processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=coloured(sys.stderr.isatty())),
+        processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=terminals.coloured(sys.stderr)),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
@@ -27,11 +27,6 @@ def configure(format: str = "", level: str = "info") -> None:
 
 def is_text(format: str, terminal: bool) -> bool:
     return format == "text" if format else terminal
-
-
-def coloured(terminal: bool) -> bool:
-    """Whether colours are wanted (https://no-color.org)."""
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def processors(*, terminal: bool, colours: bool = False) -> list[Any]:

@@ -94,7 +94,7 @@ def test_audit_tells_what_is_asked_for_and_what_happened_apart(shop: Shop) -> No
     text = shop.lasthop.cli("audit").stdout
     assert "observed: verified " in text and "observed: never tried" in text
     assert "observed: failing since 20" in text and WORDS in text
-    assert "certificate that a backend shows, in Service shop/right" in text
+    assert "certificate that a backend shows, in Service shop/right:443" in text
     results = json.loads(shop.lasthop.cli("audit", "-o", "sarif").stdout)["runs"][0]["results"]
     assert sorted(r["ruleId"] for r in results if r["ruleId"] in ("failing", "plaintext")) == [
         "failing",

@@ -12,6 +12,7 @@ from typing import Final, Self
 import click
 import msgspec
 
+from lasthop import terminal
 from lasthop.cli.import_check import check, way_of
 from lasthop.cli.render import import_report
 from lasthop.importers.decisions import DecisionError, Decisions, appended, read_decisions
@@ -33,7 +34,7 @@ class ProgressLine:
     """Shows what is being done, and how much of it, in one line of a terminal; elsewhere nothing."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._shown = terminal.moves(sys.stderr)
         self._last = 0.0
         self._stage = ""
 
@@ -46,11 +47,15 @@ class ProgressLine:
             return
         self._last, self._stage = now, stage
         filled = BAR * done // total if total else 0
-        click.echo(f"\r\x1b[K{stage} [{'#' * filled}{'.' * (BAR - filled)}] {done}/{total}", err=True, nl=False)
+        self._overwrite(f"{stage} [{'#' * filled}{'.' * (BAR - filled)}] {done}/{total}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            self._overwrite("")
+
+    def _overwrite(self, line: str) -> None:
+        """Erasing a line is no colour, which whoever sets NO_COLOR does not want."""
+        click.echo(f"\r\x1b[K{line}", err=True, nl=False, color=True)
 
 
 def load_decisions(file: Path | None, folder: Path | None) -> Decisions:

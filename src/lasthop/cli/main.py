@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from lasthop import terminal
 from lasthop.printable import printable
 from lasthop.suggestions import closest
 
@@ -32,6 +33,15 @@ COMMANDS: Final = {
 
 
 class Commands(click.Group):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Heeds what the terminal can show before anything is written. Where colours are allowed, click leaves them out of
+        what is no terminal."""
+        terminal.adapt()
+        colours = None if terminal.colours_allowed() else False
+        return super().make_context(info_name, args, parent, **{"color": colours, **extra})
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

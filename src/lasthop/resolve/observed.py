@@ -5,7 +5,7 @@ OBSERVED ──> hop_state ──> port_states (all protocols of a port together
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -137,13 +137,17 @@ def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition |
         return None
     bad = [state.problem for state in states if state.health.bad]
     if bad:
-        reason = (
-            reasons.HANDSHAKE_FAILED if any(p.reason == reasons.HANDSHAKE_FAILED for p in bad) else reasons.CONNECTION_FAILED
-        )
-        about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
-        return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))
+        return failed_to_connect(bad)
     if all(state.health is Health.UNTRIED for state in states):
         return unknown(reasons.BACKEND_CONNECTED, reasons.NOT_TRIED, NOT_TRIED)
     untried = [state.name for state in states if state.health is Health.UNTRIED]
     message = f"not tried yet: {', '.join(untried)}" if untried else ""
     return true(reasons.BACKEND_CONNECTED, message, reasons.HANDSHAKES_SUCCEED if tls else reasons.CONNECTIONS_SUCCEED)
+
+
+def failed_to_connect(bad: Collection[Problem]) -> Condition:
+    """Returns the condition BackendConnected where these ports fail."""
+    handshake = any(problem.reason == reasons.HANDSHAKE_FAILED for problem in bad)
+    reason = reasons.HANDSHAKE_FAILED if handshake else reasons.CONNECTION_FAILED
+    about = tuple(dict.fromkeys(key for problem in bad for key in problem.about))
+    return failed(reasons.BACKEND_CONNECTED, Problem(reason, SEPARATOR.join(p.message for p in bad), about=about))

@@ -15,7 +15,7 @@ from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.audit.audit import placed
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
-from lasthop.outputs.audit.observed import hops_of
+from lasthop.outputs.audit.observed import hops_of, leaves
 from lasthop.outputs.findings.root_causes import Mistake, mistakes
 from lasthop.outputs.status.summary import Summary, summary
 from lasthop.plan.finding import Severity
@@ -47,6 +47,7 @@ class Material(msgspec.Struct, frozen=True):
     known: Known
     mistakes: tuple[Mistake, ...]
     certificates: tuple[CertificateReport, ...]
+    """Those that objects hold and those that backends have shown, the first to expire first."""
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -86,7 +87,9 @@ class PageModel:
     async def _make_material(self) -> Material:
         lines = await self._make_lines()
         known = await self._make_known(lines)
-        return Material(lines, known, await self._make_mistakes(), tuple(await self.view.certificates()))
+        held = await self.view.certificates()
+        certificates = await asyncio.to_thread(_certificates, held, lines)
+        return Material(lines, known, await self._make_mistakes(), certificates)
 
     async def _make_lines(self) -> tuple[Line, ...]:
         """Returns every line in its order, each port once: what the protocols of a port differ in is not shown here."""
@@ -197,6 +200,10 @@ class PageModel:
 
 def _line(made: Material, id: str) -> Line | None:
     return next((each for each in made.lines if each.id == id), None)
+
+
+def _certificates(held: Sequence[CertificateReport], lines: Sequence[Line]) -> tuple[CertificateReport, ...]:
+    return tuple(sorted((*held, *leaves(each.report for each in lines)), key=lambda each: each.order))
 
 
 def _errors_first(mistake: Mistake) -> tuple[bool, bool]:

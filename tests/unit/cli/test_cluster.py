@@ -122,6 +122,23 @@ async def test_all_namespaces_and_what_other_controllers_serve(api: FakeApi) -> 
     assert "gatewayclass/other" not in rows(await run("status", "gateway", "-A"))
 
 
+async def test_services_without_a_policy_that_fail_are_told_first_from_the_routes_that_say_so(api: FakeApi) -> None:
+    sentences = (
+        "1 of 2 endpoints of Service shop/api:80 (10.0.0.1:8080): connection refused: nothing listens on the backend's port",
+        "Service other/victim:80: connection refused",
+    )
+    entry = accepted(parentRef={"name": "web", "namespace": "shop"}, controllerName="lasthop.dev/gateway-controller")
+    failing = {"type": "BackendConnected", "status": "False", "reason": "ConnectionFailed", "observedGeneration": 1}
+    entry["conditions"].append({**failing, "message": "; ".join(sentences)})
+    say(api, "httproutes", "api", {"parents": [entry]})
+    result = await run("status", "--exit-code")
+    first, *table = result.stdout.splitlines()
+    assert first == f"service/shop/api: at Gateway shop/web: {sentences[0]}"
+    row = next(line for line in table if line.startswith("httproute/shop/api"))
+    assert row.split(maxsplit=2)[1:] == ["False", "because of service/shop/api"]
+    assert result.exit_code == 1
+
+
 async def test_a_status_of_an_older_generation_is_no_news(api: FakeApi) -> None:
     say(api, "gateways", "web", accepted(generation=1))
     api.put("gateways", {**api.get("gateways", "web", "shop"), "spec": {**api.get("gateways", "web", "shop")["spec"], "x": 1}})

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from lasthop.api.meta import Key, Object
-from lasthop.api.status import PolicyStatus
+from lasthop.api.status import PolicyStatus, RouteStatus
 from lasthop.outputs.audit.observed import observed
 from lasthop.outputs.status.summary import summary
 from lasthop.plan.observation import Failure, Health, HopSeen, HopState
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.failing import MAX_ROUTES
 from lasthop.resolve.settings import OBSERVED
 from tests.snapshot import settled
 from tests.world import (
@@ -144,3 +145,34 @@ def test_the_audit_has_both_what_is_asked_for_and_what_was_seen() -> None:
     assert found and found.health is Health.FAILING and (found.handshakes, found.handshake_failures) == (3, 2)
     assert found.failures == FAILING.failures
     assert observed(world.engine.graph, report, lambda _: None).observed is None
+
+
+# --- without a policy ------------------------------------------------------------------------------------------------
+
+ROUTE = Key("HTTPRoute", "a", "r")
+
+
+def route_condition(world: World, route: Key = ROUTE) -> tuple[str, str, str] | None:
+    status = world.snapshot.status[route]
+    assert isinstance(status, RouteStatus)
+    found = (c for c in status.parents[0].conditions if c.type == "BackendConnected")
+    return next(((c.status, c.reason, c.message) for c in found), None)
+
+
+def test_a_route_says_that_its_backend_without_a_policy_fails_and_nothing_while_it_works() -> None:
+    world = World(PLAINTEXT)
+    assert route_condition(world) is None
+    world.see(state(Health.FAILING, Failure("connection refused", (A,))))
+    assert route_condition(world) == ("False", "ConnectionFailed", f"Service a/api:443 ({A}): connection refused")
+    world.see(state(Health.WORKING, working=(A,)))
+    assert route_condition(world) is None
+
+
+def test_a_route_does_not_repeat_what_the_condition_of_a_policy_says() -> None:
+    assert route_condition(World().see(FAILING)) is None
+
+
+def test_of_very_many_routes_to_a_backend_that_fails_some_say_so() -> None:
+    many = keyed(*(mk_route(f"a/r{n:03}", "a/g", [{"name": "api", "port": 443}]) for n in range(150)))
+    world = World({**PLAINTEXT, **many}).see(state(Health.FAILING, Failure("connection refused", (A,))))
+    assert sum(route_condition(world, key) is not None for key in (ROUTE, *many)) == MAX_ROUTES

@@ -10,8 +10,12 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from lasthop.api.meta import Key
+from lasthop.cli.render.audit_report import AuditReport, as_json, text
 from lasthop.cluster import ClusterRuntime
 from lasthop.infra.kubernetes.desired import Site
+from lasthop.plan.observation import EndpointSeen, HopSeen, LeafCertificate, ProxyReport
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.web.app import application
 from lasthop.web.controller_view import ControllerView
@@ -67,3 +71,42 @@ async def test_the_page_shows_what_is_waived_and_which_certificates_are_to_be_re
     assert "CA of backends in <bdi>ConfigMap a/c</bdi>, for <bdi>BackendTLSPolicy a/q</bdi>" in page
     assert {(hop["service"], hop["manner"]) for hop in audit["hops"]} == {("a/s", "waived"), ("a/t", "verified")}
     assert [each["subject"] for each in audit["certificates"]] == ["soon CA"]
+
+
+async def test_the_certificates_that_ports_of_a_backend_show_are_to_be_renewed_each_with_its_port() -> None:
+    async with serving(FakeApi()) as api, client_of(api) as client:
+        runtime = ClusterRuntime(
+            client, Site("lasthop", "x.svc", 1), identity="a", namespace="n", xds_listen="", own_address=""
+        )
+        ports = [{"name": f"p{port}", "port": port} for port in (443, 8443)]
+        objects = (
+            mk_class(),
+            mk_gateway("a/g"),
+            mk_service("a/s", ports=ports),
+            mk_route("a/r", "a/g", [{"name": "s", "port": 443}, {"name": "s", "port": 8443}]),
+        )
+        runtime.controller.take(Batch(keyed(*objects)))
+        now = time.time()
+        runtime.controller.engine.advance(now)
+        hops = {}
+        for port in (443, 8443):
+            leaf = LeafCertificate(f"CN=leaf <b>{port}</b>", "CN=ca", ("s.example",), now - 1, now + 5.1 * 86400)
+            seen = EndpointSeen(f"10.0.0.1:{port}", last_success=now, certificate=leaf)
+            hop = Hop(Key("Gateway", "a", "g"), Key("Service", "a", "s"), port, Protocol.AUTO)
+            hops[hop] = HopSeen(1, last_success=now, endpoints=(seen,))
+        runtime.controller.observations.heard(ProxyReport(Key("Gateway", "a", "g"), "pod", now, now, hops), now)
+        runtime.controller.observations.step(now)
+        view = ControllerView(runtime)
+        async with TestClient(TestServer(application(view))) as browser:
+            page = await (await browser.get("/")).text()
+            metrics = await (await browser.get("/metrics")).text()
+        audit = AuditReport(await view.audit(), "the cluster", now, 30)
+    for port in (443, 8443):
+        shown = f"<b><bdi>CN=leaf &lt;b&gt;{port}&lt;/b&gt;</bdi></b>"
+        place = f"certificate that a backend shows in <bdi>Service a/s:{port}</bdi>"
+        assert re.search(rf">5 days left</span> {re.escape(shown)} .*{re.escape(place)}", page)
+        assert f"certificate that a backend shows, in Service a/s:{port}, until" in text(audit)
+        backend = f'kind="Service",namespace="a",port="{port}",service="s"}}'
+        assert f'lasthop_backend_certificate_expiry_timestamp_seconds{{gateway="a/g",{backend}' in metrics
+        assert f'lasthop_backend_health{{gateway="a/g",health="working",{backend} 1.0' in metrics
+    assert [each["port"] for each in json.loads(as_json(audit))["certificates"]] == [443, 8443]

@@ -58,15 +58,19 @@ def command(
     want = wanted(kind, name, cluster.namespace)
     shown = _StatusPrinter(want, output, headers=not no_headers)
 
+    async def told(view: StatusView) -> list[Json]:
+        """Objects come first: what a cluster is known to fail at stands in them."""
+        documents = await view.objects(want.kind)
+        shown.tell(await view.problems(), await view.failing(), await view.not_applied())
+        return documents
+
     async def look(view: StatusView) -> None:
         if want.namespace and not want.name:
             require_namespace(want.namespace, await view.namespaces(), view.where)
-        shown.tell(await view.problems(), await view.failing(), await view.not_applied())
-        shown.first(await view.objects(want.kind))
+        shown.first(await told(view))
 
         async def again() -> None:
-            shown.tell(await view.problems(), await view.failing(), await view.not_applied())
-            shown.again(await view.objects(want.kind))
+            shown.again(await told(view))
 
         if watch:
             await view.follow(again)
@@ -157,7 +161,7 @@ class _StatusPrinter:
         if self._output == "wide":
             shown = [noted(each, document) for each, document in zip(shown, found, strict=True)]
         self._documents = {each.name: document for each, document in zip(shown, found, strict=True)}
-        self.rows = {each.name: each for each in arranged(shown)}
+        self.rows = {each.name: each for each in arranged(shown, self._failing)}
         return found
 
     def _dated(self, row: Row) -> Row:

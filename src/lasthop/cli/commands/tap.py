@@ -48,11 +48,11 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
 
     import msgspec
 
-    from lasthop import logs
+    from lasthop import terminal
     from lasthop.cli.render.request_lines import request_line
     from lasthop.proxy.entry import AccessLogEntry
 
-    shown, share, colours = 0, 1.0, logs.coloured(sys.stdout.isatty())
+    shown, share, colours = 0, 1.0, terminal.coloured(sys.stdout)
     for found in lines:
         if missed := found.get("missed"):
             note(f"{missed:,} requests were skipped: there are more than can be shown")

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from lasthop import terminal
 from lasthop.cli.args import target
 
 INTERVAL: Final = 2.0
@@ -43,12 +44,14 @@ def command(once: bool, interval: float, folder: Path | None, output: str) -> No
     if output == "json":
         click.echo(json.dumps(view.ask("/api/traffic"), indent=2))
         return
-    if once or not sys.stdout.isatty():
+    if once or not terminal.moves(sys.stdout):
         click.echo(plain(view.ask("/api/traffic"), time.time()))
         return
+    from rich.console import Console
     from rich.live import Live
 
-    with contextlib.suppress(KeyboardInterrupt), Live(screen=True, auto_refresh=False) as live:
+    console = Console(no_color=not terminal.colours_allowed())
+    with contextlib.suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(drawn(view.ask("/api/traffic"), time.time(), live.console.height), refresh=True)
             time.sleep(interval)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from lasthop import logs
+from lasthop import logs, terminal
 from lasthop.cli.render.request_lines import JsonLines, RequestLines, TextLines
 from lasthop.proxy.entry import AccessLogEntry
 
@@ -22,11 +22,22 @@ PATIENCE: Final = 1.0
 """Seconds to print the waiting entries at exit."""
 
 
+def _utf8(text: str) -> bytes:
+    return text.encode(errors="replace")
+
+
 class AccessLogPrinter:
     """Calls `dropped` with the number of dropped entries once there is room again."""
 
-    def __init__(self, fd: int, lines: RequestLines, dropped: Callable[[int], None], patience: float = PATIENCE) -> None:
-        self._fd, self._lines, self._tell, self._patience = fd, lines, dropped, patience
+    def __init__(
+        self,
+        fd: int,
+        lines: RequestLines,
+        dropped: Callable[[int], None],
+        patience: float = PATIENCE,
+        encode: Callable[[str], bytes] = _utf8,
+    ) -> None:
+        self._fd, self._lines, self._tell, self._patience, self._encode = fd, lines, dropped, patience, encode
         self._entries: queue.Queue[AccessLogEntry | None] = queue.Queue(WAITING)
         self._dropped = 0
         self._thread: threading.Thread | None = None
@@ -69,7 +80,7 @@ class AccessLogPrinter:
 
     def _write(self, lines: list[str]) -> None:
         """Without a buffer: the lock of one, held by a blocked write, would keep the process from exiting."""
-        text = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        text = self._encode("".join(f"{line}\n" for line in lines))
         while text:
             text = text[os.write(self._fd, text) :]
 
@@ -77,12 +88,13 @@ class AccessLogPrinter:
 @contextlib.contextmanager
 def printing(log_format: str) -> Iterator[AccessLogPrinter]:
     """Prints to standard output, in a format of `logs.FORMATS`; empty: text on a terminal, JSON elsewhere."""
-    log, terminal = logs.get(), sys.stdout.isatty()
-    lines: RequestLines = TextLines(colours=logs.coloured(terminal)) if logs.is_text(log_format, terminal) else JsonLines()
+    log, text = logs.get(), logs.is_text(log_format, sys.stdout.isatty())
+    lines: RequestLines = TextLines(colours=terminal.coloured(sys.stdout)) if text else JsonLines()
     printer = AccessLogPrinter(
         STANDARD_OUTPUT,
         lines,
         lambda count: log.warning("standard output was not read quickly enough for the access log", lines_skipped=count),
+        encode=(lambda shown: terminal.encoded(shown, sys.stdout)) if text else _utf8,
     )
     try:
         yield printer

@@ -9,9 +9,9 @@ import msgspec
 
 from lasthop.api.times import rfc3339
 from lasthop.cli.render.report import count
-from lasthop.outputs.audit.certificates import CertificateReport, Role, each_once
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.plan.observation import Health, LeafCertificate
+from lasthop.outputs.audit.observed import leaves_of, name
+from lasthop.plan.observation import Health
 from lasthop.probe.certificate_view import days_left
 
 FAILING: Final = "failing"
@@ -62,22 +62,8 @@ def words(hop: HopReport, now: float) -> str:
 
 def shown_certificates(hop: HopReport, now: float) -> Iterator[str]:
     """Yields the certificates that the backend has shown, with the days that they have left."""
-    for leaf in _leaves(hop):
-        yield f"shows {_name(leaf)}, {days_left(leaf.not_after, now)}"
-
-
-def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:
-    """Returns the certificates that backends have shown, each once for its backend."""
-    return each_once(tuple((_leaf(hop, leaf), hop.gateway) for leaf in _leaves(hop)) for hop in hops)
-
-
-def _leaves(hop: HopReport) -> tuple[LeafCertificate, ...]:
-    return hop.observed.certificates if hop.observed else ()
-
-
-def _leaf(hop: HopReport, leaf: LeafCertificate) -> CertificateReport:
-    report = CertificateReport(leaf.not_after, Role.BACKEND, hop.backend, _name(leaf), not_before=leaf.not_before)
-    return msgspec.structs.replace(report, file=hop.file, line=hop.line)
+    for leaf in leaves_of(hop):
+        yield f"shows {name(leaf)}, {days_left(leaf.not_after, now)}"
 
 
 def document(seen: Observed) -> dict[str, object]:
@@ -121,7 +107,3 @@ def _where(endpoints: tuple[str, ...]) -> str:
     shown = ", ".join(filter(None, endpoints[:3]))
     more = f" and {len(endpoints) - 3} more" if len(endpoints) > 3 else ""
     return f" ({shown}{more})" if shown else ""
-
-
-def _name(leaf: LeafCertificate) -> str:
-    return leaf.subject or ", ".join(leaf.names[:3]) or "a certificate without a name"

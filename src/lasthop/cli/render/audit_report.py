@@ -18,6 +18,7 @@ from lasthop.cli.render.terminal import wrapped
 from lasthop.outputs.audit.audit import STREAMS, Audit
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport, Manner
+from lasthop.outputs.audit.observed import leaves
 from lasthop.probe.certificate_view import days_left
 
 DAY: Final = 86400.0
@@ -63,7 +64,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def certificates(self) -> list[CertificateReport]:
-        known = sorted((*self.found.certificates, *audit_observed.leaves(self.hops)), key=lambda each: each.order)
+        known = sorted((*self.found.certificates, *leaves(self.hops)), key=lambda each: each.order)
         return [each for each in known if each.due(self.now, self.expiring)]
 
     @property
@@ -199,7 +200,7 @@ def _expiring(report: AuditReport) -> Iterator[str]:
         valid = each.not_before <= report.now < each.not_after
         left = click.style(validity(each, report.now), fg="yellow" if valid else "red")
         yield f"  {each.subject}  {left}"
-        yield from wrapped(f"{each.role}, in {each.holder}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
+        yield from wrapped(f"{each.role}, in {each.place}, until {rfc3339(each.not_after)[:10]}", INDENT, INDENT)
         by = "; ".join(map(str, filter(None, (*each.users, _place(each)))))
         yield from (click.style(line, dim=True) for line in wrapped(by, INDENT, INDENT))
 
@@ -243,6 +244,7 @@ def _plain_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
     return {
         "role": found.role,
         "holder": str(found.holder),
+        "port": found.port or None,
         "subject": found.subject,
         "notBefore": rfc3339(found.not_before),
         "notAfter": rfc3339(found.not_after),
@@ -280,7 +282,7 @@ def markdown(report: AuditReport) -> str:
     if report.certificates:
         lines += ["", "## Certificates to renew", "", *_table("Certificate", "Left", "Is", "In", "For", "Place")]
         lines += (
-            _row(c.subject, validity(c, report.now), str(c.role), str(c.holder), ", ".join(map(str, c.users)), _place(c))
+            _row(c.subject, validity(c, report.now), str(c.role), c.place, ", ".join(map(str, c.users)), _place(c))
             for c in report.certificates
         )
     lines += (line for note in report.notes for line in ("", note))

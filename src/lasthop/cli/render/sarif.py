@@ -115,7 +115,7 @@ def _of_failing(hop: HopReport, now: float) -> dict[str, Any]:
 
 def _of_certificate(found: CertificateReport, now: float) -> dict[str, Any]:
     level = "warning" if found.not_before <= now < found.not_after else "error"
-    where = f"{found.role} {found.subject} in {found.holder}"
+    where = f"{found.role} {found.subject} in {found.place}"
     return result(RULES, EXPIRING, level, f"{where}: {validity(found, now)}", where, found.file, found.line)
 
 

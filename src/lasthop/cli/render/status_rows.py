@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lasthop.api.documents import Json
-from lasthop.outputs.status.summary import UNREACHED, is_failing, observed, summary
+from lasthop.outputs.status.summary import UNREACHED, failures, is_failing, observed, summary
 
 if TYPE_CHECKING:
     from lasthop.api.meta import Key
 
 _ORDER: Final = {"False": 0, "Unknown": 1}
-_CAUSES: Final = ("GatewayClass", "BackendTLSPolicy", "XBackend", "Gateway", "ListenerSet")
+_CAUSES: Final = ("GatewayClass", "BackendTLSPolicy", "XBackend", "Service", "Gateway", "ListenerSet")
 """Kinds whose problems are the cause of others', the first causes first; routes are never one."""
 _FIRST: Final = 86_400.0
 """Nothing is older: what comes from a file, and does not say how old it is, is as old as Unix time."""
@@ -71,15 +71,16 @@ def foreign(document: Json) -> list[str]:
 
 
 def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Collection[str]) -> list[Row]:
-    """Returns the rows; a route is not ready if connections to a backend of its fail, which no condition of its own says.
+    """Returns the rows; a route is not ready if connections to a backend of its fail, which its own conditions may not say.
     `failing`: Services without a policy to which they do, as `shop/api`."""
     from lasthop.api.meta import Key
+    from lasthop.api.route_kinds import ROUTE_KINDS
 
     services = (Key.read("Service", path) for path in failing)
     causes = {key: key for key in services}
     for document in documents:
-        if is_failing(document):
-            key = _key(document)
+        key = _key(document)
+        if is_failing(document) and key.kind not in ROUTE_KINDS:
             backends = [key]
             if key.kind == "BackendTLSPolicy":
                 refs = document.get("spec", {}).get("targetRefs", ())
@@ -98,16 +99,45 @@ def _backends(document: Json) -> Iterator[Key]:
     from lasthop.api.route_kinds import ROUTE_KINDS
 
     for rule in document.get("spec", {}).get("rules", ()) if document["kind"] in ROUTE_KINDS else ():
-        for ref in rule.get("backendRefs", ()) if isinstance(rule, dict) else ():
+        for ref in _refs(rule) if isinstance(rule, dict) else ():
             namespace = ref.get("namespace") or document["metadata"].get("namespace", "")
             yield Key(ref.get("kind") or "Service", namespace, ref.get("name", ""))
 
 
-def arranged(rows: Iterable[Row]) -> list[Row]:
+def _refs(part: Json) -> Iterator[Json]:
+    """Yields the backendRefs of a rule and of its filters, and of those of its backendRefs."""
+    for ref in part.get("backendRefs") or ():
+        yield ref
+        yield from _refs({"filters": ref.get("filters")})
+    for each in part.get("filters") or ():
+        yield from (ref for name in ("requestMirror", "externalAuth") if (ref := (each.get(name) or {}).get("backendRef")))
+
+
+def failing_services(documents: Iterable[Json]) -> dict[str, str]:
+    """Returns the Services without a policy to which connections fail, as `shop/api`, and why: routes that lead there say so.
+    A Service that such a route does not refer to is not believed: messages quote what backends say."""
+    from lasthop.api.meta import Key
+    from lasthop.plan.messages import SEPARATOR
+
+    found: dict[str, str] = {}
+    for document in documents:
+        backends = set(_backends(document))
+        for place, condition in failures(document) if backends else ():
+            for sentence in condition["message"].split(SEPARATOR):
+                about = next(Key.mentioned(sentence), None)
+                if about and about.kind == "Service" and about in backends:
+                    found.setdefault(about.path, f"at Gateway {place}: {sentence}")
+    return found
+
+
+def arranged(rows: Iterable[Row], failing: Collection[str] = ()) -> list[Row]:
     """Returns what is not ready first, causes before what follows from them; and instead of a cause that another row tells,
-    the name of that."""
+    or the line of a Service in `failing`, the name of that."""
+    from lasthop.api.meta import Key
+
     known = list(rows)
-    bad = {each.name for each in known if each.ready in _ORDER}
+    services = (Key.read("Service", path) for path in failing)
+    bad = {each.name for each in known if each.ready in _ORDER}.union(key.argument for key in services)
     return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), bool(each.cause)))
 
 

@@ -14,6 +14,7 @@ from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER
 from lasthop.cli.missing_targets import Services, services, with_problem
 from lasthop.cli.rbac_visibility import RBACVisibility
+from lasthop.cli.render.status_rows import failing_services
 from lasthop.cli.render.terminal import note
 from lasthop.cli.views.cluster import require_crds
 from lasthop.kubernetes.client import Client
@@ -42,7 +43,8 @@ class ClusterStatusView:
         return ()
 
     async def failing(self) -> dict[str, str]:
-        return {}
+        """Of the routes that were listed."""
+        return failing_services(self._documents.values())
 
     async def not_applied(self) -> list[Json]:
         return []

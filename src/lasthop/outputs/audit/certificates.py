@@ -45,14 +45,21 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str = ""
     line: int = 0
     not_before: float = 0.0
+    port: int = 0
+    """Of the backend that shows it; 0: it is held by an object."""
+
+    @property
+    def place(self) -> str:
+        """`Secret shop/tls`, or of a backend `Service shop/api:443`."""
+        return f"{self.holder}:{self.port}" if self.port else str(self.holder)
 
     @property
     def objects(self) -> tuple[Key]:
         return (self.holder,)
 
     @property
-    def order(self) -> tuple[float, str, str, str]:
-        return self.not_after, self.role, str(self.holder), self.subject
+    def order(self) -> tuple[float, str, str, int, str]:
+        return self.not_after, self.role, str(self.holder), self.port, self.subject
 
     def due(self, now: float, days: float) -> bool:
         """Whether it is out of date, or will be within so many days."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from lasthop.outputs.audit.certificates import CertificateReport, Role, each_once
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.plan.observation import MAX_CERTIFICATES, HopSeen
+from lasthop.plan.observation import MAX_CERTIFICATES, HopSeen, LeafCertificate
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.observed import port_states
 from lasthop.store.graph import Graph
@@ -47,3 +48,21 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         state.endpoints,
     )
     return msgspec.structs.replace(report, observed=part)
+
+
+def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:
+    """Returns the certificates that backends have shown, each once for its port, the first to expire first."""
+    return each_once(tuple((_leaf(hop, leaf), hop.gateway) for leaf in leaves_of(hop)) for hop in hops)
+
+
+def leaves_of(hop: HopReport) -> tuple[LeafCertificate, ...]:
+    return hop.observed.certificates if hop.observed else ()
+
+
+def name(leaf: LeafCertificate) -> str:
+    return leaf.subject or ", ".join(leaf.names[:3]) or "a certificate without a name"
+
+
+def _leaf(hop: HopReport, leaf: LeafCertificate) -> CertificateReport:
+    report = CertificateReport(leaf.not_after, Role.BACKEND, hop.backend, name(leaf), not_before=leaf.not_before)
+    return msgspec.structs.replace(report, file=hop.file, line=hop.line, port=hop.port)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
 from lasthop.plan.messages import probe_command
 from lasthop.plan.problem import Problem
-from lasthop.plan.tls import Plaintext
-from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.missing_endpoints import missing_endpoints
-from lasthop.resolve.observed import port_states
+from lasthop.plan.upstream import Protocol
+from lasthop.resolve.failing import failing_plaintext
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -27,14 +23,10 @@ def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
 
 
 @query
-def failing_plaintext(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """Tells of a Service port without a policy that fails; what has a policy, or is an XBackend, has a condition as well."""
-    hop = Hop(gateway, backend, port, protocol)
-    if backend.kind == XBACKEND or not isinstance(hop_tls(g, *hop), Plaintext):
-        return ()
-    if missing_endpoints(g, backend, port, protocol.transport):
-        return ()  # a finding of its own
-    return tuple(backend_failing(backend, gateway, state.problem) for state in port_states(g, [hop]) if state.health.bad)
+def plaintext_findings(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
+    """Tells of a Service port without a policy that fails."""
+    problem = failing_plaintext(g, gateway, backend, port, protocol)
+    return (backend_failing(backend, gateway, problem),) if problem else ()
 
 
-FAILING_PLAINTEXT = Output("findings-failing", HOPS, failing_plaintext)
+FAILING_PLAINTEXT = Output("findings-failing", HOPS, plaintext_findings)

@@ -17,6 +17,7 @@ from lasthop.plan.problem import joined
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents
 from lasthop.resolve.budgets import verdict_at
+from lasthop.resolve.failing import FAILING_ROUTES, unconnected
 from lasthop.resolve.gateways import without_effect
 from lasthop.resolve.routes import PROTOCOLS, RouteVerdict, read_route
 from lasthop.resolve.verification import WEAKENED_ROUTES, weakened
@@ -43,8 +44,11 @@ def route_status(g: Graph, key: Key) -> RouteStatus | None:
         if key.kind in PROTOCOLS:
             problems, whole = unserved(g, key, parent.gateway, parent.hosts)
             judged = replace(judged, refused=(*problems, *judged.refused), all_refused=judged.all_refused or whole)
-        less = weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)) if parent.problem is None else ()
-        conditions = (*_conditions(key.kind, parent, judged, said), *less)
+        served: tuple[Condition, ...] = ()
+        if parent.problem is None:
+            failing = unconnected(FAILING_ROUTES.of(g, key, parent.gateway))
+            served = (*weakened(WEAKENED_ROUTES.of(g, key, parent.gateway)), *failing)
+        conditions = (*_conditions(key.kind, parent, judged, said), *served)
         entries.append(ParentStatus(ref, CONTROLLER_NAME, stated(conditions, obj)))
     return RouteStatus(tuple(entries)) if entries else None
 

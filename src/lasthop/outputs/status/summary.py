@@ -58,7 +58,15 @@ def _untried(condition: Json) -> bool:
 
 def is_failing(document: Json) -> bool:
     """Whether connections to its backends fail."""
-    return any(c["status"] == "False" and condition_type(c["type"]).observed for c in _conditions(document))
+    return any(failures(document))
+
+
+def failures(document: Json) -> Iterator[tuple[str, Json]]:
+    """Yields the conditions that say so, each with the Gateway that it is about."""
+    for name, group in _groups(document):
+        for condition in group.get("conditions") or ():
+            if condition["status"] == "False" and condition_type(condition["type"]).observed:
+                yield name, condition
 
 
 def observed(document: Json) -> str:

@@ -1,0 +1,71 @@
+"""Decides what standard output and standard error can show: colours, a moving cursor, characters beyond ASCII.
+
+One place for all commands and for the log. `adapt` is called once, before anything is written.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+from typing import Final, TextIO
+
+_ERRORS: Final = "lasthop-stand-ins"
+_ASCII: Final = "lasthop-ascii"
+"""ASCII under another name: click takes a stream whose encoding is called ASCII for a mistake, and writes UTF-8."""
+STAND_INS: Final = {"✓": "+", "✗": "x", "│": "|", "├": "|", "└": "`", "─": "-", "…": "~", "→": ">"}
+"""What is shown instead of our own marks where the encoding does not have them; of the same width, so columns stay."""
+
+
+def coloured(stream: TextIO) -> bool:
+    """Returns whether colours are wanted (https://no-color.org) and can be shown."""
+    return stream.isatty() and colours_allowed()
+
+
+def colours_allowed() -> bool:
+    return not os.environ.get("NO_COLOR") and not _dumb()
+
+
+def moves(stream: TextIO) -> bool:
+    """Returns whether what has been written can be overwritten."""
+    return stream.isatty() and not _dumb()
+
+
+def _dumb() -> bool:
+    return os.environ.get("TERM") == "dumb"
+
+
+def adapt() -> None:
+    """Makes both outputs write stand-ins, and escapes, instead of characters that their encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and (name := codecs.lookup(stream.encoding).name) != "utf-8":
+            codecs.register_error(_ERRORS, _stand_ins)
+            codecs.register(_ascii)
+            stream.reconfigure(encoding=_ASCII if name == "ascii" else None, errors=_ERRORS)
+
+
+def encoded(text: str, stream: TextIO) -> bytes:
+    """Returns the bytes of a text, for those who write past the stream's buffer."""
+    errors = stream.errors or "replace"
+    return text.encode(stream.encoding, "replace" if errors in ("strict", "surrogateescape") else errors)
+
+
+def _stand_ins(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(STAND_INS.get(c) or c.encode("ascii", "backslashreplace").decode() for c in found), error.end
+
+
+def _ascii(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != _ASCII:
+        return None
+    known = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        known.encode,
+        known.decode,
+        incrementalencoder=known.incrementalencoder,
+        incrementaldecoder=known.incrementaldecoder,
+        name=_ASCII,
+    )
