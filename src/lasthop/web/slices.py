@@ -12,6 +12,8 @@ SLICE: Final = 0.01
 """Seconds after which the event loop is given back."""
 SHARE: Final = 5
 """How many times as long as a value took to make it is kept at least: the making never takes more of a core than a fifth."""
+RECENT: Final = 5.0
+"""Seconds for which a value that is no longer fresh is good enough for somebody who must not wait."""
 
 
 async def in_slices(items: Iterable[T]) -> list[T]:
@@ -55,8 +57,9 @@ class Shared(Generic[T]):
         self._begun, self._until = 0.0, 0.0
 
     async def at_once(self) -> T:
-        """Returns the value as it was made last, however old it is; only the first who asks waits."""
-        return await self.get() if self._kept is None else self._kept
+        """Returns the value as it was made last, if somebody has asked for it lately; others wait for a new one."""
+        recent = self._lock.locked() or time.monotonic() < max(self._until, self._begun) + RECENT
+        return self._kept if self._kept is not None and recent else await self.get()
 
     async def get(self) -> T:
         asked = time.monotonic()

@@ -19,6 +19,7 @@ from lasthop.plan.observation import EndpointSeen, HopSeen, ProxyReport
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.sources.source import Batch
 from lasthop.store.graph import Graph, query
+from lasthop.web import slices
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
 from lasthop.web.page import live, page
@@ -72,7 +73,7 @@ async def test_what_many_ask_for_at_once_is_made_once_and_again_when_it_may_have
     assert await shared.get() == 3, "not known whether it has"
 
 
-async def test_who_cannot_wait_is_told_what_was_made_last() -> None:
+async def test_who_cannot_wait_is_told_what_was_made_last_unless_that_is_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     made, go = 0, asyncio.Event()
 
     async def make() -> int:
@@ -91,6 +92,8 @@ async def test_who_cannot_wait_is_told_what_was_made_last() -> None:
         go.set()
         assert await waiting == 2
     assert await shared.at_once() == 2
+    monkeypatch.setattr(slices, "RECENT", -1.0)
+    assert await shared.at_once() == 3, "nobody has asked for so long that it says nothing of now"
 
 
 async def test_one_member_that_crashes_hides_neither_the_others_nor_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
