@@ -16,8 +16,10 @@ from kubernetes.client import ApiClient, Configuration, CoreV1Api
 from kubernetes.stream import portforward
 
 from lasthop.cli.commands import dashboard
-from lasthop.cli.commands.dashboard import Leader, forward, local_url
+from lasthop.cli.commands.dashboard import forward, local_url
 from lasthop.cli.main import main
+from lasthop.cli.views import leader as leaders
+from lasthop.cli.views.leader import Leader
 from lasthop.kubernetes.client import Client
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.port_forward import forwarding
@@ -52,7 +54,7 @@ async def test_the_page_of_the_leading_controller_is_forwarded(tmp_path: Path) -
 
 
 async def test_when_another_leads_new_connections_go_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "KNOWN", 0.0)
+    monkeypatch.setattr(leaders, "KNOWN", 0.0)
     async with cluster("a", "b", holder="a") as (pods, client):
         leader = Leader(client, "lasthop-system")
         assert await leader.find() == ("lasthop-system", "a", PORT)
