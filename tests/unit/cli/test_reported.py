@@ -18,8 +18,7 @@ from lasthop.cli.views.leader import asking
 from lasthop.controller import Controller
 from lasthop.plan.observation import EndpointSeen
 from tests.folders import lasthop
-from tests.pods import PORT
-from tests.unit.cli.test_dashboard import cluster
+from tests.pods import PORT, cluster
 from tests.web import shop
 
 
