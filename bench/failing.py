@@ -1,9 +1,11 @@
 """`python -m bench.failing`: what a flood of failing requests does to everybody else.
 
 One gateway with a good backend and one that fails: nothing listens on its port, or (`--kind wrong-name`) a process of its own
-shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured three times: alone,
-for a minute beside 2,000 failing requests a second, and alone again. Promised: the p99 of good traffic stays, memory of both
-processes stops growing, and the status of the failing policy changes a few times however many requests fail.
+shows a certificate for another name, which costs it a handshake for each request. Good traffic is measured alone, then for a
+minute each beside 2,000 failing requests a second and, as the control, beside as many that succeed (`--control direct`: Envoy
+answers them itself; `backend`: another good backend does), in rounds that take turns, and alone again. The client takes CPU
+from Envoy in both arms alike, so what failures add is the ratio of the two p99s. Promised: it is 1, memory of both processes
+stops growing, and the status of the failing policy changes a few times however many requests fail.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -33,6 +36,21 @@ LONGEST = 120.0
 """Seconds of failing traffic, at most."""
 CHANGES = 5
 """Of the status of one object, at most: it settles."""
+ROUND = 5.0
+"""Seconds of one arm before the other's turn."""
+SETTLING = 0.5
+"""Seconds at the beginning of a round that do not count: connections are made, and the other arm's are closed."""
+RESAMPLED = 2000
+DIRECT = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: direct, namespace: bench}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [direct.example]
+  rules:
+  - filters: [{type: RequestRedirect, requestRedirect: {statusCode: 302, hostname: elsewhere.example}}]
+"""
 GROWTH = 64.0
 """MiB that Lasthop, or Envoy, may grow by during the second half of the minute."""
 
@@ -45,6 +63,7 @@ class Good(threading.Thread):
         self._port, self._request = port, f"GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
         self._stopped = threading.Event()
         self.took: list[float] = []
+        self.began: list[float] = []
         self.wrong = 0
 
     def run(self) -> None:
@@ -60,6 +79,7 @@ class Good(threading.Thread):
             await reader.readexactly(length)
             took = time.perf_counter() - began
             self.took.append(took)
+            self.began.append(began)
             self.wrong += head[9:12] != b"200"
             await asyncio.sleep(max(0.0, 1 / GOOD - took))
         writer.close()
@@ -69,9 +89,25 @@ class Good(threading.Thread):
         self.join()
         return self
 
-    def quantile(self, share: float) -> float:
-        """Milliseconds."""
-        return sorted(self.took)[min(len(self.took) - 1, int(share * len(self.took)))] * 1e3
+    def within(self, times: list[tuple[float, float]]) -> list[float]:
+        """Returns how long the answers took of requests that were made in these times."""
+        return [took for began, took in zip(self.began, self.took, strict=True) if any(a <= began < b for a, b in times)]
+
+
+def quantile(took: list[float], share: float) -> float:
+    """Milliseconds."""
+    return sorted(took)[min(len(took) - 1, int(share * len(took)))] * 1e3
+
+
+def p99_ratio(one: list[float], other: list[float]) -> tuple[float, float, float]:
+    """Returns the ratio of the p99s, and the ends of its 95 % confidence interval (bootstrap)."""
+    chance = random.Random(0)
+    drawn = sorted(
+        quantile(chance.choices(one, k=len(one)), 0.99) / quantile(chance.choices(other, k=len(other)), 0.99)
+        for _ in range(RESAMPLED)
+    )
+    ratio = quantile(one, 0.99) / quantile(other, 0.99)
+    return ratio, drawn[int(0.025 * RESAMPLED)], drawn[int(0.975 * RESAMPLED)]
 
 
 class Watch(threading.Thread):
@@ -109,9 +145,30 @@ class Watch(threading.Thread):
 
 
 def flood(port: int, host: str, seconds: float) -> int:
-    """Sends failing requests from a process of its own, and returns how many were answered."""
+    """Sends requests from a process of its own, and returns how many were answered."""
     command = [sys.executable, "-m", "bench.failing", "--flood", f"{port} {host} {seconds}"]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+class Arm:
+    """One kind of requests that good traffic is measured beside."""
+
+    def __init__(self, name: str, host: str) -> None:
+        self.name, self.host = name, host
+        self.answered, self.seconds = 0, 0.0
+        self.times: list[tuple[float, float]] = []
+        """When it had its turns."""
+
+    def turn(self, port: int, seconds: float) -> None:
+        began = time.perf_counter()
+        self.answered += flood(port, self.host, seconds)
+        ended = time.perf_counter()
+        self.times.append((ended - seconds + SETTLING, ended))  # the process takes some time to start
+        self.seconds += min(seconds, ended - began)
+
+    @property
+    def rate(self) -> float:
+        return self.answered / self.seconds
 
 
 def good(port: int, host: str, seconds: float) -> Good:
@@ -121,31 +178,41 @@ def good(port: int, host: str, seconds: float) -> Good:
     return asking.stop()
 
 
-def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float) -> bool:
+def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, control: str) -> bool:
     """`bad_port`: where the failing backend is."""
     with gateway(home / "a", port, pem) as (running, folder, listen):
-        right, wrong = folder.sets[0], folder.sets[1]
+        right, wrong, other = folder.sets[0], folder.sets[1], folder.sets[2]
         save(folder.file(1), _other_name(wrong, bad_port).text())
+        save(folder.path / "direct.yaml", DIRECT)
         time.sleep(3)
         good(listen, right.host, 3)
         before = good(listen, right.host, seconds)
         start = resident(running.pid), resident(running.envoy)
         watch, asking = Watch(running, wrong.name), Good(listen, right.host)
+        failing = Arm("beside failing", wrong.host)
+        successful = Arm("beside control", other.host if control == "backend" else "direct.example")
         used = cpu(running.pid), cpu(running.envoy)
         watch.start()
         asking.start()
         began = time.monotonic()
-        failed = flood(listen, wrong.host, seconds)
+        for number in range(max(1, round(seconds / ROUND))):
+            arms = (failing, successful) if number % 2 else (successful, failing)
+            for arm in arms:
+                arm.turn(listen, min(ROUND, seconds))
         took = time.monotonic() - began
         beside, watch = asking.stop(), watch.stop()
         used = cpu(running.pid) - used[0], cpu(running.envoy) - used[1]
         after = good(listen, right.host, seconds / 2)
         end = resident(running.pid), resident(running.envoy)
-    click.echo(f"{failed:,} requests failed in {took:.0f} s: {failed / took:,.0f} a second (wanted: {RATE:,})")
-    click.echo("good traffic            p50       p99       max   requests   not 200")
-    for name, each in (("alone", before), ("beside", beside), ("alone again", after)):
-        times = "".join(f"{each.quantile(share):7.1f} ms" for share in (0.5, 0.99, 1.0))
-        click.echo(f"  {name:14}{times} {len(each.took):10} {each.wrong:9}")
+    for arm in (failing, successful):
+        click.echo(f"{arm.name}: {arm.answered:,} requests, {arm.rate:,.0f} a second (wanted: {RATE:,})")
+    click.echo("good traffic              p50       p99       max   requests")
+    arms = {arm.name: beside.within(arm.times) for arm in (failing, successful)}
+    for name, times in {"alone": before.took, **arms, "alone again": after.took}.items():
+        shown = "".join(f"{quantile(times, share):7.1f} ms" for share in (0.5, 0.99, 1.0))
+        click.echo(f"  {name:16}{shown} {len(times):10}")
+    ratio, low, high = p99_ratio(*arms.values())
+    click.echo(f"p99 beside failing / beside control: {ratio:.2f} (95 %: {low:.2f} to {high:.2f}); not 200: {beside.wrong}")
     for number, name in enumerate(("Lasthop", "Envoy")):
         most = max(each[number] for each in watch.memory)
         click.echo(
@@ -171,9 +238,16 @@ def _other_name(each: PolicySet, port: int) -> PolicySet:
 @click.command()
 @click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, LONGEST), help="Of failing traffic.")
 @click.option("--kind", default="refused", show_default=True, type=click.Choice(["refused", "wrong-name"]))
+@click.option(
+    "--control",
+    default="direct",
+    show_default=True,
+    type=click.Choice(["direct", "backend"]),
+    help="Who answers the requests of the control: Envoy, or another backend.",
+)
 @click.option("--flood", "asked", hidden=True)
-def main(seconds: float, kind: str, asked: str | None) -> None:
-    """Good traffic beside 2,000 failing requests a second."""
+def main(seconds: float, kind: str, control: str, asked: str | None) -> None:
+    """Good traffic beside 2,000 failing requests a second, and beside as many that succeed."""
     if asked:
         listen, host, length = asked.split()
         click.echo(asyncio.run(load(int(listen), host, min(LONGEST, float(length)), RATE)))
@@ -184,7 +258,7 @@ def main(seconds: float, kind: str, asked: str | None) -> None:
         Issued("*.bench.example", ca).write(home, "backend")
         pair = home / "backend.crt", home / "backend.key"
         with backend(*pair) as (_, (port, _)), backend(*pair) as (_, (other, _)):
-            kept = measure(home, port, other if kind == "wrong-name" else free_port(), ca.pem.decode(), seconds)
+            kept = measure(home, port, other if kind == "wrong-name" else free_port(), ca.pem.decode(), seconds, control)
     sys.exit(not kept)
 
 

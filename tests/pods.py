@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from lasthop.kubernetes.client import Client
 from tests.fake_api import Access
 
 PORT = 19000
@@ -116,3 +117,12 @@ class Pods:
             yield self
         finally:
             await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def cluster(*names: str, holder: str = "") -> AsyncIterator[tuple[Pods, Client]]:
+    pods = Pods()
+    pods.holder = holder
+    pods.pods = {name: pod(name) for name in names}
+    async with pods.serving(), Client(pods.access, timeout=5.0) as client:  # type: ignore[arg-type]
+        yield pods, client

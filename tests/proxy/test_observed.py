@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, OTHER_CA, asking, issued, with_alpn
 from tests.proxy.documents import Document
-from tests.proxy.echo import echo, rule, rules
+from tests.proxy.echo import echo, external_auth, mirror, rule, rules
 from tests.proxy.grpc_echo import call, server
 from tests.proxy.grpc_echo import route as grpc_route
 from tests.proxy.grpc_echo import rule as grpc_rule
@@ -287,6 +287,37 @@ def test_an_endpoint_that_retries_hide_is_known_by_the_counters(gateway: Lasthop
 
     said = until(asked_often)
     assert f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port}): certificate is for another name" in said[2]
+
+
+COUNTED: dict[str, tuple[Callable[[], ssl.SSLContext] | None, str]] = {
+    "wrong-name": (lambda: issued("old.example"), "certificate is for another name than the policy wants"),
+    "wrong-ca": (lambda: issued(issuer=OTHER_CA), "certificate was not accepted: it is signed by an unknown CA"),
+    "plaintext": (None, "TLS handshake failed: the backend does not speak TLS on this port"),
+}
+
+
+@pytest.mark.parametrize("case", COUNTED)
+@pytest.mark.parametrize("filter", ["mirror", "auth"])
+def test_mirrors_and_auth_servers_that_fail_are_known_by_the_counters(
+    gateway: Lasthop, serve: Callable[..., Backend], case: str, filter: str
+) -> None:
+    context, words = COUNTED[case]
+    name, asked = f"seen-{filter}-{case}", f"seen-{filter}-{case}-to"
+    good, bad = serve(issued()), serve(context() if context else None)
+    used = mirror(asked, 443) if filter == "mirror" else external_auth("HTTP", asked)
+    route = rules(name, rule("/", used, to=[docs.to(name)]))
+    rest = (each for each in hop(name, good.port) if each["kind"] != "HTTPRoute")
+    server = (each for each in hop(asked, bad.port) if each["kind"] != "HTTPRoute")
+    gateway.load(f"{name}.yaml", *rest, *server, route)
+
+    def asked_often() -> Condition:
+        assert gateway.get(name).status == (200 if filter == "mirror" else 503)
+        said = gateway.conditions("BackendTLSPolicy", asked)["BackendConnected"]
+        assert said[0] == "False", said
+        return said
+
+    said = until(asked_often)
+    assert said[1] == "HandshakeFailed" and f"Service shop/{asked}:443 (127.0.0.1:{bad.port}): {words}" in said[2]
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

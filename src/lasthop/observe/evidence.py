@@ -57,6 +57,8 @@ class HopCounts(msgspec.Struct, frozen=True):
     """Requests under way; of a stream, connections."""
     requests: int = 0
     """That were sent on some connection; of a stream, connections that were made."""
+    connect_timeouts: int = 0
+    """Of the connect failures, those that took too long."""
 
 
 class EndpointCounts(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.observe import counted as in_words
 from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts, Outcome, Request
 from lasthop.observe.words import cut, shown
 from lasthop.plan.observation import (
@@ -34,15 +35,6 @@ QUIET: Final = 30.0
 FORGOTTEN: Final = 3600.0
 """Seconds after which a hop that Envoy does not count any more is forgotten."""
 _DOUBTFUL: Final = 16
-_KINDS: Final = {
-    "fail_verify_san": "certificate is for another name",
-    "fail_verify_cert_hash": "certificate is not one of those that are pinned",
-    "fail_verify_error": "certificate was not accepted",
-    "fail_verify_no_cert": "backend has no certificate",
-    "connection_error": "TLS handshake failed",
-}
-"""Where only a counter tells: an attempt that a retry made up for is in no log."""
-_BROKEN_OFF: Final = "backend broke off the TLS handshake: perhaps it wants a client certificate"
 
 
 class Tally:
@@ -152,7 +144,9 @@ class _Hop:
         self.heard = 0.0
         """When it was last heard of."""
         self._endpoints: dict[str, _Endpoint] = {}
-        self._connections, self._sent, self._connect_failures, self._handshakes = (_Counter() for _ in range(4))
+        self._connections, self._sent, self._connect_failures, self._timeouts, self._handshakes = (
+            _Counter() for _ in range(5)
+        )
         self._tls_failures: dict[str, _Counter] = {}
         self._requests = _Requests()
         self._counts = HopCounts()
@@ -166,7 +160,8 @@ class _Hop:
         """Failures were counted the last time."""
         self._unsampled = False
         """There are requests and no failures, and no sample has shown an endpoint."""
-        self._kind = ""
+        self._kind, self._late = "", False
+        """The TLS failure that was counted most the last time; connections took too long then."""
         self._seen: HopSeen | None = None
 
     @property
@@ -198,6 +193,7 @@ class _Hop:
         connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
         failures = self._connect_failures.take(counted.connect_failures)
         self._handshakes.take(counted.handshakes)
+        self._late = self._timeouts.take(counted.connect_timeouts) > 0 and not first
         grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
         if connections or counted.active:
             self.heard = now
@@ -224,17 +220,14 @@ class _Hop:
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
         self._seen, unlogged = None, self._unlogged
-        kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
-        kind = _BROKEN_OFF if unlogged else kind
+        said = in_words.said(in_words.BROKEN_OFF) if unlogged else in_words.words(self._kind, timeout=self._late)
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             if known is None and self._unsampled and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(
-                self.key, address, now, f"{kind} (seen in Envoy's counters only)", handshake=bool(self._kind) or unlogged
-            )
+            unseen = Outcome(self.key, address, now, said, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused)

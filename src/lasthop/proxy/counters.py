@@ -12,7 +12,7 @@ from lasthop.plan.upstream import Hop
 
 HOP_STATS: Final = (
     r"^cluster\..*/.*\."
-    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|active)|rq_(total|active)))$"
+    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|connect_timeout|active)|rq_(total|active)))$"
 )
 _SSL: Final = "ssl."
 
@@ -64,10 +64,11 @@ def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
     handshakes = tls.pop("handshake", 0)
     connections, failures, open_ones = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active"))
     failed = {name: value for name, value in tls.items() if value}
+    late = values.get("upstream_cx_connect_timeout", 0)
     if not hop.protocol.http:
-        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures)
+        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures, late)
     active, requests = (values.get(f"upstream_rq_{name}", 0) for name in ("active", "total"))
-    return HopCounts(connections, failures, handshakes, failed, active, requests)
+    return HopCounts(connections, failures, handshakes, failed, active, requests, late)
 
 
 def endpoint_counts(body: bytes) -> EndpointsCounted:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import webbrowser
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -16,23 +15,15 @@ from kubernetes.client import ApiClient, Configuration, CoreV1Api
 from kubernetes.stream import portforward
 
 from lasthop.cli.commands import dashboard
-from lasthop.cli.commands.dashboard import Leader, forward, local_url
+from lasthop.cli.commands.dashboard import forward, local_url
 from lasthop.cli.main import main
-from lasthop.kubernetes.client import Client
+from lasthop.cli.views import leader as leaders
+from lasthop.cli.views.leader import Leader
 from lasthop.kubernetes.errors import ApiError
 from lasthop.kubernetes.port_forward import forwarding
 from tests.fake_api import until
-from tests.pods import PORT, Pods, pod
+from tests.pods import PORT, cluster, pod
 from tests.web import shop
-
-
-@contextlib.asynccontextmanager
-async def cluster(*names: str, holder: str = "") -> AsyncIterator[tuple[Pods, Client]]:
-    pods = Pods()
-    pods.holder = holder
-    pods.pods = {name: pod(name) for name in names}
-    async with pods.serving(), Client(pods.access, timeout=5.0) as client:  # type: ignore[arg-type]
-        yield pods, client
 
 
 async def test_the_page_of_the_leading_controller_is_forwarded(tmp_path: Path) -> None:
@@ -52,7 +43,7 @@ async def test_the_page_of_the_leading_controller_is_forwarded(tmp_path: Path) -
 
 
 async def test_when_another_leads_new_connections_go_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "KNOWN", 0.0)
+    monkeypatch.setattr(leaders, "KNOWN", 0.0)
     async with cluster("a", "b", holder="a") as (pods, client):
         leader = Leader(client, "lasthop-system")
         assert await leader.find() == ("lasthop-system", "a", PORT)

@@ -177,3 +177,26 @@ def test_quantiles_are_interpolated_between_the_bounds() -> None:
     assert traffic.quantile(0.7) == pytest.approx(0.15)
     assert traffic.quantile(0.99) == 0.2
     assert Traffic().quantile(0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("tls_failures", "timeouts", "words"),
+    [
+        ({"fail_verify_san": 2}, 0, "certificate is for another name than the policy wants"),
+        ({"fail_verify_cert_hash": 2}, 0, "certificate is not one of those that the policy pins"),
+        ({"fail_verify_error": 2}, 0, "certificate was not accepted: it is signed by an unknown CA"),
+        ({"connection_error": 2}, 0, "TLS handshake failed: the backend does not speak TLS on this port"),
+        ({}, 2, "connect timeout"),
+        ({}, 0, "no connection: nothing listens on the backend's port"),
+    ],
+)
+def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict[str, int], timeouts: int, words: str) -> None:
+    tally = Tally(WEB, now=0.0)
+    tally.count({HOP: HopCounts()}, 1.0)
+    for n in (1, 2):
+        seen = {name: count * n for name, count in tls_failures.items()}
+        tally.count({HOP: HopCounts(2 * n, 2 * n, 0, seen, connect_timeouts=timeouts * n)}, 1.0 + n)
+        tally.count_endpoints({HOP: {A: EndpointCounts(2 * n, 2 * n)}}, 1.0 + n)
+    (endpoint,) = tally.report(5.0).hops[HOP].endpoints
+    assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(Envoy counts it, and does not say more)")
+    assert endpoint.handshake is bool(tls_failures)

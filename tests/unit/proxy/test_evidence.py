@@ -196,6 +196,7 @@ def test_counters_of_hops_are_read_by_name() -> None:
         f"cluster.{HOP.name}.ssl.fail_verify_error": 0,
         f"cluster.{HOP.name}.upstream_cx_total": 5,
         f"cluster.{HOP.name}.upstream_cx_connect_fail": 2,
+        f"cluster.{HOP.name}.upstream_cx_connect_timeout": 1,
         f"cluster.{HOP.name}.upstream_rq_active": 1,
         f"cluster.{HOP.name}.upstream_rq_total": 8,
         "cluster.xds.upstream_cx_total": 9,
@@ -204,7 +205,7 @@ def test_counters_of_hops_are_read_by_name() -> None:
     ((hop, counts),) = hop_counts(body).items()
     assert hop == HOP and counts.tls_failures == {"fail_verify_san": 2}
     assert (counts.connections, counts.connect_failures, counts.handshakes) == (5, 2, 3)
-    assert (counts.active, counts.requests) == (1, 8)
+    assert (counts.active, counts.requests, counts.connect_timeouts) == (1, 8, 1)
 
 
 def test_counters_of_endpoints_are_read_by_address() -> None:

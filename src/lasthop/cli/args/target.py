@@ -22,6 +22,8 @@ from lasthop.suggestions import closest
 _ALLOWED = "lasthop.allow_files"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CLUSTER = "the cluster"
+NAMESPACE = "lasthop-system"
+"""Of the controller, unless another is named."""
 
 
 class ClusterOptions(NamedTuple):
@@ -54,6 +56,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Read the cluster of this kubeconfig."
         ),
         click.option("--context", metavar="NAME", help="Read the cluster of this kubeconfig context."),
+    ):
+        called = option(called)
+    return called
+
+
+def controller(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of a command that asks the controller of a cluster; they arrive as `cluster` and `namespace`."""
+
+    @functools.wraps(command)
+    def called(kubeconfig: Path | None, context: str | None, **others: Any) -> Any:
+        return command(cluster=ClusterOptions(kubeconfig, context), **others)
+
+    for option in (
+        click.option(
+            "-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NS", help="Where the controller runs."
+        ),
+        click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster of this kubeconfig."),
+        click.option("--context", metavar="NAME", help="The controller in the cluster of this kubeconfig context."),
     ):
         called = option(called)
     return called
@@ -92,15 +112,6 @@ read_folder: Final = click.option(
 running_folder: Final = click.option(
     "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder."
 )
-
-
-def running_gateway(folder: Path | None, elsewhere: str) -> Path:
-    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`,
-    which says where to look in a cluster."""
-    socket = admin_socket(folder, ClusterOptions())
-    if socket is None:
-        raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
-    return socket
 
 
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:

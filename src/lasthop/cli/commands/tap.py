@@ -6,13 +6,23 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import click
 
 from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note
+
+if TYPE_CHECKING:
+    from lasthop.kubernetes.client import Client
+
+INTERVAL: Final = 2.0
+"""Seconds between two looks at a cluster."""
+ELSEWHERE: Final = (
+    "the controller of a cluster is told what fails, not every request: add --failed, without --route; see also lasthop top. "
+    "Requests one by one: kubectl logs -f -n NAMESPACE -l gateway.networking.k8s.io/gateway-name=GATEWAY"
+)
 
 
 @click.command("tap")
@@ -21,26 +31,68 @@ from lasthop.cli.render.terminal import note
 @click.option("--backend", metavar="BACKEND", default="", help="Only those to this Service or XBackend: shop/api or api.")
 @click.option("-c", "--count", type=click.IntRange(1), help="End after so many.")
 @target.running_folder
+@target.controller
 @target.output("text", "json")
-def command(failed: bool, route: str, backend: str, count: int | None, folder: Path | None, output: str) -> None:
+def command(
+    failed: bool,
+    route: str,
+    backend: str,
+    count: int | None,
+    folder: Path | None,
+    cluster: target.ClusterOptions,
+    namespace: str,
+    output: str,
+) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
 
     A line has the time, the status, the request, the backend and its endpoint, how long it took, and of a failed request why,
     and what to try. While it runs, the proxies log every request, up to 1,000 a second; of more a share is shown, and a note
-    says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end. In a cluster the proxies' own logs have
-    it.
+    says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end.
+
+    In a cluster (--context, --kubeconfig, or where no gateway runs on this machine) it takes --failed, and shows every few
+    seconds which connections to backends have failed, how often and why, as all proxies have reported it to the controller;
+    with your rights (get and create on pods/portforward). Requests one by one are in the logs of the proxies' Pods.
 
     \b
     Examples:
       lasthop tap
       lasthop tap --failed --backend shop/api
+      lasthop tap --failed --context prod
       lasthop tap --route httproute/shop/web -c 10
       lasthop tap -o json | jq -r 'select(.duration_ms > 500) | .path'
     """
-    socket = target.running_gateway(folder, "see the logs of the proxies' Pods")
+    socket = target.admin_socket(folder, cluster)
+    if socket is None:
+        if not failed or route:
+            raise click.UsageError(ELSEWHERE)
+        from lasthop.cli.views import leader
+
+        leader.run(cluster, lambda client: _reported(client, namespace, backend, count, output))
+        return
     query = {"failed": "true" if failed else "", "route": route, "backend": backend}
     with contextlib.suppress(KeyboardInterrupt):
         _show(_lines(socket, query), output, count)
+
+
+async def _reported(client: Client, namespace: str, backend: str, count: int | None, output: str) -> None:
+    """Looks every few seconds at what the controller has anyway: however much fails, it is told in figures."""
+    import asyncio
+    import sys
+
+    from lasthop import terminal
+    from lasthop.cli.render.reported_failures import ReportedFailures, document, line
+    from lasthop.cli.views.leader import asking
+
+    seen, shown, colours = ReportedFailures(), 0, terminal.coloured(sys.stdout)
+    async with asking(client, namespace) as ask:
+        while True:
+            for each in seen.news(await ask("/api/traffic")):
+                if each.named(backend):
+                    click.echo(json.dumps(document(each)) if output == "json" else line(each, colours=colours))
+                    shown += 1
+                if shown == count:
+                    return
+            await asyncio.sleep(INTERVAL)
 
 
 def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lasthop import terminal
+from lasthop.api.documents import Json
 from lasthop.cli.args import target
+from lasthop.cli.views.admin_socket import AdminSocketView
+
+if TYPE_CHECKING:
+    from lasthop.kubernetes.client import Client
 
 INTERVAL: Final = 2.0
+TRAFFIC: Final = "/api/traffic"
 
 
 @click.command("top")
@@ -23,35 +31,62 @@ INTERVAL: Final = 2.0
     "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between two looks."
 )
 @target.running_folder
+@target.controller
 @target.output("table", "json")
-def command(once: bool, interval: float, folder: Path | None, output: str) -> None:
+def command(
+    once: bool, interval: float, folder: Path | None, cluster: target.ClusterOptions, namespace: str, output: str
+) -> None:
     """Show requests per second, the share that fails and latency, by route and by backend, of the last 10 seconds.
 
-    Reads the gateway that runs on this machine. What fails is first, then what has most requests. ERRORS are answers with 5xx,
-    the backend's own too; P50 and P99 are the latency that half of the requests, and 99 of 100, do not exceed. Of TLSRoutes
-    and TCPRoutes connections are counted.
+    Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, what the proxies of a cluster
+    have reported to the controller, with your rights (get and create on pods/portforward).
+
+    What fails is first, then what has most requests. ERRORS are answers with 5xx, the backend's own too; P50 and P99 are the
+    latency that half of the requests, and 99 of 100, do not exceed. Of TLSRoutes and TCPRoutes connections are counted.
 
     \b
     Examples:
       lasthop top
       lasthop top --once
+      lasthop top --context prod
       lasthop top -o json | jq '.routes[] | select(.figures.errors_per_second > 0) | .route'
     """
-    from lasthop.cli.render.top_tables import drawn, plain
-    from lasthop.cli.views.admin_socket import AdminSocketView
+    live = not once and output == "table" and terminal.moves(sys.stdout)
+    if socket := target.admin_socket(folder, cluster):
+        view = AdminSocketView(socket)
 
-    view = AdminSocketView(target.running_gateway(folder, "scrape the controller's metrics"))
-    if output == "json":
-        click.echo(json.dumps(view.ask("/api/traffic"), indent=2))
+        async def ask(path: str) -> Json:
+            found: Json = view.ask(path)
+            return found
+
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_show(ask, output, interval if live else None))
         return
-    if once or not terminal.moves(sys.stdout):
-        click.echo(plain(view.ask("/api/traffic"), time.time()))
+    from lasthop.cli.views import leader
+
+    async def show(client: Client) -> None:
+        async with leader.asking(client, namespace) as ask:
+            await _show(ask, output, interval if live else None)
+
+    leader.run(cluster, show)
+
+
+async def _show(ask: Callable[[str], Awaitable[Json]], output: str, interval: float | None) -> None:
+    """Prints once, unless there is an interval."""
+    from lasthop.cli.render.top_tables import drawn, plain
+
+    report = await ask(TRAFFIC)
+    if output == "json":
+        click.echo(json.dumps(report, indent=2))
+        return
+    if interval is None:
+        click.echo(plain(report, time.time()))
         return
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(no_color=not terminal.colours_allowed())
-    with contextlib.suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=Console(no_color=not terminal.colours_allowed()), screen=True, auto_refresh=False) as screen:
         while True:
-            live.update(drawn(view.ask("/api/traffic"), time.time(), live.console.height), refresh=True)
-            time.sleep(interval)
+            screen.update(drawn(report, time.time(), screen.console.height), refresh=True)
+            await asyncio.sleep(interval)
+            report = await ask(TRAFFIC)

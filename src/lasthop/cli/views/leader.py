@@ -1,0 +1,154 @@
+"""The controller of a cluster that leads, asked through the API server and with the user's rights, as by a port-forward."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import aiohttp
+import click
+
+from lasthop.cli.args.target import ClusterOptions
+from lasthop.cli.render.terminal import note
+from lasthop.kubernetes.client import Client, path_of
+from lasthop.kubernetes.config import load
+from lasthop.kubernetes.errors import ApiError, ConfigError
+from lasthop.kubernetes.port_forward import forwarding
+from lasthop.sinks.kubernetes.status_updater import LEASE
+
+LABEL: Final = "app.kubernetes.io/name=lasthop-controller"
+PORT: Final = 19000
+KNOWN: Final = 2.0
+"""Seconds for which the leader is not looked up again."""
+TIMEOUT: Final = 10.0
+"""Seconds for an answer."""
+
+Ask = Callable[[str], Awaitable[Any]]
+"""Returns the JSON at a path of the admin API."""
+
+
+def run(cluster: ClusterOptions, work: Callable[[Client], Awaitable[None]]) -> None:
+    """Runs `work` with a client until it ends, or Ctrl-C. Notes which cluster it is; raises errors in words."""
+
+    async def with_client() -> None:
+        access = await asyncio.to_thread(load, str(cluster.kubeconfig) if cluster.kubeconfig else None, cluster.context)
+        note(f"Forwarding to the cluster of {access.name}")
+        async with Client(access) as client:
+            await work(client)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            asyncio.run(with_client())
+        except ConfigError as error:
+            raise click.ClickException(str(error)) from None
+
+
+@contextlib.asynccontextmanager
+async def asking(client: Client, namespace: str) -> AsyncIterator[Ask]:
+    """Yields what asks the controller that leads in this namespace, each time anew; it raises in words."""
+    leader, errors = Leader(client, namespace), list[ApiError]()
+
+    def failed(error: ApiError) -> None:
+        leader.forget()
+        errors.append(error)
+
+    async def ask(path: str) -> Any:
+        errors.clear()
+        try:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                if answer.status == 200:
+                    return await answer.json()
+                raise click.ClickException((await answer.text()).strip() or f"the controller answers {answer.status}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            why = in_words(errors[0], namespace) if errors else f"no connection to the controller: {error or 'timeout'}"
+            raise click.ClickException(why) from None
+
+    try:
+        await leader.find()
+    except ApiError as error:
+        raise click.ClickException(in_words(error, namespace)) from None
+    # A connection for each question: the next one may go to another leader.
+    connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(TIMEOUT)
+    async with (
+        forwarding(client, leader.find, failed) as port,
+        aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+    ):
+        yield ask
+
+
+class Leader:
+    """Finds the Pod of the controller that holds the Lease: the only one that knows what all proxies have seen."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._found: tuple[str, str, int] | None = None
+        self._until = 0.0
+
+    def forget(self) -> None:
+        self._found = None
+
+    async def find(self) -> tuple[str, str, int]:
+        """Returns namespace and name of the Pod and its admin port. Raises `ApiError`."""
+        if self._found is None or time.monotonic() > self._until:
+            pod = await self._pod()
+            self._found = (self._namespace, pod["metadata"]["name"], _admin_port(pod))
+            self._until = time.monotonic() + KNOWN
+        return self._found
+
+    async def _pod(self) -> dict[str, Any]:
+        path = path_of("coordination.k8s.io", "v1", "leases", self._namespace, LEASE)
+        try:
+            name = ((await self._client.get(path)).get("spec") or {}).get("holderIdentity") or ""
+        except ApiError as error:
+            if not (error.denied or error.not_found):
+                raise
+            name = ""
+        if name:
+            try:
+                return await self._client.get(path_of("", "v1", "pods", self._namespace, name))
+            except ApiError as error:
+                if not (error.denied or error.not_found):
+                    raise
+                if error.denied:
+                    return {"metadata": {"name": name}}
+        found = (await self._client.get(path_of("", "v1", "pods", self._namespace), {"labelSelector": LABEL})).get(
+            "items"
+        ) or []
+        ready = [pod for pod in found if _is_ready(pod)]
+        if not ready:
+            raise ApiError(404, "NotFound", f"no Pod with the label {LABEL} is ready")
+        return dict(ready[0])
+
+
+def _admin_port(pod: dict[str, Any]) -> int:
+    containers = (pod.get("spec") or {}).get("containers") or []
+    ports = (port for container in containers for port in container.get("ports") or [])
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "admin"), PORT)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def in_words(error: ApiError, namespace: str) -> str:
+    match error.status:
+        case 401:
+            return "the API server refuses your credentials; log in again, or choose another --context"
+        case 403:
+            return (
+                f"you may not forward ports of Pods in namespace {namespace}: {error.message}; ask for get and create on "
+                "pods/portforward there (RBAC)"
+            )
+        case 404:
+            return (
+                f"no controller of Lasthop runs in namespace {namespace}: {error.message}; name another with --namespace, or "
+                "install it with: lasthop install"
+            )
+        case 0:
+            return f"no connection to the controller: {error.message}"
+        case _:
+            return f"the API server answers {error}"
