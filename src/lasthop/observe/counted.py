@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 TIMEOUT: Final = "connect timeout (TCP or TLS handshake)"
-BROKEN_OFF: Final = "backend broke off the TLS handshake: perhaps it wants a client certificate"
+BROKEN_OFF: Final = "backend aborted the TLS handshake: perhaps it wants a client certificate"
 _NOT_CONNECTED: Final = "no connection: nothing listens on the backend's port, or its address cannot be reached"
 _HANDSHAKE: Final = (
     "TLS handshake failed: the backend does not speak TLS on this port, wants a client certificate, or has no TLS version or "

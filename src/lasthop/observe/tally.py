@@ -322,7 +322,7 @@ class _Endpoint:
 
 
 def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
-    """What fails first, then what was heard of last."""
+    """Sorts what fails first, then what was heard of last."""
     return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
 
 

@@ -141,7 +141,7 @@ def _passed_through(engine: Engine, service: Key, port: int) -> str:
     """Returns why a policy is not used although there is a route."""
     hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
     if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
-        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy concerns it"
+        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy applies to it"
     return ""
 
 
@@ -171,7 +171,7 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
     g = engine.graph
     found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Target(by, hop.backend, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
+        return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
         return Target(by, hop.backend, hop.port, None, refused)
     alpn = tls.options.alpn
@@ -188,10 +188,8 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
 # --- trying it -------------------------------------------------------------------------------------------------------
 
 
-def probe(
-    key: Key, todo: list[Target], *, notes: tuple[str, ...] = (), limit: int = LIMIT, timeout: float = CONNECT_TIMEOUT
-) -> ProbeResult:
-    """Blocks: run it in a thread where something else goes on."""
+def probe(key: Key, todo: list[Target], *, notes: tuple[str, ...] = ()) -> ProbeResult:
+    """Tries the targets. Blocks: run it in a thread where something else goes on."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
@@ -206,10 +204,10 @@ def probe(
                     places += addresses(endpoint.address, endpoint.port)
                 except NoHandshake as error:
                     found.append(EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),)))
-            found += pool.map(lambda place: check_endpoint(place, expected, now, timeout), places[:limit])
+            found += pool.map(lambda place: check_endpoint(place, expected, now, CONNECT_TIMEOUT), places[:LIMIT])
             if not found:
                 refused = refused or "no endpoint is ready, so there is nothing to connect to"
-            more = max(0, len(places) - limit)
+            more = max(0, len(places) - LIMIT)
             source = str(expected.tls.source)
             return TargetResult(
                 target.gateway, str(target.backend), target.port, source, refused, target.unused, tuple(found), more

@@ -28,7 +28,7 @@ TRAFFIC: Final = "/api/traffic"
 @click.command("top")
 @click.option("--once", is_flag=True, help="Print the tables once; the same if the output is not a terminal.")
 @click.option(
-    "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between two looks."
+    "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between updates."
 )
 @target.running_folder
 @target.controller
@@ -41,8 +41,8 @@ def command(
     Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, what the proxies of a cluster
     have reported to the controller, with your rights (get and create on pods/portforward).
 
-    What fails is first, then what has most requests. ERRORS are answers with 5xx, the backend's own too; P50 and P99 are the
-    latency that half of the requests, and 99 of 100, do not exceed. Of TLSRoutes and TCPRoutes connections are counted.
+    What fails comes first, then what has the most requests. ERRORS are responses with 5xx, including the backend's own; P50
+    and P99 are latency percentiles. For TLSRoutes and TCPRoutes, connections are counted.
 
     \b
     Examples:

@@ -12,12 +12,14 @@ from lasthop.outputs.envoy.route_messages import DEFAULT_PORTS, INTERNAL_ERROR, 
 from lasthop.outputs.explain.fact import Fact, bad, good, plain
 from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.explain.request_answer import Action, Share
+from lasthop.outputs.explain.routes import reference_fact
 from lasthop.plan.request import Request
 from lasthop.plan.routing import Backend, Forward, HeaderEdit, PathEdit, Redirect, Refuse, Rewrite, Route
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import Target, endpoints, target
 from lasthop.resolve.http_syntax import shown
-from lasthop.resolve.routes import read_route, request_rules, route_judgement
+from lasthop.resolve.route_references import filter_references
+from lasthop.resolve.routes import PROTOCOLS, read_route, request_rules, route_judgement
 from lasthop.store.graph import Graph
 
 UNAVAILABLE: Final = 503
@@ -39,14 +41,14 @@ class Result(NamedTuple):
 
 def result(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request, listening: Listening) -> Result:
     """Returns what the rule does with a request that it takes."""
-    filters = tuple(_filters(g, route))
+    filters = (*_gateway_edits(route), *_referred(g, key, rule, gateway))
     if route.cors and _preflight(request):
         said = "answered by the gateway, as a CORS preflight"
         return Result(Action.RESPOND, said, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
     match route.action:
         case Refuse():
             problems = route_judgement(g, key, gateway).rules[rule].problems
-            why = tuple(bad(str(problem)) for problem in problems) or (bad("its ExternalAuth server must not be used"),)
+            why = tuple(bad(str(problem)) for problem in problems) or tuple(_referred(g, key, rule, gateway))
             return Result(Action.RESPOND, f"{_refusal(request)}: the rule asks for what cannot be done", why, _status(request))
         case Redirect() as redirect:
             to = location(redirect, request, listening)
@@ -70,14 +72,13 @@ def _forwarded(
         share, fact = _share(g, key, rule, backend, number, total, request)
         shares.append(share)
         hops.append(fact)
-    mirrors = [hop_fact(g, m.hop, f"a copy of {m.numerator} in {m.denominator} to ") for m in forward.mirrors]
     names = ", ".join(f"{s.backend}:{s.port}" if s.backend else "nowhere" for s in shares)
     alone = shares[0] if len(shares) == 1 else None
     if alone and alone.status:
         said = f"{alone.status}: {names} cannot be used" if alone.backend else f"{alone.status}: its backend must not be used"
-        return Result(Action.RESPOND, said, (*facts, *hops, *mirrors), alone.status, "", *rewritten, tuple(shares))
+        return Result(Action.RESPOND, said, (*facts, *hops), alone.status, "", *rewritten, tuple(shares))
     how = f" ({Manner(alone.manner).asked})" if alone else " by weight"
-    return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops, *mirrors), 0, "", *rewritten, tuple(shares))
+    return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops), 0, "", *rewritten, tuple(shares))
 
 
 def _share(g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request) -> tuple[Share, Fact]:
@@ -109,7 +110,7 @@ def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request:
 
 
 def _status(request: Request) -> int:
-    """A gRPC client is told UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
+    """Returns the status; a gRPC client gets UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
     return UNAVAILABLE if request.grpc else INTERNAL_ERROR
 
 
@@ -125,13 +126,20 @@ def _preflight(request: Request) -> bool:
 # --- edits -----------------------------------------------------------------------------------------------------------
 
 
-def _filters(g: Graph, route: Route) -> Iterator[Fact]:
+def _referred(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
+    """Yields what the filters of a rule refer to."""
+    obj = read_route(g, key)
+    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    for filter in rules[rule].filters if rules else ():
+        for lead in filter_references(filter):
+            protocol = lead.protocol or PROTOCOLS[key.kind][0]
+            yield reference_fact(g, key, gateway, lead.ref, lead.role, protocol)
+
+
+def _gateway_edits(route: Route) -> Iterator[Fact]:
     if route.cors:
         origins = ", ".join(route.cors.origins[:5])
         yield plain(f"CORS for {shown(origins, 200)}")
-    if route.auth:
-        asked = hop_fact(g, route.auth.hop, "asks first, and refuses what it does not allow: ")
-        yield asked
     yield from _edits("request", route.headers.request)
     yield from _edits("response", route.headers.response)
 
@@ -151,7 +159,7 @@ def _limits(forward: Forward) -> Iterator[Fact]:
         yield plain(f"one attempt may take {forward.try_timeout:g} s")
     if forward.retry and forward.retry.attempts:
         codes = f", also after {', '.join(map(str, forward.retry.codes))}" if forward.retry.codes else ""
-        yield plain(f"tried again up to {forward.retry.attempts} times{codes}")
+        yield plain(f"retried up to {forward.retry.attempts} times{codes}")
     if forward.session:
         where = "header" if forward.session.header else "cookie"
         yield plain(f"a client stays with its backend by the {where} {forward.session.name}")
@@ -160,13 +168,13 @@ def _limits(forward: Forward) -> Iterator[Fact]:
 def _sent(request: Request, rewritten: tuple[str, str]) -> Iterator[Fact]:
     path, host = rewritten
     if path != request.target:
-        yield plain(f"the backend is asked for {path}")
+        yield plain(f"the path becomes {path}")
     if host != request.authority:
-        yield plain(f"the backend is told Host {host}")
+        yield plain(f"the Host header becomes {host}")
 
 
 def _rewritten(request: Request, of_rule: Rewrite | None, of_backend: Rewrite | None) -> tuple[str, str]:
-    """Path with query, and Host, as the first backend gets them: a backend's own rewrite counts before the rule's."""
+    """Returns path with query, and Host, as the first backend gets them: a backend's own rewrite counts before the rule's."""
     both = [each for each in (of_backend, of_rule) if each]
     edit = next((each.path for each in both if each.path), None)
     host = next((each.hostname for each in both if each.hostname), request.authority)
@@ -181,7 +189,7 @@ def _edited(request: Request, edit: PathEdit | None) -> str:
 
 
 def edited_path(path: str, edit: PathEdit) -> str:
-    """By the spec's table: exactly one slash is between the new prefix and the rest."""
+    """Rewrites a path by the spec's table: exactly one slash is between the new prefix and the rest."""
     if edit.prefix is None:
         return edit.value
     prefix, value = edit.prefix.rstrip("/"), edit.value.rstrip("/")
@@ -192,8 +200,8 @@ def edited_path(path: str, edit: PathEdit) -> str:
 
 
 def location(redirect: Redirect, request: Request, listening: Listening) -> str:
-    """The Location header: without a port of its own that of the scheme if one is given, otherwise the listener's; and a
-    scheme's usual port is written only for a client that has written one."""
+    """Returns the Location header: without a port of its own that of the scheme if one is given, otherwise the listener's; and
+    a scheme's usual port is written only for a client that has written one."""
     scheme = redirect.scheme or listening.scheme
     port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
     host = redirect.hostname or _without_port(request.authority)
@@ -208,7 +216,7 @@ def _without_port(authority: str) -> str:
 
 
 def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[Share, ...], tuple[Fact, ...]]:
-    """The same for a connection that is forwarded."""
+    """Returns the same for a connection that is forwarded."""
     total = sum(backend.weight for backend in backends)
     shares, facts = [], []
     for backend in backends:
