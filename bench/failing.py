@@ -196,8 +196,7 @@ def measure(home: Path, port: int, bad_port: int, pem: str, seconds: float, cont
         asking.start()
         began = time.monotonic()
         for number in range(max(1, round(seconds / ROUND))):
-            arms = (failing, successful) if number % 2 else (successful, failing)
-            for arm in arms:
+            for arm in (failing, successful) if number % 2 else (successful, failing):
                 arm.turn(listen, min(ROUND, seconds))
         took = time.monotonic() - began
         beside, watch = asking.stop(), watch.stop()

@@ -150,6 +150,11 @@ def raw(handler: Handler) -> Serving:
     return lambda stack, name: (stack.enter_context(server(None, handler)),)
 
 
+def closing_at_once(stack: contextlib.ExitStack, name: str) -> tuple[int, ...]:
+    """A backend whose handshakes are in order, and which closes the connection then."""
+    return (stack.enter_context(server(issued(), lambda connection: None)),)
+
+
 def both(*servings: Serving) -> Serving:
     return lambda stack, name: tuple(port for serving in servings for port in serving(stack, name))
 
@@ -257,6 +262,7 @@ ROWS = {
     "no-endpoints": before_tls(no_endpoints, "backend has no ready endpoint"),
     "hangs-up": bad(raw(read_and_hang_up), "backend closed the connection during the TLS handshake", ""),
     "resets": bad(raw(hang_up), "backend reset the connection during the TLS handshake", ""),
+    "closes": bad(closing_at_once, "backend closed the connection before it answered", "success"),
     "silent": before_tls(raw(say_nothing), "connect timeout (TCP or TLS handshake)", requests=1),
     "mtls-12": bad(tls(lambda: asking(ssl.CERT_REQUIRED, V1_2)), MTLS, "handshake_error"),
     "mtls-13": bad(tls(lambda: asking(ssl.CERT_REQUIRED)), MTLS, "handshake_error"),

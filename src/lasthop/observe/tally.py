@@ -160,6 +160,8 @@ class _Hop:
         """Failures were counted the last time."""
         self._unsampled = False
         """There are requests and no failures, and no sample has shown an endpoint."""
+        self._sending = False
+        """Requests were sent lately, perhaps beside others for which there was no connection."""
         self._kind, self._late = "", False
         """The TLS failure that was counted most the last time; connections took too long then."""
         self._seen: HopSeen | None = None
@@ -205,7 +207,7 @@ class _Hop:
         self._refused = not self.key.protocol.http and any(self._errors)
         self._judge_doubtful()
         good = not failures and not self._kind
-        self._unsampled = bool(requests) and good and not self._endpoints
+        self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
         for each in self._endpoints.values() if good else ():
             # There is traffic and none of it fails, whether samples show it or not.
             if connections and now - each.last_failure > QUIET if each.in_a_row else requests and each.last_success:
@@ -223,7 +225,8 @@ class _Hop:
         said = in_words.said(in_words.BROKEN_OFF) if unlogged else in_words.words(self._kind, timeout=self._late)
         for address, counts in counted.items():
             known = self._endpoints.get(address)
-            if known is None and self._unsampled and counts.connections > counts.connect_failures:
+            used = self._unsampled or (self._sending and counts.answers)
+            if known is None and used and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue

@@ -29,6 +29,7 @@ RSA_KEY_EXCHANGE: Final = "AES"
 """How the names of those suites begin in which the backend's key signs nothing: the client encrypts a secret for it."""
 SPEAK_TLS: Final = "Enable TLS on this port of the backend, or point the Service to the port that has it."
 ISSUE_ANEW: Final = "Reissue the backend's certificate, from a CA that follows RFC 5280."
+CLOSES: Final = "the backend closes the connection right after the handshake, and does not say why"
 CHOOSE_ALPN: Final = (
     "Offer what the backend speaks: option lasthop.dev/alpn of the policy, or appProtocol of the Service's port."
 )
@@ -65,7 +66,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     extensions = parse.Extensions() if isinstance(own.extensions, parse.Unreadable) else own.extensions
     chain = _read(seen.chain)
     leaf = chain[0]
-    checks = (
+    checks: tuple[Check, ...] = (
         connect,
         _tls(seen, leaf, extensions, tls),
         Check("sni", State.PASS, f"{tls.sni} is sent"),
@@ -75,6 +76,8 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _pins(leaf, tls),
         _client(seen, expected),
     )
+    if seen.closed and not any(each.state is State.FAIL for each in checks):
+        checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
     return EndpointResult(at, checks, certificate)
@@ -215,6 +218,12 @@ def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     return Check("pins", State.FAIL, found, "If its owner confirms that it is right, pin it too: lasthop pin.")
 
 
+def _closed(expected: Expectation) -> Check:
+    """Of a connection that has passed all other checks. A stream's backend may have its reasons."""
+    remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
+    return Check("open", State.FAIL if expected.http else State.WARN, CLOSES, remedy)
+
+
 def _client(seen: Handshake, expected: Expectation) -> Check:
     name = "client certificate"
     own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
@@ -223,6 +232,8 @@ def _client(seen: Handshake, expected: Expectation) -> Check:
         return Check(name, State.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:
         return Check(name, State.SKIP, "not asked for")
+    if seen.closed:
+        return Check(name, State.FAIL, f"asked for; {own}; {CLOSES}", remedy)
     if not expected.tls.client_certificate:
         found = (
             "asked for, and the Gateway has none; the handshake succeeds, but some servers refuse requests then (nginx: 400)"

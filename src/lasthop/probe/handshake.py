@@ -27,6 +27,8 @@ from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 TIMEOUT: Final = 10.0
 AFTERWARDS: Final = 0.5
 """Seconds to wait after a handshake with TLS 1.3: only then does a backend say that it wants another client certificate."""
+LINGER: Final = 0.25
+"""Seconds to wait after any other handshake for a backend that closes the connection before anything is sent."""
 BUFFER: Final = 65536
 PROTOCOLS: Final = dict(
     zip(VERSIONS, (SSL.TLS1_VERSION, SSL.TLS1_1_VERSION, SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION), strict=True)
@@ -73,6 +75,8 @@ class Handshake(msgspec.Struct, frozen=True):
     """What has answered does not speak TLS, or nothing has answered."""
     silent: bool = False
     """Nothing has answered."""
+    closed: bool = False
+    """The backend has closed the connection right after the handshake, without a reason."""
 
     @property
     def unreadable(self) -> bool:
@@ -113,7 +117,7 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
     except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
         message = f"this machine's OpenSSL does not accept all of the CAs, ciphers or certificates ({_words(error)})"
         raise Untried(message) from None
-    return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None)
+    return _handshake(address, tls.sni, context, timeout, verify=tls.trust is not None, linger=LINGER)
 
 
 def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT) -> Handshake:
@@ -214,9 +218,15 @@ class _Observer:
 
 
 def _handshake(
-    address: tuple[str, int], server_name: str, context: SSL.Context, timeout: float, *, verify: bool = False
+    address: tuple[str, int],
+    server_name: str,
+    context: SSL.Context,
+    timeout: float,
+    *,
+    verify: bool = False,
+    linger: float = 0.0,
 ) -> Handshake:
-    seen, version, failure, plaintext, silent = _Observer(), "", "", False, False
+    seen, version, failure, plaintext, silent, closed = _Observer(), "", "", False, False, False
     with _connected(*address, timeout) as plain:
         connection = SSL.Connection(context)
         connection.set_info_callback(seen.state)
@@ -227,9 +237,8 @@ def _handshake(
         try:
             _drive(plain, connection, connection.do_handshake, timeout)
             version = connection.get_protocol_version_name()
-            if seen.requested and version == "TLSv1.3":
-                with contextlib.suppress(OSError, SSL.SysCallError, SSL.ZeroReturnError):
-                    _drive(plain, connection, lambda: connection.recv(1), AFTERWARDS)
+            if wait := AFTERWARDS if seen.requested and version == "TLSv1.3" else linger:
+                closed = _closes(plain, connection, wait)
         except TimeoutError:
             failure, plaintext, silent = f"no answer within {timeout:g} s", True, True
         except (OSError, SSL.Error) as error:
@@ -245,7 +254,24 @@ def _handshake(
             failure,
             plaintext,
             silent,
+            closed,
         )
+
+
+def _closes(plain: socket.socket, connection: SSL.Connection, seconds: float) -> bool:
+    """Returns whether the backend closes the connection within some time, before it or we have sent anything. Raises if it
+    gives a reason, a TLS alert."""
+    try:
+        _drive(plain, connection, lambda: connection.recv(1), seconds)
+    except TimeoutError:
+        return False
+    except (OSError, SSL.SysCallError, SSL.ZeroReturnError):
+        return True
+    except SSL.Error as error:
+        if "eof" not in _words(error):
+            raise
+        return True
+    return False
 
 
 @contextlib.contextmanager

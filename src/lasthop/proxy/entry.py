@@ -10,6 +10,10 @@ _LONGEST = 2_000
 """Characters of a field. Envoy truncates what clients send to much less, but does not truncate text from certificates."""
 
 
+CUT = "..."
+"""How a text ends of which there was more."""
+
+
 class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Describes one failed request. Fields that Envoy has no value for are None; strings are safe to print on a terminal."""
 
@@ -72,5 +76,5 @@ def document(entry: AccessLogEntry) -> dict[str, Any]:
 def printable(text: str) -> str:
     """Replaces what could move a cursor, change a colour or reverse the direction of text. It is truncated first, so that the
     work does not grow with what a client or backend sends."""
-    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + CUT
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -15,7 +15,7 @@ from lasthop.plan.cluster_metadata import names as accepted
 from lasthop.plan.cluster_metadata import source
 from lasthop.plan.messages import probe_command
 from lasthop.plan.upstream import Hop
-from lasthop.proxy.entry import AccessLogEntry, printable
+from lasthop.proxy.entry import CUT, AccessLogEntry, printable
 
 Sentence = Callable[[AccessLogEntry, re.Match[str]], str]
 
@@ -70,7 +70,9 @@ def _policy(entry: AccessLogEntry) -> str:
 def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
     names = [name for name in found[1].split(",_") if name]
     shown = ", ".join(names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
+    if (entry.tls_failure or "").endswith(CUT):
+        shown += " and more"  # how many is in the part of the log's text that was cut off
+    elif len(names) > _NAMES_SHOWN:
         shown += f" and {len(names) - _NAMES_SHOWN} more"
     certificate = (
         f"certificate is for {shown}" if names else "certificate has no subjectAltName (a common name does not count)"
@@ -106,7 +108,7 @@ _VERIFY: Final = r"certificate_verification_error_at_depth_(\d+):_"
 
 _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
     # The names are the certificate's own text, so they come first and are matched to the last bracket.
-    (r"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)(?:\]|\.\.\.$)", _wrong_name),
+    (rf"(?s)SAN_matcher,_certificate_SANs_are_\[(.*)(?:\]|{re.escape(CUT)}$)", _wrong_name),
     (_VERIFY + "unable_to_get_(?:local_)?issuer_certificate", _unknown_ca),
     (_VERIFY + "self_signed_certificate_in_certificate_chain", _unknown_ca),
     (_VERIFY + "self_signed_certificate", _self_signed),

@@ -22,10 +22,11 @@ from lasthop.probe.result import document
 from lasthop.web import page
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
+from lasthop.web.engine_view import located
 from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
-from lasthop.web.slices import Shared
+from lasthop.web.slices import Shared, in_slices
 from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
 
@@ -137,7 +138,8 @@ async def _objects(request: web.Request) -> web.Response:
 
 
 async def _findings(request: web.Request) -> web.Response:
-    found = await request.app[VIEW].findings()
+    view = request.app[VIEW]
+    found = await in_slices(located(each, view.locate) for each in await view.findings())
     return _json([{**msgspec.to_builtins(f), "object": str(f.object) if f.object else None} for f in found])
 
 

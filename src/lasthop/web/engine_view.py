@@ -6,6 +6,8 @@ import asyncio
 import functools
 from collections.abc import Callable, Collection
 
+import msgspec
+
 from lasthop.api.addresses import split_port
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
@@ -14,6 +16,7 @@ from lasthop.outputs.audit.audit import Audit, placed
 from lasthop.outputs.audit.certificates import CertificateReport, each_once
 from lasthop.outputs.audit.hops import HopReport, joined
 from lasthop.outputs.explain.explain import request_answers, tree
+from lasthop.plan.finding import Finding
 from lasthop.plan.request import Request
 from lasthop.plan.upstream import Endpoint
 from lasthop.probe.result import ProbeResult
@@ -74,6 +77,14 @@ class EngineView:
         key, where = hop.backend, (hop.gateway.path, hop.port)
         todo = [each for each in targets(self.engine, key, None) if (each.gateway, each.port) == where]
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
+
+
+def located(finding: Finding, locate: Locate) -> Finding:
+    """Returns the finding with file and line of its object, if that comes from a file."""
+    if finding.file or finding.object is None:
+        return finding
+    place = locate(finding.object, finding.field) or locate(finding.object, "")
+    return msgspec.structs.replace(finding, file=place[0], line=place[1]) if place else finding
 
 
 def names(engine: Engine, kind: str) -> set[tuple[str, str]]:

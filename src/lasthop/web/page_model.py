@@ -25,6 +25,7 @@ from lasthop.resolve.policies.judgement import validation_of
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
+from lasthop.web.engine_view import located
 from lasthop.web.failures import Failed, latest, observed_failures
 from lasthop.web.picture import Choice, Filter, Line, choose
 from lasthop.web.probing import Probes
@@ -150,13 +151,7 @@ class PageModel:
         return (*sorted(located, key=_errors_first), *found[LOCATED:])
 
     def _located(self, mistake: Mistake) -> Mistake:
-        finding = mistake.finding
-        if finding.file or finding.object is None:
-            return mistake
-        place = self.view.locate(finding.object, finding.field) or self.view.locate(finding.object)
-        if place is None:
-            return mistake
-        return Mistake(msgspec.structs.replace(finding, file=place[0], line=place[1]), mistake.follows)
+        return Mistake(located(mistake.finding, self.view.locate), mistake.follows)
 
     async def line(self, id: str) -> Line | None:
         found = _line(await self._material.at_once(), id) or _line(await self._material.get(), id)

@@ -13,7 +13,7 @@ from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome, Request
 from lasthop.observe.tally import MAX_WATCHED, Tally
 from lasthop.plan.observation import MAX_ENDPOINTS, MAX_NAMES, MAX_WORDS, LeafCertificate, Traffic
 from lasthop.plan.upstream import Hop, Protocol
-from tests.observed import HOP, WEB, A
+from tests.observed import HOP, WEB, A, B, C
 
 ROUTE = Key("HTTPRoute", "shop", "web")
 
@@ -200,3 +200,15 @@ def test_what_is_only_counted_is_told_as_far_as_counters_know(tls_failures: dict
     (endpoint,) = tally.report(5.0).hops[HOP].endpoints
     assert endpoint.failure.startswith(words) and endpoint.failure.endswith("(Envoy counts it, and does not say more)")
     assert endpoint.handshake is bool(tls_failures)
+
+
+def test_an_endpoint_that_answers_beside_one_that_fails_is_known_without_a_sample() -> None:
+    tally = Tally(WEB, now=0.0)
+    tally.count({HOP: HopCounts()}, 1.0)
+    tally.take(Outcome(HOP, A, 1.5, "certificate has expired", handshake=True))
+    tally.count({HOP: HopCounts(12, 11, 1, {"fail_verify_error": 11}, requests=5)}, 2.0)
+    assert tally.watched() == [HOP]
+    tally.count_endpoints({HOP: {A: EndpointCounts(11, 11), B: EndpointCounts(1, 0, 5), C: EndpointCounts()}}, 2.0)
+    seen = {each.address: each for each in tally.report(3.0).hops[HOP].endpoints}
+    assert seen.keys() == {A, B}
+    assert seen[A].in_a_row and (seen[B].in_a_row, seen[B].last_success) == (0, 2.0)

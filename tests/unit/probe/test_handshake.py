@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import time
 
 import pytest
@@ -125,3 +126,30 @@ def test_what_openssl_does_not_take_is_not_tried() -> None:
     assert not odd.passes
     assert [check.name for check in odd.checks] == ["tls"]
     assert "this machine's OpenSSL" in odd.checks[0].found
+
+
+@pytest.mark.parametrize(("http", "state"), [(True, "fail"), (False, "warn")])
+def test_who_closes_the_connection_right_after_the_handshake_does_not_serve_http(http: bool, state: str) -> None:
+    with server(GOOD.server_context(), lambda connection: None) as port:
+        found = check_endpoint(("127.0.0.1", port), Expectation(TLS, (), None, http), NOW.timestamp(), 5.0)
+    last = found.checks[-1]
+    assert (last.name, last.state) == ("open", state) and "right after the handshake" in last.found
+    assert "backend's log" in last.remedy and found.passes is not http
+
+
+def test_who_asks_for_a_client_certificate_and_then_closes_the_connection_wants_one() -> None:
+    context = GOOD.server_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=CA.pem)
+    with server(context, lambda connection: None) as port:
+        result = checked(port)
+    assert failing(result) == ["client certificate"]
+    assert "closes the connection right after the handshake" in result.checks[-1].found
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_waits_for_a_request_passes(version: ssl.TLSVersion) -> None:
+    context = GOOD.server_context()
+    context.minimum_version = context.maximum_version = version
+    with server(context, say_nothing) as port:
+        assert failing(checked(port)) == []

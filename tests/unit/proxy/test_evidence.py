@@ -10,7 +10,7 @@ import pytest
 from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.counters import endpoint_counts, hop_counts
-from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.entry import AccessLogEntry, parse
 from lasthop.proxy.evidence import Sample, failure, moment, parse_sample, request, success
 from lasthop.proxy.failures import explain_failure
 
@@ -219,3 +219,15 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
     assert hop == HOP and found.keys() == {"10.0.0.1:443", "[fd00::1]:443", ":0"}
     one = found["10.0.0.1:443"]
     assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)
+
+
+@pytest.mark.parametrize("odd", ["", "odd].example,_"])
+def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -> None:
+    names = odd + ",_".join(f"n{n}.example" for n in range(3000))
+    line = msgspec.json.encode(
+        {"flags": "UF", "tls_failure": f"verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[{names}]"}
+    )
+    entry = parse(line)
+    assert entry is not None
+    said = explain_failure(entry)
+    assert said is not None and said.startswith("certificate is for ") and " and more, the policy wants" in said

@@ -72,10 +72,12 @@ def merged(current: Json, ours: Json, now: str, namespace: str = "", kind: str =
 
 
 def observations(status: Json) -> dict[str, str]:
-    """Returns the status of our conditions about what was seen on the wire, by type and the ancestor that they are about."""
+    """Returns the status of our conditions about what was seen on the wire, by type and the Gateway that they are about."""
     return {
-        f"{condition['type']} {sorted(entry['ancestorRef'].items())}": condition["status"]
-        for entry in _our_ancestors(status)
+        f"{condition['type']} {sorted(entry[reference].items())}": condition["status"]
+        for field, (reference, _) in ENTRIES.items()
+        for entry in status.get(field) or ()
+        if _is_ours(entry)
         for condition in entry.get("conditions") or ()
         if condition["type"] in OBSERVED
     }
@@ -83,18 +85,17 @@ def observations(status: Json) -> dict[str, str]:
 
 def without_observations(status: Json) -> Json:
     """Returns the status without these conditions."""
-    ours = _our_ancestors(status)
-    entries = [
-        {**entry, "conditions": [c for c in entry.get("conditions") or () if c["type"] not in OBSERVED]}
-        if entry in ours
-        else entry
-        for entry in status.get("ancestors") or ()
-    ]
-    return {**status, "ancestors": entries}
+    return {**status, **{field: [_unobserved(entry) for entry in status[field] or ()] for field in ENTRIES if field in status}}
 
 
-def _our_ancestors(status: Json) -> list[Json]:
-    return [entry for entry in status.get("ancestors") or () if entry.get("controllerName") == CONTROLLER_NAME]
+def _unobserved(entry: Json) -> Json:
+    if not _is_ours(entry):
+        return entry
+    return {**entry, "conditions": [c for c in entry.get("conditions") or () if c["type"] not in OBSERVED]}
+
+
+def _is_ours(entry: Json) -> bool:
+    return bool(entry.get("controllerName") == CONTROLLER_NAME)
 
 
 def generation(ours: Json) -> int:

@@ -24,7 +24,7 @@ from lasthop.api.status import (
 )
 from lasthop.outputs.status.policies import UNSERVED_POLICIES
 from lasthop.plan.reasons import CONDITION_TYPES
-from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, rendered
+from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, observations, rendered, without_observations
 from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
 from tests.docs.code import condition_types
 
@@ -227,3 +227,13 @@ def test_features_of_a_class_are_replaced_as_a_whole() -> None:
     status = GatewayClassStatus((mk_condition(),), (SupportedFeature("Gateway"), SupportedFeature("HTTPRoute")))
     result = merge(current, status, "GatewayClass")
     assert result["supportedFeatures"] == [{"name": "Gateway"}, {"name": "HTTPRoute"}]
+
+
+@pytest.mark.parametrize(("field", "reference"), [("ancestors", "ancestorRef"), ("parents", "parentRef")])
+def test_what_was_seen_is_told_apart_from_the_rest_of_our_entries(field: str, reference: str) -> None:
+    accepted, failing = ({"type": type, "status": "False"} for type in ("Accepted", "BackendConnected"))
+    ours = {reference: {"name": "g"}, "controllerName": CONTROLLER_NAME, "conditions": [accepted, failing]}
+    theirs = {reference: {"name": "g"}, "controllerName": "example.com/other", "conditions": [failing]}
+    status = {field: [ours, theirs]}
+    assert observations(status) == {"BackendConnected [('name', 'g')]": "False"}
+    assert without_observations(status) == {field: [{**ours, "conditions": [accepted]}, theirs]}

@@ -84,8 +84,15 @@ async def test_a_new_leader_does_not_take_back_what_proxies_have_seen_for_want_o
         assert not updater.premature(POLICY, unheard, seen), "news"
         assert not updater.premature(POLICY, seen, {"ancestors": [connected("False")]}), "also bad news"
         assert not updater.premature(POLICY, seen, refused), "there is more to tell"
+        failing, silent = ({"parents": [of_route(*conditions)]} for conditions in (("BackendConnected",), ()))
+        assert updater.premature(Key("HTTPRoute", "shop", "r"), failing, silent), "a route says nothing while nothing fails"
         clock.now += SETTLING
         assert not updater.premature(POLICY, seen, unheard)
+
+
+def of_route(*failing: str) -> dict[str, Any]:
+    conditions = [{"type": "Accepted", "status": "True"}, *({"type": type, "status": "False"} for type in failing)]
+    return {"parentRef": {"name": "gw"}, "controllerName": CONTROLLER_NAME, "conditions": conditions}
 
 
 def connected(status: str, accepted: str = "True") -> dict[str, Any]:
