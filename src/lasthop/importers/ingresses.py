@@ -78,7 +78,7 @@ class PathOf(msgspec.Struct, frozen=True):
 
 class IngressObject(msgspec.Struct, frozen=True):
     reader: Reader
-    annotations: Reader
+    annotation_reader: Reader
     paths: tuple[PathOf, ...]
     default: ServiceBackend | None
     tls: tuple[tuple[tuple[str, ...], str, Source], ...]
