@@ -17,6 +17,9 @@ ROWS: Final[dict[str, Json]] = {
     "verified": {"serverName": NAME, "rootCAs": CA},
     "versions": {"serverName": NAME, "rootCAs": CA, "minVersion": "VersionTLS12", "maxVersion": "VersionTLS13"},
     "min-version-alone": {"serverName": NAME, "rootCAs": CA, "minVersion": "VersionTLS12"},
+    "versions-equal": {"serverName": NAME, "rootCAs": CA, "minVersion": "VersionTLS13", "maxVersion": "VersionTLS13"},
+    "version-unknown": {"serverName": NAME, "rootCAs": CA, "maxVersion": "TLS13"},
+    "cipher-unknown": {"insecureSkipVerify": True, "cipherSuites": ["ECDHE-RSA-AES128-GCM-SHA256"]},
     "no-server-name": {"rootCAs": CA},
     "skip": {"insecureSkipVerify": True, "serverName": NAME, "rootCAs": CA},
     "skip-and-uri": {"insecureSkipVerify": True, "rootCAs": CA, "peerCertURI": URI},
@@ -35,7 +38,15 @@ ACCEPTED: Final = {
 """What is accepted by each level, if the row's own CA is trusted."""
 SYSTEM: Final = ("no-ca", "missing-ca", DEFAULT)
 """Rows that Traefik has no CA for, and so uses the system's, which none of the certificates is of."""
-ASKING: Final = ("min-version-alone", "no-server-name", "skip", "ca-under-no-key", DEFAULT)
+ASKING: Final = (
+    "min-version-alone",
+    "version-unknown",
+    "cipher-unknown",
+    "no-server-name",
+    "skip",
+    "ca-under-no-key",
+    DEFAULT,
+)
 """Rows that the import has a question about; it is answered with the CA and the name."""
 
 

@@ -96,11 +96,10 @@ class Reader:
 
     def raw(self, key: str) -> Any:
         """Returns a field as it is, and consumes all of it."""
-        found = self.value.get(key)
         self._account.asked.add(self.path)
-        if found is not None:
+        if key in self.value:
             self._account.read.add((*self.path, key))
-        return found
+        return self.value.get(key)
 
     def text(self, key: str, default: str = "") -> str:
         return self._typed(key, str, default)

@@ -8,6 +8,7 @@ default; and peerCertSANs verify even where insecureSkipVerify seems to turn tha
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -32,6 +33,12 @@ from lasthop.importers.systems.traefik.static import Static
 from lasthop.plan.tls_options import CIPHER_SUITES, TLSOptions
 
 VERSIONS: Final = {"VersionTLS10": "1.0", "VersionTLS11": "1.1", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
+_CIPHER: Final = re.compile(
+    r"TLS_(?:RSA|ECDHE_RSA|ECDHE_ECDSA)_WITH_(?:RC4_128_SHA|AES_(?:128|256)_CBC_SHA|AES_128_(?:CBC|GCM)_SHA256|AES_256_GCM_SHA384)"
+    r"|TLS_(?:RSA|ECDHE_RSA)_WITH_3DES_EDE_CBC_SHA|TLS_ECDHE_(?:RSA|ECDSA)_WITH_CHACHA20_POLY1305(?:_SHA256)?"
+    r"|TLS_AES_128_GCM_SHA256|TLS_AES_256_GCM_SHA384|TLS_CHACHA20_POLY1305_SHA256|TLS_FALLBACK_SCSV"
+)
+"""As Go calls them."""
 _CONNECTIONS: Final = {
     "maxIdleConnsPerHost": "idle connections are the gateway's own",
     "forwardingTimeouts": "the gateway has its own timeouts for connections; for requests, write timeouts in the route",
@@ -161,11 +168,16 @@ def _client(tls: Reader) -> ObjectName | None:
 def _options(tls: Reader) -> tuple[TLSOptions, str]:
     """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
     alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
-    lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
-    fault = ""
-    if lowest and (not highest or lowest >= highest):
-        fault = "minVersion needs a maxVersion above it"
     ciphers = tls.texts("cipherSuites")
+    written = {key: tls.text(key) for key in ("minVersion", "maxVersion")}
+    lowest, highest = (VERSIONS.get(text, "") for text in written.values())
+    faults = [
+        f"{key} {text!r} is no version that Traefik knows" for key, text in written.items() if text not in ("", *VERSIONS)
+    ]
+    faults += [f"{each!r} is no cipher that Traefik knows" for each in ciphers if not _CIPHER.fullmatch(each)]
+    if lowest and lowest > highest:
+        faults.append("minVersion needs a maxVersion that is not below it")
+    fault = faults[0] if faults else ""
     names = tuple(openssl_name(each) for each in ciphers)
     unknown = [each for each, name in zip(ciphers, names, strict=True) if name is None]
     if unknown:
@@ -178,13 +190,6 @@ def _options(tls: Reader) -> tuple[TLSOptions, str]:
     minimum = lowest if lowest == "1.3" else None
     maximum = highest if highest in ("1.2", "1.3") else "1.3"
     return TLSOptions(minimum, maximum, suites, alpn=alpn), fault
-
-
-def _version(tls: Reader, key: str) -> str:
-    text = tls.text(key)
-    if text and text not in VERSIONS:
-        tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)
-    return VERSIONS.get(text, "")
 
 
 def openssl_name(cipher: str) -> str | None:
