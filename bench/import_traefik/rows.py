@@ -34,19 +34,12 @@ ACCEPTED: Final = {
     "uri": {BY_URI},
     "ip-name": {BY_ADDRESS},
     "broken": set[str](),
+    "TODO": set[str](),
 }
 """What is accepted by each level, if the row's own CA is trusted."""
 SYSTEM: Final = ("no-ca", "missing-ca", DEFAULT)
 """Rows that Traefik has no CA for, and so uses the system's, which none of the certificates is of."""
-ASKING: Final = (
-    "min-version-alone",
-    "version-unknown",
-    "cipher-unknown",
-    "no-server-name",
-    "skip",
-    "ca-under-no-key",
-    DEFAULT,
-)
+ASKING: Final = ("min-version-alone", "versions-equal", "cipher-unknown", "no-server-name", "skip", "ca-under-no-key", DEFAULT)
 """Rows that the import has a question about; it is answered with the CA and the name."""
 
 

@@ -168,16 +168,15 @@ def _client(tls: Reader) -> ObjectName | None:
 def _options(tls: Reader) -> tuple[TLSOptions, str]:
     """Returns versions, ciphers and ALPN, and why the whole transport is refused because of them."""
     alpn = ("http/1.1",) if tls.boolean("disableHTTP2") else ()
+    lowest, highest = (_version(tls, key) for key in ("minVersion", "maxVersion"))
+    fault = ""
+    if lowest and (not highest or lowest >= highest):
+        fault = "minVersion needs a maxVersion above it"
     ciphers = tls.texts("cipherSuites")
-    written = {key: tls.text(key) for key in ("minVersion", "maxVersion")}
-    lowest, highest = (VERSIONS.get(text, "") for text in written.values())
-    faults = [
-        f"{key} {text!r} is no version that Traefik knows" for key, text in written.items() if text not in ("", *VERSIONS)
-    ]
-    faults += [f"{each!r} is no cipher that Traefik knows" for each in ciphers if not _CIPHER.fullmatch(each)]
-    if lowest and lowest > highest:
-        faults.append("minVersion needs a maxVersion that is not below it")
-    fault = faults[0] if faults else ""
+    if strange := [each for each in ciphers if not _CIPHER.fullmatch(each)]:
+        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
+        tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
+        ciphers = ()
     names = tuple(openssl_name(each) for each in ciphers)
     unknown = [each for each, name in zip(ciphers, names, strict=True) if name is None]
     if unknown:
@@ -190,6 +189,13 @@ def _options(tls: Reader) -> tuple[TLSOptions, str]:
     minimum = lowest if lowest == "1.3" else None
     maximum = highest if highest in ("1.2", "1.3") else "1.3"
     return TLSOptions(minimum, maximum, suites, alpn=alpn), fault
+
+
+def _version(tls: Reader, key: str) -> str:
+    text = tls.text(key)
+    if text and text not in VERSIONS:
+        tls.note(Category.CANNOT, "tls-version", "is no version that Traefik knows, and was ignored", key)
+    return VERSIONS.get(text, "")
 
 
 def openssl_name(cipher: str) -> str | None:
