@@ -3,7 +3,7 @@ UV ?= uv
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench conformance cluster lock
+.PHONY: help setup run test fmt typecheck lint docs stubs update-cases fuzz promtool bench import-traefik conformance cluster lock
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ promtool: setup ## Check metrics, alert rules and their tests with Prometheus' p
 
 bench: setup ## Measure how long an edit takes to reach the backend
 	@$(BIN)/python -m bench
+
+import-traefik: setup ## Compare a real Traefik with what the import says of it (needs Go; builds it once)
+	@$(BIN)/python -m bench.import_traefik
 
 # A whole run begins with the checks of the node that it runs on.
 conformance: setup ## Run the official Gateway API suite on a real API server: SUITE, RUN, FEATURES, CHANNEL, WAY (root)

@@ -34,6 +34,7 @@ class Program:
     module: str  # folder under go/
     package: str
     test: bool = False  # built by `go test -c`
+    modules: Path = MODULES  # where that folder is
     ldflags: str = "-s -w"
 
 
@@ -69,10 +70,11 @@ def cache_folder() -> Path:
     return Path(base) / "lasthop" / "conformance"
 
 
-def path_of(program: Program, cache: Path | None = None, modules: Path = MODULES) -> Path:
+def path_of(program: Program, cache: Path | None = None) -> Path:
     digest = hashlib.sha256(f"{TOOLCHAIN} {program.ldflags}\0".encode())
-    for file in sorted((modules / program.module).iterdir()):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
+    folder = program.modules / program.module
+    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
     return (cache or cache_folder()) / f"{program.module}-{digest.hexdigest()[:12]}" / program.name
 
 
@@ -99,6 +101,13 @@ def build(release: Release = CURRENT) -> dict[str, Path]:
     if not crds_of(release).exists():
         _copy_crds(_go(), release)
     return paths(release)
+
+
+def build_one(program: Program) -> Path:
+    """Returns the path of a program of another module, built if it is not there yet."""
+    if not path_of(program).exists():
+        _build(_go(), program, program.name)
+    return path_of(program)
 
 
 def _go() -> str:
@@ -134,7 +143,7 @@ def _build(go: str, program: Program, label: str) -> None:
     started = time.monotonic()
     progress = _Progress(label, started)
     progress.say("fetching modules")
-    folder = MODULES / program.module
+    folder = program.modules / program.module
     listing = [go, "list", "-deps", *(["-test"] if program.test else []), program.package]
     listed = subprocess.run(listing, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     if listed.returncode:

@@ -80,6 +80,8 @@ class FakeApi:
     def __init__(self) -> None:
         self.version = 100
         self.served: set[tuple[str, str, str]] = set(RESOURCES)
+        self.kinds = dict(KINDS)
+        """By plural."""
         self.objects: dict[str, dict[Name, Json]] = {}
         self.history: dict[str, list[tuple[int, str, Json]]] = {}
         self.compacted = 0
@@ -263,7 +265,7 @@ class FakeApi:
 
     def _kind(self, plural: str, obj: Json) -> Json:
         group, version = next(((g, v) for g, v, p in sorted(self.served) if p == plural), ("", "v1"))
-        return {"apiVersion": f"{group}/{version}" if group else version, "kind": KINDS.get(plural, plural), **obj}
+        return {"apiVersion": f"{group}/{version}" if group else version, "kind": self.kinds.get(plural, plural), **obj}
 
     def _items(self, plural: str, namespace: str) -> list[Json]:
         found = self.objects.get(plural, {})
@@ -322,7 +324,7 @@ class FakeApi:
         if initial:
             items = [{"type": "ADDED", "object": item} for item in copy.deepcopy(self._items(plural, namespace))]
             meta = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
-            return [*items, {"type": "BOOKMARK", "object": {"metadata": meta}}]
+            return [*items, {"type": "BOOKMARK", "object": self._kind(plural, {"metadata": meta})}]
         since = int(request.query.get("resourceVersion") or 0)
         past = self.history.get(plural, ())
         return [{"type": type, "object": obj} for version, type, obj in past if version > since]

@@ -10,7 +10,7 @@ import msgspec
 
 from lasthop.admission.chain import admit
 from lasthop.api.meta import Key
-from lasthop.cli.import_check import Checked, check
+from lasthop.cli.import_check import ON_A_HOST, Checked, check
 from lasthop.cli.render import import_report
 from lasthop.importers.decisions import Decision, Decisions, appended
 from lasthop.importers.documents import Document, SourceText
@@ -24,6 +24,7 @@ from lasthop.outputs.audit.hops import Manner
 from lasthop.resolve.settings import Settings
 from tests.importers.harness import Outcome, run_documents
 
+ADDRESSES = Settings(host_network=False)
 PLAIN = (Level.PLAINTEXT, Level.PASSTHROUGH)
 MANNERS = {
     NewLevel.PLAINTEXT: Manner.PLAINTEXT,
@@ -190,6 +191,11 @@ def assert_decisions_close_all_questions(system: str, outcome: Outcome) -> None:
     assert_audit_agrees(second)
 
 
+def shared_ports(outcome: Outcome) -> set[str]:
+    """Returns the Gateways that the report says cannot have their ports on one host."""
+    return {note.target for note in outcome.result.notes if note.reason == "port-shared"}
+
+
 def lacking(outcome: Outcome, missing: tuple[Key, ...]) -> bool:
     """Returns whether the input itself lacks the objects that something is missing, so that it failed before too."""
     known = {(each.kind, each.namespace, each.bare_name) for each in outcome.documents}
@@ -199,9 +205,8 @@ def lacking(outcome: Outcome, missing: tuple[Key, ...]) -> bool:
 def assert_audit_agrees(outcome: Outcome) -> Checked:
     """Checks that the audit of the objects says of each hop what the last column of the report says. The input must be whole:
     Services with endpoints, and all Secrets."""
-    gateways = [each for each in outcome.result.objects if each.kind == "Gateway"]
-    # In a folder, Gateways on the same port need addresses of their own; in a cluster they have them.
-    found = check(outcome.result, outcome.settings.now, Settings(host_network=len(gateways) <= 1))
+    # Gateways on the same port are looked at as if each had an address of its own, as the report asks for.
+    found = check(outcome.result, outcome.settings.now, ADDRESSES if shared_ports(outcome) else ON_A_HOST)
     by_backend: dict[str, set[NewLevel]] = {}
     for row in outcome.result.rows:
         if row.new is not NewLevel.DROPPED:
@@ -215,8 +220,7 @@ def assert_audit_agrees(outcome: Outcome) -> Checked:
         if not outcome.settings.allow_waivers:
             allowed = {Manner.FAILING if each is Manner.WAIVED else each for each in allowed}
         closed = "is not accepted" in hop.detail and reasons & {"default-certificate", "secret-missing", "inline-certificate"}
-        outside = "could lead anywhere" in hop.detail and "external-hostname" in reasons
-        if hop.manner is Manner.FAILING and (closed or outside or lacking(outcome, hop.missing)):
+        if hop.manner is Manner.FAILING and (closed or lacking(outcome, hop.missing)):
             continue
         assert hop.manner in allowed, (hop, by_backend[backend])
     assert audited == set(by_backend)
@@ -229,9 +233,12 @@ def assert_check_has_only_todos(outcome: Outcome) -> None:
     policies = {each.name for each in outcome.result.objects if each.kind == "BackendTLSPolicy"}
     waiting = set() if outcome.settings.allow_waivers else policies
     todo = {note.reason for note in outcome.result.notes if note.category is Category.TODO}
-    for mistake in assert_audit_agrees(outcome).errors:
+    errors = assert_audit_agrees(outcome).errors
+    if shared_ports(outcome):
+        on_a_host = check(outcome.result, outcome.settings.now).errors
+        errors += tuple(each for each in on_a_host if "belongs to Gateway" in each.finding.message)
+    for mistake in errors:
         finding = mistake.finding
         certificate = finding.object is not None and finding.object.kind == "Gateway" and "default-certificate" in todo
-        outside = "could lead anywhere" in finding.message and "external-hostname" in todo
-        expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate or outside
+        expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate
         assert expected, str(finding)

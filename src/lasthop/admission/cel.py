@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
@@ -26,6 +27,11 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
 }
 _FORMAT_CALL = re.compile(r"format\.(\w+)\(\)\.validate\((.*?)\)\.hasValue\(\)")
 """Kubernetes' library of named formats, which plain CEL lacks; `hasValue()` means there are errors."""
+MAX_REMEMBERED: Final = 256
+"""Bytes of a value whose rules are evaluated only once: thousands of routes have the same path, filter or parent."""
+MAX_ANSWERS: Final = 10_000
+_ANSWERS: Final[dict[tuple[str, bytes], bool]] = {}
+"""By rule and value, as JSON. A rule reads nothing else, so an answer holds for ever."""
 
 
 def violations(root: Node, document: Any, broken: Iterable[Path]) -> Iterator[Problem]:
@@ -58,6 +64,17 @@ def _violated(node: Node, value: Any, path: Path) -> Iterator[Problem]:
 
 
 def _holds(rule: str, value: Any) -> bool:
+    encoded = msgspec.json.encode(value)
+    if len(encoded) > MAX_REMEMBERED:
+        return _evaluated(rule, value)
+    if (rule, encoded) not in _ANSWERS:
+        if len(_ANSWERS) >= MAX_ANSWERS:
+            _ANSWERS.clear()
+        _ANSWERS[rule, encoded] = _evaluated(rule, value)
+    return _ANSWERS[rule, encoded]
+
+
+def _evaluated(rule: str, value: Any) -> bool:
     return program(rule).eval(data={"self": value}).value() is True
 
 

@@ -97,7 +97,11 @@ def decode(kind: str, document: Json) -> Object:
 
     Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
     """
-    return msgspec.convert(_without_nulls(document), KINDS[kind].struct, dec_hook=_hook)
+    struct = KINDS[kind].struct
+    try:
+        return msgspec.convert(document, struct, dec_hook=_hook)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(document), struct, dec_hook=_hook)
 
 
 def decode_json(kind: str, content: bytes) -> Object:

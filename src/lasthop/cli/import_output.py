@@ -25,8 +25,6 @@ from lasthop.importers.writer.text import render
 DECISIONS: Final = "decisions.yaml"
 REPORT: Final = "REPORT.md"
 OBJECTS: Final = "objects"
-CHECKED: Final = 5000
-"""Objects up to which the result is checked at once; `lasthop check` does it for more."""
 BAR: Final = 24
 
 
@@ -94,8 +92,6 @@ def with_probes(result: Result, seen: Mapping[str, tuple[str, ...]]) -> Result:
 
 def with_check(result: Result, settings: Settings) -> Result:
     """Returns the result with what `lasthop check` would say, besides what the report says already."""
-    if len(result.objects) > CHECKED:
-        return result
     told = {note.target for note in result.notes if note.category in (Category.DECISION, Category.TODO)}
     notes = list(result.notes)
     for mistake in check(result, settings.now, way_of(settings)).errors:

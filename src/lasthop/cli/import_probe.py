@@ -40,9 +40,16 @@ def proposals(result: Result, documents: Sequence[Document], now: float, way: Se
     """Connects to one endpoint of each port in question; returns what was seen there, in lines, by port."""
     engine = engine_of(result, now, way)
     inputs = Inputs(documents)
+    outside = {
+        f"{each.key[0]}/{each.key[2]}": str(each.document["spec"]["externalHostname"]["hostname"])
+        for each in result.objects
+        if each.kind == "XBackend" and "externalHostname" in each.document["spec"]
+    }
 
     def places(question: Question) -> Sequence[Endpoint]:
         path, _, number = question.port.rpartition(":")
+        if path in outside:
+            return (Endpoint(outside[path], int(number)),)
         key = Key("Service", *path.split("/"))
         return backends.endpoints(engine.graph, key, int(number), "TCP").endpoints
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from lasthop.admission.chain import admit
 from lasthop.admission.problem import Path, field
@@ -10,6 +10,10 @@ from lasthop.api.documents import Json
 from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.notes import Category, Note, Severity, Source
+from lasthop.importers.reader import IGNORED_ANNOTATIONS
+
+OLD: Final = ("gateway.envoyproxy.io/", "networking.gke.io/", "cloud.google.com/", "ingress.gcp.kubernetes.io/")
+"""Prefixes of annotations that only the old gateways know."""
 
 
 def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
@@ -18,6 +22,8 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
     metadata: Json = {"name": document.bare_name, "namespace": document.namespace}
     if isinstance(labels := document.metadata.get("labels"), dict):
         metadata["labels"] = labels
+    if annotations := _annotations(document):
+        metadata["annotations"] = annotations
     found: Json = {"apiVersion": document.api_version, "kind": document.kind, "metadata": metadata, "spec": spec}
     problems = admit(found)[1]
     unknown = [each for each in problems if each.reason == "UnknownField"]
@@ -31,6 +37,16 @@ def copied(inputs: Inputs, document: Document, spec: Json) -> Json | None:
         note = Note(Category.CANNOT, "rule-refused", text, Source(document, each.path), severity=Severity.HIGH)
         inputs.notes.append(note)
     return None if refused else found
+
+
+def _annotations(document: Document) -> dict[str, str]:
+    """Returns what others than the old gateway read: cert-manager and external-dns, for instance."""
+    found = document.metadata.get("annotations")
+    return {
+        name: value
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, str) and not name.startswith((*IGNORED_ANNOTATIONS, *OLD))
+    }
 
 
 def _without(value: Any, path: Path) -> Any:

@@ -29,7 +29,20 @@ class SourceText(NamedTuple):
 class Document:
     """An object of the input. Compared by identity: two files may hold the same text."""
 
-    __slots__ = ("_default_namespace", "base", "span", "text", "value")
+    __slots__ = (
+        "api_version",
+        "bare_name",
+        "base",
+        "group",
+        "kind",
+        "metadata",
+        "name",
+        "namespace",
+        "path",
+        "span",
+        "text",
+        "value",
+    )
 
     def __init__(
         self, value: Json, text: SourceText, span: Span = NOWHERE, base: Path = (), namespace: str = "default"
@@ -39,40 +52,15 @@ class Document:
         self.text = text
         self.span = span
         self.base = base
-        self._default_namespace = "" if self.kind in CLUSTER_SCOPED else namespace
-
-    @property
-    def api_version(self) -> str:
-        return _text(self.value.get("apiVersion"))
-
-    @property
-    def group(self) -> str:
-        return self.api_version.rpartition("/")[0]
-
-    @property
-    def kind(self) -> str:
-        return _text(self.value.get("kind"))
-
-    @property
-    def metadata(self) -> Json:
-        found = self.value.get("metadata")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def namespace(self) -> str:
-        return _text(self.metadata.get("namespace")) or self._default_namespace
-
-    @property
-    def bare_name(self) -> str:
-        return _text(self.metadata.get("name"))
-
-    @property
-    def path(self) -> str:
-        return f"{self.namespace}/{self.bare_name}" if self.namespace else self.bare_name
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.path}"
+        self.api_version = _text(value.get("apiVersion"))
+        self.group = self.api_version.rpartition("/")[0]
+        self.kind = _text(value.get("kind"))
+        found = value.get("metadata")
+        self.metadata: Json = found if isinstance(found, dict) else {}
+        self.namespace = _text(self.metadata.get("namespace")) or ("" if self.kind in CLUSTER_SCOPED else namespace)
+        self.bare_name = _text(self.metadata.get("name"))
+        self.path = f"{self.namespace}/{self.bare_name}" if self.namespace else self.bare_name
+        self.name = f"{self.kind} {self.path}"
 
     @property
     def created(self) -> str:

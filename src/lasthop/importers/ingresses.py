@@ -34,6 +34,10 @@ class Annotations:
     def key(self, name: str) -> str:
         return f"{self._prefix}{name}"
 
+    def names(self) -> list[str]:
+        """Returns the annotations that are there and have the prefix, without it."""
+        return [name.removeprefix(self._prefix) for name in self.reader.value if name.startswith(self._prefix)]
+
     def text(self, name: str, default: str = "") -> str:
         """Returns a text without the space around it; an empty one counts as absent."""
         return self.reader.text(self.key(name)).strip() or default
@@ -74,7 +78,7 @@ class PathOf(msgspec.Struct, frozen=True):
 
 class IngressObject(msgspec.Struct, frozen=True):
     reader: Reader
-    annotations: Reader
+    annotation_reader: Reader
     paths: tuple[PathOf, ...]
     default: ServiceBackend | None
     tls: tuple[tuple[tuple[str, ...], str, Source], ...]

@@ -36,11 +36,14 @@ class Account:
     def __init__(self, document: Document, notes: list[Note]) -> None:
         self.document = document
         self.read: set[Path] = set()
+        self.asked: set[Path] = set()
+        """Mappings of which some field was asked for, also one that is not there: hundreds are not."""
         self.notes = notes
 
     def unread(self) -> list[Path]:
         """Returns the topmost fields of which nothing was read."""
         entered = {path[:length] for path in self.read for length in range(len(path))}
+        entered |= {path[:length] for path in self.asked for length in range(len(path) + 1)}
         return list(self._unread(self.document.value, (), entered))
 
     def _unread(self, value: Any, path: Path, entered: set[Path]) -> Iterator[Path]:
@@ -93,7 +96,9 @@ class Reader:
 
     def raw(self, key: str) -> Any:
         """Returns a field as it is, and consumes all of it."""
-        self._account.read.add((*self.path, key))
+        self._account.asked.add(self.path)
+        if key in self.value:
+            self._account.read.add((*self.path, key))
         return self.value.get(key)
 
     def text(self, key: str, default: str = "") -> str:

@@ -7,9 +7,6 @@ from typing import Final
 
 import msgspec
 
-from lasthop.admission.chain import AdmittedObject, admit, admitted
-from lasthop.admission.problem import field
-from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.importers.decisions import Decisions
 from lasthop.importers.documents import Document, SourceText, Unparsable
@@ -17,15 +14,19 @@ from lasthop.importers.ingresses import claims, controllers_of
 from lasthop.importers.inputs import INGRESS, Inputs
 from lasthop.importers.legs import Leg, groups, leg_notes, legs
 from lasthop.importers.levels import Level, NewLevel
-from lasthop.importers.model import HostBackend, Imported, ObjectName, Rule
+from lasthop.importers.model import HostBackend, Imported, Rule
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.result import Result, Row
 from lasthop.importers.settings import Settings, System
+from lasthop.importers.writer.admission import INADMISSIBLE, Admission
 from lasthop.importers.writer.backends import keep, write_backends
+from lasthop.importers.writer.client_certificates import client_certificates
 from lasthop.importers.writer.gateways import GatewayWriter, write_grants
 from lasthop.importers.writer.objects import File, ObjectWriter, Written
+from lasthop.importers.writer.operator import external_hostnames, profile, with_profile
 from lasthop.importers.writer.policies import PolicyWriter, Verdict
-from lasthop.importers.writer.routes import RULE_REFUSED, RouteWriter, hop_ports
+from lasthop.importers.writer.ports import shared_ports
+from lasthop.importers.writer.routes import RouteWriter, hop_ports
 from lasthop.importers.writer.split import split_conflicts
 from lasthop.importers.writer.trust import TrustWriter
 
@@ -150,7 +151,7 @@ def write(
         progress("Judging ports", len(verdicts), len(by_port))
     gateways = GatewayWriter(inputs, settings, objects)
     placed = gateways.place(imported.listeners)
-    clients, client_notes = _client_certificates(found, gateways, decisions)
+    clients, client_notes = client_certificates(found, gateways.gateways, decisions)
     gateways.write(placed, imported.rules, clients, policies.waivers and not settings.parent)
     routes = RouteWriter(objects, hop_ports(found), settings.experimental)
     routes.write(imported.rules, gateways.parents)
@@ -158,13 +159,13 @@ def write(
     write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
         if document["kind"] == "Gateway" and policies.waivers:
-            document = _with_profile(document, settings)
+            document = with_profile(document, settings)
         objects.add(FILES.get(document["kind"], File.ROUTES), document, (source,))
     operator_notes = []
     for namespace in (
         sorted({each.namespace for each in (*placed, *imported.gateways)}) if policies.waivers and not settings.parent else ()
     ):
-        objects.add(File.OPERATOR, *_profile(settings, namespace))
+        objects.add(File.OPERATOR, *profile(settings, namespace))
     if policies.waivers and not settings.allow_waivers:
         text = (
             "waivers are in force once the operator allows them in the Gateway's GatewayProfile; until then they fail closed"
@@ -179,7 +180,7 @@ def write(
     keep(context if settings.in_cluster else objects, inputs, found, referenced - secrets - written_already)
     keep(objects if settings.with_secrets and not settings.in_cluster else context, inputs, (), secrets - written_already)
 
-    admission = _Admission()
+    admission = Admission()
     written: list[Written] = []
     unique = _unique(objects.objects)
     for number, candidate in enumerate(unique, 1):
@@ -203,9 +204,10 @@ def write(
         *gateways.notes,
         *client_notes,
         *operator_notes,
-        *_external_hostnames(found, verdicts),
+        *external_hostnames(found, verdicts),
         *routes.notes,
         *admission_notes,
+        *(() if settings.in_cluster else shared_ports(written)),
     ]
     return Result(
         systems=tuple(systems),
@@ -221,7 +223,6 @@ def write(
     )
 
 
-INADMISSIBLE: Final = "inadmissible"
 FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
 
@@ -233,55 +234,6 @@ def _services(imported: Imported) -> list[Document]:
 
 def _unique(objects: Iterable[Written]) -> list[Written]:
     return list({each.key: each for each in reversed(list(objects))}.values())[::-1]
-
-
-class _Admission:
-    """Admits what is written as an API server would. A rule that is refused is left out; so is any other object."""
-
-    def __init__(self) -> None:
-        self.objects: dict[Key, AdmittedObject] = {}
-        self.notes: list[Note] = []
-        self.dropped: list[Rule] = []
-        """Rules that were left out."""
-
-    def admit(self, written: Written) -> Written | None:
-        stored, problems = admit(written.document)
-        if not problems:
-            try:
-                found = admitted(stored)
-            except msgspec.ValidationError as error:
-                self._note(written, str(error))
-                return None
-            self.objects[found.key] = found
-            return written
-        if written.rules and (fewer := self._without_bad_rules(written)):
-            return self.admit(fewer) if fewer.rules else None
-        self._note(written, "; ".join(f"{field(each.path)}: {each.message}" for each in problems[:3]))
-        return None
-
-    def _without_bad_rules(self, written: Written) -> Written | None:
-        """Returns the route without the rules that are refused by themselves; None if that is not why."""
-        spec = written.document["spec"]
-        kept, rules = [], []
-        for rule, origin in zip(spec["rules"], written.rules, strict=True):
-            _, problems = admit({**written.document, "spec": {**spec, "rules": [rule]}})
-            bad = [each for each in problems if each.path[:2] == ("spec", "rules")]
-            if not bad:
-                kept.append(rule)
-                rules.append(origin)
-                continue
-            self.dropped.append(origin)
-            text = f"the rule is left out, because Gateway API refuses it: {field(bad[0].path)}: {bad[0].message}"
-            self.notes.append(Note(Category.CANNOT, RULE_REFUSED, text, origin.source, severity=Severity.HIGH))
-        if len(kept) == len(spec["rules"]):
-            return None
-        document = {**written.document, "spec": {**spec, "rules": kept}}
-        return written._replace(document=document, rules=tuple(rules))
-
-    def _note(self, written: Written, text: str) -> None:
-        source = written.sources[0] if written.sources else None
-        message = f"{written.name} is left out, because admission refuses it: {text}"
-        self.notes.append(Note(Category.TODO, INADMISSIBLE, message, source, target=written.name))
 
 
 def _hops(rules: Iterable[Rule]) -> set[int]:
@@ -313,80 +265,6 @@ def _row(leg: Leg, verdicts: Mapping[tuple[str, str, str, int], Verdict | None],
         target=target,
         detail=detail,
     )
-
-
-def _client_certificates(
-    found: Sequence[Leg], gateways: GatewayWriter, decisions: Decisions
-) -> tuple[dict[ObjectName, ObjectName], list[Note]]:
-    """Returns the client certificate of each Gateway, which shows it to all of its TLS backends."""
-    shown: dict[ObjectName, dict[ObjectName | None, Leg]] = {}
-    for leg in found:
-        if leg.tls is None or leg.rule is None or leg.port is None or leg.port.kind != "Service":
-            continue
-        if leg.tls.level in (Level.PASSTHROUGH, Level.PLAINTEXT):
-            continue
-        for key in leg.rule.listeners:
-            if key in gateways.gateways:
-                shown.setdefault(gateways.gateways[key], {}).setdefault(leg.tls.client_certificate, leg)
-    chosen: dict[ObjectName, ObjectName] = {}
-    notes: list[Note] = []
-    for gateway, by_certificate in sorted(shown.items()):
-        named = sorted(each for each in by_certificate if each is not None)
-        if not named or decisions.no_client_certificate:
-            continue
-        first = by_certificate[named[0]]
-        if decisions.client_certificate:
-            chosen[gateway] = decisions.client_certificate
-        elif len(named) > 1:
-            text = f"a Gateway shows one client certificate, and the backends had {len(named)}: {', '.join(map(str, named))}"
-            remedy = "Write clientCertificate: NAMESPACE/NAME, or none, in decisions.yaml."
-            note = Note(Category.DECISION, "client-certificate-conflict", text, first.hop.source, remedy=remedy)
-            notes.append(msgspec.structs.replace(note, target=f"Gateway {gateway}"))
-            continue
-        else:
-            chosen[gateway] = named[0]
-        if None in by_certificate:
-            text = f"client certificate {chosen[gateway]} is now shown to all TLS backends of the Gateway"
-            note = Note(Category.LOOSENED, "client-certificate-widened", text, first.hop.source, target=f"Gateway {gateway}")
-            notes.append(note)
-    return chosen, notes
-
-
-def _with_profile(gateway: Json, settings: Settings) -> Json:
-    """Returns a copied Gateway with the profile that may allow waivers."""
-    reference = {"group": "lasthop.dev", "kind": "GatewayProfile", "name": settings.gateway.name}
-    infrastructure = {**gateway["spec"].get("infrastructure", {}), "parametersRef": reference}
-    return {**gateway, "spec": {**gateway["spec"], "infrastructure": infrastructure}}
-
-
-def _profile(settings: Settings, namespace: str) -> tuple[Json, tuple[Source, ...], tuple[str, ...]]:
-    metadata = {"name": settings.gateway.name, "namespace": namespace}
-    tls = {"waivers": "Allow"} if settings.allow_waivers else {}
-    document: Json = {
-        "apiVersion": "lasthop.dev/v1alpha1",
-        "kind": "GatewayProfile",
-        "metadata": metadata,
-        "spec": {"backendTLS": tls},
-    }
-    comment = (
-        "The operator's: waivers are in force only with `backendTLS: {waivers: Allow}`; until then their backends fail closed."
-    )
-    return document, (), () if settings.allow_waivers else (comment,)
-
-
-VERIFIED: Final = (NewLevel.NAME, NewLevel.URI, NewLevel.PINNED, NewLevel.WAIVED_EXPIRY, NewLevel.TODO)
-
-
-def _external_hostnames(found: Sequence[Leg], verdicts: Mapping[tuple[str, str, str, int], Verdict | None]) -> Iterable[Note]:
-    """Yields the hosts outside that are not verified, of which a cluster needs the operator's word."""
-    for leg in found:
-        verdict = verdicts.get(leg.port.group) if leg.port and leg.port.kind == "XBackend" else None
-        if leg.port and leg.port.kind == "XBackend" and (verdict is None or verdict.new not in VERIFIED):
-            text = "a host outside is not verified, and in a cluster fails closed until a GatewayProfile allows it"
-            remedy = "Let the operator write externalHostnames: Allow in the GatewayProfile."
-            target = f"XBackend {leg.port.namespace}/{leg.port.name}"
-            severity = Severity.WARNING
-            yield Note(Category.TODO, "external-hostname", text, leg.hop.source, "", remedy, target, severity)
 
 
 def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:

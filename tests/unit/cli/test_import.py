@@ -198,6 +198,30 @@ def test_a_probe_proposes_what_would_hold_and_decides_nothing(folder: Path, tmp_
     assert yaml.safe_load(decisions) == {"backends": None}
 
 
+def test_a_host_outside_is_probed_too(tmp_path: Path) -> None:
+    ca = Certificate("corp CA", ca=True)
+    with backend(Certificate("nas", ca, sans=dns("nas.lan")).server_context()) as running:
+        metadata = {"name": "nas", "namespace": "home"}
+        tls = {"insecureSkipVerify": True, "sni": "nas.lan"}
+        endpoints = [{"fqdn": {"hostname": "localhost", "port": running.port}}]
+        gateway = {"gatewayClassName": "eg", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
+        reference = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": "nas"}
+        route = {"parentRefs": [{"name": "nas"}], "rules": [{"backendRefs": [reference]}]}
+        documents = [
+            {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metadata, "spec": gateway},
+            {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": metadata, "spec": route},
+            {
+                "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+                "kind": "Backend",
+                "metadata": metadata,
+                "spec": {"endpoints": endpoints, "tls": tls},
+            },
+        ]
+        (tmp_path / "in.yaml").write_text(yaml.safe_dump_all(documents))
+        result = lasthop("import", "envoy-gateway", tmp_path / "in.yaml", "--probe")
+    assert f"probed localhost:{running.port}: CN=nas" in result.stderr
+
+
 # --- a cluster -------------------------------------------------------------------------------------------------------
 
 

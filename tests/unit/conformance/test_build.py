@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -13,11 +14,12 @@ from conformance.releases import CURRENT, RELEASES, Release
 
 def test_a_program_is_built_again_only_when_its_own_module_changes(tmp_path: Path) -> None:
     shutil.copytree(MODULES, tmp_path / "go")
-    before = [path_of(program, tmp_path, tmp_path / "go") for program in programs(CURRENT)]
+    moved = [dataclasses.replace(program, modules=tmp_path / "go") for program in programs(CURRENT)]
+    before = [path_of(program, tmp_path) for program in moved]
     with (tmp_path / "go/suite/go.sum").open("a") as file:
         file.write("\n")
-    after = [path_of(program, tmp_path, tmp_path / "go") for program in programs(CURRENT)]
-    changed = [program.module for program, old, new in zip(programs(CURRENT), before, after, strict=True) if old != new]
+    after = [path_of(program, tmp_path) for program in moved]
+    changed = [program.module for program, old, new in zip(moved, before, after, strict=True) if old != new]
     assert changed == ["suite", "suite"]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from lasthop.admission.scalars import plain
@@ -17,49 +18,45 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 
 def render(objects: Iterable[Written]) -> str:
     """Returns the objects as YAML documents."""
-    return "---\n".join("".join(_document(each)) for each in objects)
+    return "---\n".join(_document(each) for each in objects)
 
 
-def _document(written: Written) -> Iterator[str]:
-    for line in written.comment:
-        yield f"# {line}\n"
-    yield from as_yaml(written.document)
+def _document(written: Written) -> str:
+    return "".join([*(f"# {line}\n" for line in written.comment), *as_yaml(written.document)])
 
 
-def as_yaml(document: Json) -> Iterator[str]:
-    """Yields the lines of a mapping."""
-    yield from _mapping(document, "")
+def as_yaml(document: Json) -> list[str]:
+    """Returns the lines of a mapping."""
+    lines: list[str] = []
+    _mapping(lines, document, "", "")
+    return lines
 
 
-def _mapping(value: Json, indent: str) -> Iterator[str]:
+def _mapping(lines: list[str], value: Json, first: str, indent: str) -> None:
+    """Adds the lines of a mapping. `first` begins the first of them, `indent` the others."""
+    start = first
     for key, below in value.items():
-        yield from _entry(f"{indent}{_scalar(str(key))}:", below, indent)
+        _entry(lines, f"{start}{_scalar(str(key))}:", below, indent)
+        start = indent
 
 
-def _entry(start: str, value: Any, indent: str) -> Iterator[str]:
-    match value:
-        case dict() if value:
-            yield f"{start}\n"
-            yield from _mapping(value, f"{indent}  ")
-        case list() if value:
-            yield f"{start}\n"
-            for item in value:
-                yield from _item(item, indent)
-        case str() if "\n" in value and _literal(value):
-            yield f"{start} |\n"
-            yield from (f"{indent}  {line}\n" if line else "\n" for line in value.removesuffix("\n").split("\n"))
-        case _:
-            yield f"{start} {_scalar(value)}\n"
-
-
-def _item(value: Any, indent: str) -> Iterator[str]:
-    match value:
-        case dict() if value:
-            lines = list(_mapping(value, f"{indent}  "))
-            yield f"{indent}- {lines[0][len(indent) + 2 :]}"
-            yield from lines[1:]
-        case _:
-            yield from _entry(f"{indent}-", value, indent)
+def _entry(lines: list[str], start: str, value: Any, indent: str) -> None:
+    if isinstance(value, dict) and value:
+        lines.append(f"{start}\n")
+        below = f"{indent}  "
+        _mapping(lines, value, below, below)
+    elif isinstance(value, list) and value:
+        lines.append(f"{start}\n")
+        for item in value:
+            if isinstance(item, dict) and item:
+                _mapping(lines, item, f"{indent}- ", f"{indent}  ")
+            else:
+                _entry(lines, f"{indent}-", item, indent)
+    elif isinstance(value, str) and "\n" in value and _literal(value):
+        lines.append(f"{start} |\n")
+        lines += [f"{indent}  {line}\n" if line else "\n" for line in value.removesuffix("\n").split("\n")]
+    else:
+        lines.append(f"{start} {_scalar(value)}\n")
 
 
 def _literal(value: str) -> bool:
@@ -69,8 +66,11 @@ def _literal(value: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+@lru_cache(maxsize=10_000)  # most are keys, and what all routes have
+def _text(value: str) -> str:
     if _SAFE.fullmatch(value) and isinstance(_read(value), str) and not _NUMBER.match(value):
         return value
     quoted = json.dumps(value, ensure_ascii=False)

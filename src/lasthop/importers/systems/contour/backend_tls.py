@@ -130,8 +130,12 @@ class Backends:
         base = msgspec.structs.replace(base, trust=trust)
         if validated and not names:
             problem = problem or "validation has no subjectName"
+        if spoken == UNKNOWN and validated and not problem:
+            text = "the Service is not in the input, and decides whether TLS was used at all; it is taken to say so"
+            reader.note(Category.TODO, "protocol-unknown", text, remedy="Add it to the input.", severity=Severity.WARNING)
+            return msgspec.structs.replace(base, why="validation, if the Service asks for TLS")
         if spoken == UNKNOWN:
-            return base if validated and not problem else _unknown()
+            return _unknown()
         if spoken not in (*TLS, *PLAIN):
             why = f"protocol {spoken!r} is none of Contour's, so that the route was not served"
             return HopTLS(Level.BROKEN, why, names=base.names, trust=base.trust)

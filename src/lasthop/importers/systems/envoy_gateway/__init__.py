@@ -7,7 +7,9 @@ Read at envoyproxy/gateway d32f2829.
     backends.py      Backends as XBackends and Services
     proxies.py       EnvoyProxies, and what is only listed
     policies.py      BackendTrafficPolicy, SecurityPolicy, ClientTrafficPolicy
-    copies.py        Gateways, routes and grants
+    classes.py       which GatewayClasses are its own
+    copies.py        Gateways, ListenerSets and routes
+    grants.py        ReferenceGrants
 """
 
 from __future__ import annotations

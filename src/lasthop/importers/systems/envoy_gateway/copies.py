@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from lasthop.api.documents import Json
@@ -17,7 +16,9 @@ from lasthop.importers.model import Hop, HopTLS, ObjectName
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.importers.systems.envoy_gateway.backends import Backends
-from lasthop.importers.systems.envoy_gateway.kinds import CONTROLLER, GROUP, OWN, ROUTES
+from lasthop.importers.systems.envoy_gateway.classes import own_classes
+from lasthop.importers.systems.envoy_gateway.grants import granted
+from lasthop.importers.systems.envoy_gateway.kinds import GROUP, OWN, ROUTES
 from lasthop.importers.systems.envoy_gateway.policies import Attached, Effect, Place
 
 _API = "gateway.networking.k8s.io/v1"
@@ -49,35 +50,30 @@ class Copies:
         self.hops: list[Hop] = []
         self.gateways: dict[ObjectName, Json] = {}
         """Those that are copied, as they are in the input."""
+        self._sets: dict[ObjectName, ObjectName] = {}
+        """The Gateway of each ListenerSet."""
+        self._listeners: dict[ObjectName, list[Any]] = {}
+        """Of each ListenerSet."""
         self._others: set[ObjectName] = set()
         self._used_filters: set[tuple[str, str]] = set()
 
     def copy(self) -> None:
-        classes = self._classes()
+        classes = own_classes(self._inputs)
         for document in self._inputs.of(KINDS["Gateway"]):
             self._gateway(document, classes)
+        for document in self._inputs.of(KINDS["ListenerSet"]):
+            self._listener_set(document)
         for kind in ROUTES:
             for document in self._inputs.of(KINDS[kind]):
                 self._route(document)
         for document in self._inputs.of(KINDS["ReferenceGrant"]):
-            self._grant(document)
+            if (spec := granted(self._inputs, self._backends, document, _spec(document))) is not None:
+                self._keep(document, spec)
+            else:
+                self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
         self._list_filters()
 
     # --- Gateways ----------------------------------------------------------------------------------------------------
-
-    def _classes(self) -> dict[str, Json] | None:
-        """Returns Envoy Gateway's classes; None if the input has none, so that all Gateways are taken."""
-        found = {}
-        for document in self._inputs.of(KINDS["GatewayClass"]):
-            spec = self._inputs.open(document).child("spec")
-            controller = spec.text("controllerName")
-            spec.ignore("description")
-            reference = spec.mapping("parametersRef")
-            if controller == CONTROLLER:
-                found[document.bare_name] = reference
-            else:
-                self._inputs.skip(document, "other-class", f"its controller is {controller[:100]}")
-        return found or None
 
     def _gateway(self, document: Document, classes: dict[str, Json] | None) -> None:
         spec = _spec(document)
@@ -109,6 +105,19 @@ class Copies:
                 gateway_class["spec"] = {"controllerName": CONTROLLER_NAME}
                 self.objects.append((Source(document), gateway_class))
 
+    def _listener_set(self, document: Document) -> None:
+        spec = _spec(document)
+        reference = spec.get("parentRef")
+        parent = reference if isinstance(reference, dict) else {}
+        gateway = ObjectName(str(parent.get("namespace") or document.namespace), str(parent.get("name")))
+        key, listeners = ObjectName(document.namespace, document.bare_name), spec.get("listeners")
+        self._sets[key] = gateway
+        self._listeners[key] = listeners if isinstance(listeners, list) else []
+        if gateway in self._others:
+            self._inputs.skip(document, "other-gateway", "its Gateway is not Envoy Gateway's")
+        else:
+            self._keep(document, spec)
+
     def _show_certificate(self, spec: Json, document: Document, client: ObjectName) -> None:
         reference: Json = {"group": "", "kind": "Secret", "name": client.name}
         if client.namespace != document.namespace:
@@ -134,13 +143,13 @@ class Copies:
     def _route(self, document: Document) -> None:
         spec = _spec(document)
         parents = [each for each in spec.get("parentRefs") or () if isinstance(each, dict)]
-        names = [ObjectName(str(each.get("namespace") or document.namespace), str(each.get("name"))) for each in parents]
+        names = [self._gateway_of(document, each) for each in parents]
         if parents and all(name in self._others for name in names):
             self._inputs.skip(document, "other-gateway", "its Gateways are not Envoy Gateway's")
             return
         hosts = tuple(str(each).lower() for each in spec.get("hostnames") or ())
         before, rules = len(self.hops), spec.get("rules")
-        passthrough = document.kind == "TLSRoute" and self._passes_through(parents, names)
+        passthrough = document.kind == "TLSRoute" and self._passes_through(document, parents)
         kept = []
         for number, rule in enumerate(rules if isinstance(rules, list) else ()):
             source = Source(document, ("spec", "rules", number))
@@ -155,10 +164,17 @@ class Copies:
         if not self._keep(document, spec):
             del self.hops[before:]
 
-    def _passes_through(self, parents: list[Json], names: list[ObjectName]) -> bool:
+    def _gateway_of(self, document: Document, parent: Json) -> ObjectName:
+        """Returns the Gateway that a parentRef leads to, directly or by a ListenerSet."""
+        name = _parent(document, parent)
+        return self._sets.get(name, name) if parent.get("kind") == "ListenerSet" else name
+
+    def _passes_through(self, document: Document, parents: list[Json]) -> bool:
         """Returns whether the listeners of a TLSRoute pass TLS through; so do those that nobody knows."""
-        for parent, name in zip(parents, names, strict=True):
-            for each in self.gateways.get(name, {}).get("listeners") or ():
+        for parent in parents:
+            name = _parent(document, parent)
+            of_gateway = self.gateways.get(name, {}).get("listeners") or ()
+            for each in self._listeners.get(name, ()) if parent.get("kind") == "ListenerSet" else of_gateway:
                 tls = each.get("tls") if isinstance(each, dict) else None
                 wanted = parent.get("sectionName") in (None, each.get("name")) if isinstance(each, dict) else False
                 if wanted and each.get("protocol") == "TLS" and (tls or {}).get("mode") != "Passthrough":
@@ -308,39 +324,26 @@ class Copies:
         backend = {key: value for key, value in found[0].items() if key != "weight"}
         return [{"type": "ExternalAuth", "externalAuth": {"backendRef": backend, **copy.deepcopy(auth.settings)}}]
 
-    # --- grants ------------------------------------------------------------------------------------------------------
-
-    def _grant(self, document: Document) -> None:
-        spec = _spec(document)
-        spec["from"] = [each for each in spec.get("from") or () if not (isinstance(each, dict) and each.get("group") == GROUP)]
-        to = [new for each in spec.get("to") or () for new in self._granted(document, each)]
-        spec["to"] = [each for number, each in enumerate(to) if each not in to[:number]]
-        if spec["from"] and spec["to"]:
-            self._keep(document, spec)
-        else:
-            self._inputs.skip(document, "not-needed", "it is about kinds of Envoy Gateway only")
-
-    def _granted(self, document: Document, entry: Any) -> Iterator[Any]:
-        if not isinstance(entry, dict) or entry.get("group") != GROUP:
-            yield entry
-            return
-        named = [entry["name"]] if entry.get("name") else []
-        every = [each.bare_name for each in self._inputs.of(OWN["Backend"]) if each.namespace == document.namespace]
-        for name in named or every:
-            for group, kind, new in self._backends.names(document.namespace, str(name)):
-                yield {"group": group, "kind": kind, "name": new}
-
     # --- all ---------------------------------------------------------------------------------------------------------
 
     def _keep(self, document: Document, spec: Json) -> bool:
         """Adds the copy, if an API server would take it."""
         reader = self._inputs.open(document)
         reader.ignore("spec")
-        reader.annotations().ignore(*reader.annotations().value)
+        annotations = reader.annotations()
+        for name in annotations.value:
+            if name.startswith(f"{GROUP}/"):
+                annotations.cannot(name, "an annotation for Envoy Gateway, which means nothing to the new gateway")
+            else:
+                annotations.ignore(name)
         written = copied(self._inputs, document, spec)
         if written is not None:
             self.objects.append((Source(document), written))
         return written is not None
+
+
+def _parent(document: Document, reference: Json) -> ObjectName:
+    return ObjectName(str(reference.get("namespace") or document.namespace), str(reference.get("name")))
 
 
 def _spec(document: Document) -> Json:

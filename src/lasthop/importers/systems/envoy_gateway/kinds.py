@@ -22,5 +22,5 @@ _OWN: Final = {
 }
 OWN: Final = {name: Kind(name, GROUP, ("v1alpha1",), plural, Object) for name, plural in _OWN.items()}
 ROUTES: Final = ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
-COPIED: Final = ("GatewayClass", "Gateway", *ROUTES, "ReferenceGrant", "BackendTLSPolicy")
+COPIED: Final = ("GatewayClass", "Gateway", "ListenerSet", *ROUTES, "ReferenceGrant", "BackendTLSPolicy")
 KINDS: Final = (*OWN.values(), *(GATEWAY_API_KINDS[name] for name in COPIED))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lasthop.api.documents import Json
 from lasthop.api.kinds import CONTROLLER_NAME, GATEWAY_API
-from lasthop.importers.copies import copied
+from lasthop.importers.copies import OLD, copied
 from lasthop.importers.documents import Document
 from lasthop.importers.ingresses import annotations_of
 from lasthop.importers.inputs import Inputs
@@ -67,6 +67,8 @@ class _Copier:
 
     def _copy(self, document: Document, spec: Json) -> bool:
         found = copied(self._inputs, document, spec)
+        annotations = self._inputs.open(document).annotations()
+        annotations.ignore(*(name for name in annotations.value if not name.startswith(OLD)))
         if found is not None:
             self._objects.append((Source(document), found))
         return found is not None

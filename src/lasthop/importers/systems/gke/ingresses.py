@@ -81,7 +81,7 @@ class _Importer:
         self.rules: list[Rule] = []
 
     def ingress(self, ingress: IngressObject) -> None:
-        annotations = ingress.annotations
+        annotations = ingress.annotation_reader
         for key in ADDRESSES:
             annotations.cannot(key, "the address is Google's; give the Gateway one of its own")
         annotations.ignore(*STATUS)
@@ -122,7 +122,7 @@ class _Importer:
 
     def _secure(self, ingress: IngressObject, gateway: ObjectName | None) -> Listener | None:
         """Returns the listener for HTTPS. The load balancer chooses among all certificates by SNI, whatever `hosts` says."""
-        annotations = ingress.annotations
+        annotations = ingress.annotation_reader
         certificates: list[Certificate] = [SecretCertificate(ingress.namespace, name) for _, name, _ in ingress.tls if name]
         for key in (PRE_SHARED, *MANAGED):
             if annotations.text(key).strip():
@@ -139,13 +139,15 @@ class _Importer:
         return Listener(source, 443, "HTTPS", certificates=tuple(certificates), gateway=gateway)
 
     def _redirect(self, ingress: IngressObject) -> HTTPRequestRedirectFilter | None:
-        name = ingress.annotations.text(FRONTEND).strip()
+        name = ingress.annotation_reader.text(FRONTEND).strip()
         if not name:
             return None
         key = (ingress.namespace, name)
         if key not in self._frontends:
             text = f"FrontendConfig {ingress.namespace}/{name} is not in the input; whether HTTP is redirected is not known"
-            ingress.annotations.note(Category.TODO, "frontend-config-missing", text, FRONTEND, remedy="Add it to the input.")
+            ingress.annotation_reader.note(
+                Category.TODO, "frontend-config-missing", text, FRONTEND, remedy="Add it to the input."
+            )
             return None
         return self._frontends[key]
 
@@ -171,7 +173,7 @@ class _Importer:
 
     def _redirection(self, ingress: IngressObject, host: str, plain: Listener, redirect: HTTPRequestRedirectFilter) -> Rule:
         return Rule(
-            source=ingress.annotations.source(FRONTEND),
+            source=ingress.annotation_reader.source(FRONTEND),
             namespace=ingress.namespace,
             route=f"{ingress.name}-https-redirect",
             listeners=(plain.key,),

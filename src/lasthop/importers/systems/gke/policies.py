@@ -117,7 +117,7 @@ def _tls(spec: Reader, document: Document) -> HopTLS:
     for key in sorted(spec.child("options").value):
         text = "an option of another implementation, which the new gateway ignores"
         spec.child("options").cannot(key, text)
-    level = Level.URI if any(each.kind is NameKind.URI for each in names) else Level.NAME
+    level = Level.URI if names and all(each.kind is NameKind.URI for each in names) else Level.NAME
     found = tuple(names) or ((Name(hostname),) if hostname else ())
     if not trust or not hostname:
         return HopTLS(Level.BROKEN, f"{document.name} has no CA certificates or no hostname, so it is invalid", names=found)

@@ -17,7 +17,8 @@ from lasthop.importers.levels import Level
 from lasthop.importers.model import HopTLS, MissingTrust, Name, ObjectName, TrustRef
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.openssl import tls_options
-from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress
+from lasthop.importers.systems.ingress_nginx.config import Config
+from lasthop.importers.systems.ingress_nginx.ingresses import Ingress
 from lasthop.plan.tls_options import TLSOptions
 
 PLAIN, TLS, GRPC, GRPC_TLS = "HTTP", "HTTPS", "GRPC", "GRPCS"

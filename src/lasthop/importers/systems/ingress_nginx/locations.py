@@ -8,7 +8,8 @@ from lasthop.importers.ingresses import PathOf
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.notes import Category, Note, Source
 from lasthop.importers.systems.ingress_nginx.backend_tls import Asked, ProxySSL, asked
-from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress
+from lasthop.importers.systems.ingress_nginx.config import Config
+from lasthop.importers.systems.ingress_nginx.ingresses import Ingress
 from lasthop.resolve.hostnames import covers
 
 
@@ -111,7 +112,7 @@ def _certificate(host: str, here: list[Ingress]) -> tuple[str, str, Source] | No
     """Returns the certificate of a host: of the first `tls` that names it, or else of one that names no host."""
     for named in (True, False):
         for ingress in here:
-            for number, (names, secret) in enumerate(ingress.tls):
+            for number, (names, secret, _) in enumerate(ingress.tls):
                 if any(covers(each, host) for each in names) if named else not names:
                     return ingress.namespace, secret, Source(ingress.document, ("spec", "tls", number))
     return None

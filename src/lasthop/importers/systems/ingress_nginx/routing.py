@@ -34,7 +34,8 @@ from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.importers.systems.ingress_nginx import filters
 from lasthop.importers.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
-from lasthop.importers.systems.ingress_nginx.ingresses import Config, Ingress, read_config, read_ingresses
+from lasthop.importers.systems.ingress_nginx.config import Config, read_config
+from lasthop.importers.systems.ingress_nginx.ingresses import Ingress, read_ingresses
 from lasthop.importers.systems.ingress_nginx.locations import Host, Location, hosts
 from lasthop.importers.systems.ingress_nginx.rewrites import Rewritten, location, rewritten
 from lasthop.importers.systems.ingress_nginx.unsupported import list_unsupported

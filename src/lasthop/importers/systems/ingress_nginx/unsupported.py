@@ -107,11 +107,11 @@ BEHIND: Final = {"canary-weight-total": "canary-weight"}
 
 def list_unsupported(annotations: Annotations) -> None:
     """Lists what is lost with the annotations of an Ingress."""
-    for name, text in ACCESS_CONTROL.items():
-        annotations.reader.access_control(annotations.key(name), text)
-    for name, text in CANNOT.items():
-        if name not in BEHIND:
-            annotations.reader.cannot(annotations.key(name), text)
+    for name in annotations.names():
+        if name in ACCESS_CONTROL:
+            annotations.reader.access_control(annotations.key(name), ACCESS_CONTROL[name])
+        elif name in CANNOT and name not in BEHIND:
+            annotations.reader.cannot(annotations.key(name), CANNOT[name])
     if "proxy-body-size" in annotations:
         text = "larger requests were refused with 413, and are passed on now"
         annotations.note(Category.LOOSENED, "body-limit-dropped", text, "proxy-body-size")

@@ -125,7 +125,7 @@ def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
     if any(isinstance(each, MissingTrust) and "no CA" in each.what for each in base.trust):
         why = f"the Secret of credentialName {tls.credential} has no CA, with which no connection comes about"
         return _but(base, Level.BROKEN, why, names=known)
-    if system and not mesh.version:
+    if system and not mesh.version and not (tls.ca_file and (names or tls.sni)):
         _note_version(inputs, tls)
     if names:
         return _named(inputs, base, tls, way, mesh)
@@ -195,7 +195,10 @@ def _options(way: Way, mesh: Mesh) -> TLSOptions:
 
 
 def _note_version(inputs: Inputs, tls: ClientTLS) -> None:
-    text = "without a CA, Istio trusts the system's store since 1.21, which is assumed; before, nothing was verified"
+    if tls.ca_file:
+        text = "names are those of the request's Host since Istio 1.21, which is assumed; before, only the chain was verified"
+    else:
+        text = "without a CA, Istio trusts the system's store since 1.21, which is assumed; before, nothing was verified"
     remedy = "If it is older, pass --istio-version."
     inputs.notes.append(Note(Category.CHANGED, "version-assumed", text, tls.source, remedy=remedy))
 

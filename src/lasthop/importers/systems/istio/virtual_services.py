@@ -77,10 +77,17 @@ class VirtualServiceReader:
         """Of Gateways that are not in the input."""
 
     def read(self) -> None:
+        delegates = _delegates(self._inputs)
         for document in self._inputs.of(VIRTUAL_SERVICE):
             spec = document.value.get("spec")
             gateways = spec.get("gateways") if isinstance(spec, dict) else None
             if not isinstance(gateways, list) or all(each == "mesh" for each in gateways):
+                if document.path in delegates:
+                    text = (
+                        f"{delegates[document.path]} delegates to it, which is not imported, so its hops are not in the report"
+                    )
+                    self._inputs.skip(document, "delegate", text)
+                    continue
                 self._inputs.skip(document, "mesh-only", "names no gateway, so that it is for sidecars only")
                 continue
             for bound in self._bound(self._inputs.open(document).child("spec")):
@@ -153,10 +160,13 @@ class VirtualServiceReader:
         route.ignore("name")
         for key, text in _LOST.items():
             route.cannot(key, text)
-        for key in _ANSWERS:
-            if key in route:
-                text = "has no equivalent; these requests get 500"
-                route.note(Category.CANNOT, "no-equivalent", text, key, severity=Severity.HIGH)
+        if "directResponse" in route:
+            text = "has no equivalent; these requests get 500"
+            route.note(Category.CANNOT, "no-equivalent", text, "directResponse", severity=Severity.HIGH)
+        if "delegate" in route:
+            text = f"the rules of VirtualService {_delegate(route)} are not imported; these requests get 500"
+            remedy = "Write its rules into this VirtualService, and import again."
+            route.note(Category.CANNOT, "delegate", text, "delegate", remedy=remedy, severity=Severity.HIGH)
         edits = filters.headers(route.child("headers"))
         steps = (*edits.filters, *(filters.cors_filter(route.child("corsPolicy")) if "corsPolicy" in route else ()))
         rewrite = filters.rewrite(route.child("rewrite"))
@@ -267,3 +277,23 @@ class VirtualServiceReader:
 
 def _reaches(hostname: str, hosts: Sequence[str]) -> bool:
     return not hosts or any(intersection(hostname, each) is not None for each in hosts)
+
+
+def _delegate(route: Reader) -> str:
+    """Returns the VirtualService that a rule delegates to."""
+    found = route.value.get("delegate")
+    named = found if isinstance(found, dict) else {}
+    return f"{named.get('namespace') or route.namespace}/{named.get('name')}"
+
+
+def _delegates(inputs: Inputs) -> dict[str, str]:
+    """Returns the VirtualServices that others delegate to, and which does."""
+    found = {}
+    for document in inputs.of(VIRTUAL_SERVICE):
+        spec = document.value.get("spec")
+        rules = spec.get("http") if isinstance(spec, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            named = rule.get("delegate") if isinstance(rule, dict) else None
+            if isinstance(named, dict):
+                found[f"{named.get('namespace') or document.namespace}/{named.get('name')}"] = document.name
+    return found

@@ -70,7 +70,7 @@ class Ingresses:
 
     def read(self, documents: list[Document]) -> None:
         read = [self._ingress(document) for document in documents]
-        minions = [each for each in read if each.found.annotations.value.get(MERGEABLE) == "minion"]
+        minions = [each for each in read if each.found.annotation_reader.value.get(MERGEABLE) == "minion"]
         for server in read:
             if server not in minions:
                 self._server(server, minions)
@@ -85,10 +85,10 @@ class Ingresses:
 
     def _ingress(self, document: Document) -> _Ingress:
         found = read_ingress(self._inputs, document)
-        annotations = Annotations(found.annotations, PREFIX)
+        annotations = Annotations(found.annotation_reader, PREFIX)
         note_namesake(found.reader, OWN_PREFIXES, ("nginx.ingress.kubernetes.io/",), "ingress-nginx")
         list_unsupported(annotations)
-        names = [*_split(annotations.text("policies")), *_split(found.annotations.text("nginx.com/policies"))]
+        names = [*_split(annotations.text("policies")), *_split(found.annotation_reader.text("nginx.com/policies"))]
         references = [
             (namespace or found.namespace, name, annotations.source("policies"))
             for namespace, _, name in (each.rpartition("/") for each in names)
@@ -116,7 +116,7 @@ class Ingresses:
     def _server(self, server: _Ingress, minions: list[_Ingress]) -> None:
         """Reads an ordinary Ingress or a master, host by host."""
         found = server.found
-        master = found.annotations.value.get(MERGEABLE) == "master"
+        master = found.annotation_reader.value.get(MERGEABLE) == "master"
         hosts = found.hosts or (("",) if found.default else ())
         if master:
             hosts = tuple(dict.fromkeys(rule.text("host").lower() for rule in found.reader.child("spec").children("rules")))

@@ -221,7 +221,7 @@ class _Reading:
     def ingress(self, document: Document) -> Iterator[RouteOf]:
         """Yields a Route for each path, as the ingress-to-route controller makes them."""
         found = read_ingress(self._inputs, document)
-        annotations = found.annotations
+        annotations = found.annotation_reader
         termination, named = annotations.text(TERMINATION).lower(), annotations.text(DESTINATION_CA)
         ca: InlineTrust | MissingTrust | None = None
         if named:

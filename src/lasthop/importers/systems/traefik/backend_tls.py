@@ -8,6 +8,7 @@ default; and peerCertSANs verify even where insecureSkipVerify seems to turn tha
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -32,6 +33,12 @@ from lasthop.importers.systems.traefik.static import Static
 from lasthop.plan.tls_options import CIPHER_SUITES, TLSOptions
 
 VERSIONS: Final = {"VersionTLS10": "1.0", "VersionTLS11": "1.1", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
+_CIPHER: Final = re.compile(
+    r"TLS_(?:RSA|ECDHE_RSA|ECDHE_ECDSA)_WITH_(?:RC4_128_SHA|AES_(?:128|256)_CBC_SHA|AES_128_(?:CBC|GCM)_SHA256|AES_256_GCM_SHA384)"
+    r"|TLS_(?:RSA|ECDHE_RSA)_WITH_3DES_EDE_CBC_SHA|TLS_ECDHE_(?:RSA|ECDSA)_WITH_CHACHA20_POLY1305(?:_SHA256)?"
+    r"|TLS_AES_128_GCM_SHA256|TLS_AES_256_GCM_SHA384|TLS_CHACHA20_POLY1305_SHA256|TLS_FALLBACK_SCSV"
+)
+"""As Go calls them."""
 _CONNECTIONS: Final = {
     "maxIdleConnsPerHost": "idle connections are the gateway's own",
     "forwardingTimeouts": "the gateway has its own timeouts for connections; for requests, write timeouts in the route",
@@ -166,6 +173,10 @@ def _options(tls: Reader) -> tuple[TLSOptions, str]:
     if lowest and (not highest or lowest >= highest):
         fault = "minVersion needs a maxVersion above it"
     ciphers = tls.texts("cipherSuites")
+    if strange := [each for each in ciphers if not _CIPHER.fullmatch(each)]:
+        text = f"{strange[0]} is no cipher that Traefik knows, so it used its own; the new gateway does, too"
+        tls.note(Category.CHANGED, "ciphers", text, "cipherSuites")
+        ciphers = ()
     names = tuple(openssl_name(each) for each in ciphers)
     unknown = [each for each, name in zip(ciphers, names, strict=True) if name is None]
     if unknown:

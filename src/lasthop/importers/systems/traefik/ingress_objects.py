@@ -27,7 +27,7 @@ _CANNOT = {
 def read_ingresses(parts: Parts) -> None:
     for document in ingresses_of(parts.inputs, parts.settings, CONTROLLER, known=("traefik", "traefik-internal", "")):
         ingress = read_ingress(parts.inputs, document)
-        annotations = Annotations(ingress.annotations, PREFIX)
+        annotations = Annotations(ingress.annotation_reader, PREFIX)
         for name, text in _CANNOT.items():
             annotations.reader.cannot(annotations.key(name), text)
         _Reading(parts, ingress, annotations).read()

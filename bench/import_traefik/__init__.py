@@ -1,0 +1,1 @@
+"""Compares a real Traefik with what `lasthop import traefik` says of it."""
