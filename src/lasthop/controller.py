@@ -26,14 +26,13 @@ from lasthop.observe.observations import Observations
 from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
-from lasthop.outputs.envoy.resource import CLUSTER, ROUTES
+from lasthop.outputs.envoy.resource import ROUTES
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
 from lasthop.plan.not_applied import NotApplied
 from lasthop.plan.observation import ProxyReport
 from lasthop.plan.tls import SystemStore
-from lasthop.plan.upstream import Hop
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
@@ -159,9 +158,8 @@ class Controller:
             sink.hops_changed(update.hops)
         for key, changes in update.xds.items():
             self.server.update(key, changes)
-            for name in changes.get(CLUSTER, ()):
-                if hop := Hop.parse(name):
-                    self.observations.began(hop, time.time())
+        for hop in update.hops:
+            self.observations.began(hop, time.time())
         if not self.engine.building:  # or what is released would seem to be gone only because it is not built yet
             self.do(self.fleet.served(None if self.engine.unsettled else partial(is_built, self.engine.graph)))
 

@@ -208,7 +208,8 @@ def with_reason(g: Graph, statuses: StatusCache, entry: AccessLogEntry) -> Acces
     attached = parents.attempt(g, route)
     known = () if isinstance(attached, Crash) else attached
     here = [parent for parent in known if parent.gateway.path == entry.gateway]
-    refs = next((refs for parent in here or known if (refs := verdict_at(g, route, parent).refs)), ())
-    if not refs or (asking and not any(problem.field.endswith(".externalAuth") for problem in refs)):
+    verdicts = (verdict_at(g, route, parent) for parent in here or known)
+    verdict = next((verdict for verdict in verdicts if verdict.refs), None)
+    if verdict is None or (asking and not verdict.cannot_ask):
         return entry
-    return msgspec.structs.replace(entry, why=limited(joined(refs, fields=True).text))
+    return msgspec.structs.replace(entry, why=limited(joined(verdict.refs, fields=True).text))

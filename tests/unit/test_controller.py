@@ -198,7 +198,8 @@ def test_programmed_follows_the_acknowledgement_of_the_current_listener(controll
 def shown(controller: Controller, kind: str, name: str) -> tuple[str, str]:
     document = controller.statuses.document(Key(kind, "a", name))
     assert document is not None
-    return summary(document)
+    found = summary(document)
+    return found.ready, found.why
 
 
 def test_a_lost_policy_is_the_routes_problem_and_a_missed_target_the_policys(controller: Controller) -> None:

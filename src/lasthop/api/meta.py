@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
+
+_WRITTEN: Final = re.compile(r"\b([A-Z][A-Za-z]+) ((?:[a-z0-9.-]+/)?[a-z0-9.-]*[a-z0-9])")
+"""A key inside a sentence."""
 
 
 class Key(NamedTuple):
@@ -16,18 +20,36 @@ class Key(NamedTuple):
     namespace: str
     name: str
 
-    @classmethod
-    def read(cls, kind: str, path: str) -> Key:
-        """Reads a path that another process has written into JSON."""
-        namespace, _, name = path.rpartition("/")
-        return cls(kind, namespace, name)
-
     def __str__(self) -> str:
         return f"{self.kind} {self.path}"
 
     @property
     def path(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def argument(self) -> str:
+        """The object as commands take it: `httproute/shop/web`."""
+        return f"{self.kind.lower()}/{self.path}"
+
+    # Where another process hands back what these have written: Envoy, an admin socket, an API server.
+
+    @classmethod
+    def read(cls, kind: str, path: str) -> Key:
+        """Returns the key with that `path`."""
+        namespace, _, name = path.rpartition("/")
+        return cls(kind, namespace, name)
+
+    @classmethod
+    def parse(cls, text: str) -> Key | None:
+        """Returns the key whose `str` this is, as `HTTPRoute shop/web`; None if it is none."""
+        kind, _, path = text.partition(" ")
+        return cls.read(kind, path) if kind and path else None
+
+    @classmethod
+    def mentioned(cls, message: str) -> Iterator[Key]:
+        """Yields what may be the `str` of a key in a message, such as that of a condition, which has no field for them."""
+        return (cls.read(kind, path) for kind, path in _WRITTEN.findall(message))
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

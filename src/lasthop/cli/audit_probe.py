@@ -10,6 +10,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.cli.views.command_view import View
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
+from lasthop.pki.parse import bare_names
 from lasthop.plan.observation import MAX_CERTIFICATES, Failure, Health, LeafCertificate
 from lasthop.probe.result import EndpointResult, State, TargetResult
 
@@ -66,5 +67,4 @@ def _leaf(endpoint: EndpointResult) -> LeafCertificate | None:
     if not shown:
         return None
     begin, end = (datetime.fromisoformat(shown[name]).timestamp() for name in ("notBefore", "notAfter"))
-    names = tuple(name.partition(" ")[2] for name in shown["names"])
-    return LeafCertificate(shown["subject"], shown["issuer"], names, begin, end)
+    return LeafCertificate(shown["subject"], shown["issuer"], bare_names(shown["names"]), begin, end)

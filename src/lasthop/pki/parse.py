@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -287,6 +287,12 @@ def _name(name: x509.GeneralName) -> str:
         case x509.RFC822Name():
             return _printable(f"email {name.value}")
     return type(name).__name__
+
+
+def bare_names(names: Iterable[str], *types: str) -> tuple[str, ...]:
+    """Returns the names as `_name` has written them without their type, all or those of the given types."""
+    pairs = (name.partition(" ") for name in names)
+    return tuple(value for type, _, value in pairs if value and (not types or type in types))
 
 
 def _private_key(found: PrivateKeyTypes) -> PrivateKey:

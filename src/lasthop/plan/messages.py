@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lasthop.api.meta import Key
 from lasthop.plan.limits import MESSAGE_LENGTH
 
 NOTE: Final = 1000
@@ -13,6 +14,11 @@ CRASHED: Final = "Lasthop failed to work this out, so it is closed; the log says
 """Of whatever a query that raised should have made."""
 SEPARATOR: Final = "; "
 """Between the parts of a message that says several things."""
+
+
+def probe_command(key: Key) -> str:
+    """Returns the command that tries the backends of an object; of a policy it takes the name alone."""
+    return f"lasthop probe {key.path if key.kind == 'BackendTLSPolicy' else key.argument}"
 
 
 def limited(message: str, limit: int = MESSAGE_LENGTH) -> str:

@@ -182,3 +182,17 @@ class HopState(msgspec.Struct, frozen=True):
     def endpoints(self) -> int:
         """How many have been tried."""
         return len({*self.working, *(address for failure in self.failures for address in failure.endpoints)})
+
+
+_COLON: Final = ": "
+"""Between where and why, in a message. No name, address or list of them contains it."""
+
+
+def failing(where: str, words: str) -> str:
+    """Returns a failure for the message of a condition."""
+    return f"{where}{_COLON}{words}"
+
+
+def failure_words(message: str) -> str:
+    """Returns why, without where, of a message that begins with a failure. A condition has no other field for it."""
+    return message.partition(_COLON)[2]

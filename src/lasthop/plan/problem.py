@@ -70,12 +70,13 @@ class Problem(msgspec.Struct, frozen=True):
 def joined(problems: Sequence[Problem], reason: str = "", *, fields: bool = False) -> Problem:
     """Returns several problems as one, each sentence once, with its field if asked to; its reason is that of the first unless
     another is given."""
-    *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.items()
+    *first, last = {str(problem) if fields else problem.text: problem for problem in problems}.values()
+    sentences = (*first, msgspec.structs.replace(last, remedy=""))
     return Problem(
         reason or problems[0].reason,
-        SEPARATOR.join([*(text for text, _ in first), last[0].removesuffix(f"{SEPARATOR}{last[1].remedy}")]),
+        SEPARATOR.join(str(each) if fields else each.text for each in sentences),
         problems[0].field,
-        last[1].remedy,
+        last.remedy,
         _each(problem.about for problem in problems),
         _each(problem.missing for problem in problems),
     )

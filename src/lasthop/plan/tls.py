@@ -95,11 +95,6 @@ class BackendTLS(msgspec.Struct, frozen=True):
     """The Secret with the certificate that is shown: the Gateway's own, or what an XBackend names."""
 
     @property
-    def by(self) -> str:
-        """The source as `namespace/name` of a policy, anything else with its kind."""
-        return self.source.path if self.source.kind == "BackendTLSPolicy" else str(self.source)
-
-    @property
     def pinned_only(self) -> bool:
         return self.trust is None and bool(self.pins)
 

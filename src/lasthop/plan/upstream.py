@@ -40,6 +40,8 @@ class Protocol(StrEnum):
         return self not in (Protocol.PASSTHROUGH, Protocol.UDP)
 
 
+CLUSTER_STATS: Final = "cluster."
+"""What Envoy puts before a cluster's name, and a dot and what is counted after it."""
 _PROTOCOLS: Final = frozenset(map(str, Protocol))
 _PORT: Final = re.compile("[0-9]{1,5}", re.ASCII)
 
@@ -67,6 +69,15 @@ class Hop(NamedTuple):
                     to = Key(kind[0] if kind else "Service", of, backend)
                     return cls(Key("Gateway", namespace, gateway), to, int(port), Protocol(protocol))
         return None
+
+    @classmethod
+    def parse_stat(cls, name: str) -> tuple[Hop, str] | None:
+        """Returns the hop and what is counted, of Envoy's `cluster.shop/web/shop/api/443/auto.ssl.handshake`. The cluster's
+        name may contain dots, but not after its last slash."""
+        before, slash, last = name.removeprefix(CLUSTER_STATS).rpartition("/")
+        protocol, _, stat = last.partition(".")
+        hop = cls.parse(f"{before}{slash}{protocol}")
+        return (hop, stat) if hop else None
 
 
 class EndpointsKind(StrEnum):

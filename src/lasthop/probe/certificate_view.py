@@ -65,8 +65,19 @@ def lines(certificate: CertificateInfo, now: float) -> Iterator[str]:
 
 def validity(certificate: CertificateInfo, now: float) -> str:
     """`44 days left`, `expired 3 days ago`, `not valid yet`."""
-    begin, end = (datetime.fromisoformat(stamp).timestamp() for stamp in (certificate.not_before, certificate.not_after))
-    return "not valid yet" if now < begin else days_left(end, now)
+    return "not valid yet" if now < _time(certificate.not_before) else days_left(_time(certificate.not_after), now)
+
+
+def is_expired(certificate: CertificateInfo, now: float) -> bool:
+    return _time(certificate.not_after) <= now
+
+
+def is_valid(certificate: CertificateInfo, now: float) -> bool:
+    return _time(certificate.not_before) <= now and not is_expired(certificate, now)
+
+
+def _time(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def days_left(end: float, now: float) -> str:

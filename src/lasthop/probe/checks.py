@@ -41,8 +41,7 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
-        message = f"{host} is not found in DNS; correct the name in the EndpointSlice or the Service"
-        raise NoHandshake(message) from None
+        raise NoHandshake(f"{host} is not found in DNS") from None
     preferred = [each for each in found if each[0] is socket.AF_INET] or found
     return list(dict.fromkeys((str(each[4][0]), port) for each in preferred))
 
@@ -83,7 +82,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
 
 def unreachable(error: NoHandshake) -> Check:
     remedy = "Is the backend up, and are address and port of its EndpointSlice or ExternalName right?"
-    return Check("connect", State.FAIL, str(error).partition("; ")[0], remedy)
+    return Check("connect", State.FAIL, error.what, remedy)
 
 
 def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
@@ -129,7 +128,7 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
     except NoHandshake as error:
         # An alert is TLS, so that the port is right.
         remedy = "Look into the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
-        return Check("tls", State.FAIL, str(error).partition("; ")[0], remedy)
+        return Check("tls", State.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
         remedy = "Let the backend speak a newer TLS, or permit the version: option lasthop.dev/min-tls-version."

@@ -71,6 +71,8 @@ class Handshake(msgspec.Struct, frozen=True):
     """Why the backend, or OpenSSL, has ended the handshake, or the connection right after it."""
     plaintext: bool = False
     """What has answered does not speak TLS, or nothing has answered."""
+    silent: bool = False
+    """Nothing has answered."""
 
     @property
     def unreadable(self) -> bool:
@@ -84,7 +86,11 @@ class Handshake(msgspec.Struct, frozen=True):
 
 
 class NoHandshake(Exception):
-    """The handshake did not happen; the message says why and what to do."""
+    """The handshake did not happen; says why, and what to do."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)
+        self.what = what
 
 
 class Untried(NoHandshake):
@@ -117,20 +123,20 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
     """
     seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
     said, at = seen.failure, place(host, port)
-    if seen.plaintext and said.startswith("no answer"):
+    if seen.silent:
         message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
-        raise NoHandshake(f"{message}; perhaps it speaks plaintext and waits for a request")
+        raise NoHandshake(message, "perhaps it speaks plaintext and waits for a request")
     if seen.chain:
         return seen
     if seen.plaintext:
-        message = "does not speak TLS on this port; is it the port for https, or does it begin in plaintext (STARTTLS)?"
-        raise NoHandshake(f"{at} {message}")
+        hint = "is it the port for https, or does it begin in plaintext (STARTTLS)?"
+        raise NoHandshake(f"{at} does not speak TLS on this port", hint)
     if "eof" in said or "reset" in said:
-        advice = "perhaps it does not speak TLS" if server_name else "perhaps it wants a name: --server-name NAME"
-        raise NoHandshake(f"{at} ends the connection in the middle of the handshake; {advice}")
+        hint = "perhaps it does not speak TLS" if server_name else "perhaps it wants a name: --server-name NAME"
+        raise NoHandshake(f"{at} ends the connection in the middle of the handshake", hint)
     if "unrecognized name" in said:
         who = server_name or "a client that asks for no name"
-        raise NoHandshake(f"{at} has no certificate for {who}; give --server-name NAME")
+        raise NoHandshake(f"{at} has no certificate for {who}", "give --server-name NAME")
     raise NoHandshake(f"{at}: the handshake failed: {said}")
 
 
@@ -214,7 +220,7 @@ class _Observer:
 def _handshake(
     address: tuple[str, int], server_name: str, context: SSL.Context, timeout: float, *, verify: bool = False
 ) -> Handshake:
-    seen, version, failure, plaintext = _Observer(), "", "", False
+    seen, version, failure, plaintext, silent = _Observer(), "", "", False, False
     with _connected(*address, timeout) as plain:
         connection = SSL.Connection(context)
         connection.set_info_callback(seen.state)
@@ -229,7 +235,7 @@ def _handshake(
                 with contextlib.suppress(OSError, SSL.SysCallError, SSL.ZeroReturnError):
                     _drive(plain, connection, lambda: connection.recv(1), AFTERWARDS)
         except TimeoutError:
-            failure, plaintext = f"no answer within {timeout:g} s", True
+            failure, plaintext, silent = f"no answer within {timeout:g} s", True, True
         except (OSError, SSL.Error) as error:
             failure = _words(error)
             plaintext = any(words in failure for words in NO_TLS)
@@ -242,6 +248,7 @@ def _handshake(
             seen.chain_errors,
             failure,
             plaintext,
+            silent,
         )
 
 
@@ -251,12 +258,12 @@ def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
     try:
         connection = socket.create_connection((host, port), timeout)
     except socket.gaierror:
-        raise NoHandshake(f"{host} is not found in DNS; correct the name, or give the address and --server-name") from None
+        raise NoHandshake(f"{host} is not found in DNS", "correct the name, or give the address and --server-name") from None
     except TimeoutError:
-        message = f"{at} does not answer within {timeout:g} s; is the address right, and does a firewall let you through?"
-        raise NoHandshake(message) from None
+        hint = "is the address right, and does a firewall let you through?"
+        raise NoHandshake(f"{at} does not answer within {timeout:g} s", hint) from None
     except ConnectionRefusedError:
-        raise NoHandshake(f"{at} refuses the connection: nothing listens on this port; is the port right?") from None
+        raise NoHandshake(f"{at} refuses the connection: nothing listens on this port", "is the port right?") from None
     except OSError as error:
         raise NoHandshake(f"{at} cannot be reached: {error.strerror or error}") from None
     with connection:

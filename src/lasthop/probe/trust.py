@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lasthop.plan.tls import Anchors, BackendTLS, Mode
-from lasthop.probe.certificate_view import CertificateInfo, validity
+from lasthop.probe.certificate_view import CertificateInfo, is_expired, is_valid, validity
 from lasthop.probe.handshake import Codes
 from lasthop.probe.result import LISTED, Check, State
 from lasthop.resolve.certificates import parse_bundle
@@ -60,14 +60,13 @@ def _chain_remedy(chain: list[CertificateInfo]) -> str:
 def _dates(chain: list[CertificateInfo], tls: BackendTLS, now: float) -> Check:
     waived = f"; waived by {tls.waiver.key}" if tls.waiver and tls.mode is Mode.WAIVED_EXPIRY else ""
     for number, each in enumerate(chain):
-        said = validity(each, now)
-        if said.endswith("left"):
+        if is_valid(each, now):
             continue
         who = "the certificate" if number == 0 else each.subject
-        found = f"{who}: {said} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
+        found = f"{who}: {validity(each, now)} ({each.not_before[:10]} to {each.not_after[:10]}){waived}"
         # Beyond the leaf only what is needed counts, and that is for the handshake to say.
         if number == 0 and not waived:
-            renew = "Renew the backend's certificate" if said.startswith("expired") else "Wait until then"
+            renew = "Renew the backend's certificate" if is_expired(each, now) else "Wait until then"
             return Check("dates", State.FAIL, found, f"{renew}, or set the clock of this machine if it is wrong.")
         if waived:
             return Check("dates", State.SKIP, found)

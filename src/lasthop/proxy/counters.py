@@ -50,18 +50,12 @@ class _Clusters(msgspec.Struct, frozen=True):
 
 def hop_counts(body: bytes) -> Counts:
     """Reads an answer of `/stats?format=json`, filtered by `HOP_STATS`."""
-    found: dict[str, dict[str, int]] = {}
+    found: dict[Hop, dict[str, int]] = {}
     for stat in msgspec.json.decode(body, type=_Stats).stats:
-        cluster, stat_name = _split(stat.name.removeprefix("cluster."))
-        found.setdefault(cluster, {})[stat_name] = int(stat.value)
-    return {hop: _counts(hop, values) for name, values in found.items() if (hop := Hop.parse(name))}
-
-
-def _split(name: str) -> tuple[str, str]:
-    """`shop/web/shop/api/443/auto.ssl.handshake`: a cluster's name may contain dots, but not after its last slash."""
-    before, slash, last = name.rpartition("/")
-    protocol, _, stat = last.partition(".")
-    return f"{before}{slash}{protocol}", stat
+        if parsed := Hop.parse_stat(stat.name):
+            hop, counted = parsed
+            found.setdefault(hop, {})[counted] = int(stat.value)
+    return {hop: _counts(hop, values) for hop, values in found.items()}
 
 
 def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:

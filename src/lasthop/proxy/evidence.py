@@ -190,10 +190,7 @@ def hop_of(cluster: str | None) -> Hop | None:
 
 @lru_cache(maxsize=4096)
 def route_of(name: str | None) -> Key | None:
-    """`HTTPRoute shop/web`."""
-    kind, _, path = (name or "").partition(" ")
-    namespace, _, found = path.partition("/")
-    return Key(kind, namespace, found) if found else None
+    return Key.parse(name or "")
 
 
 def moment(text: str | None) -> float:

@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from lasthop.api.meta import Key
+from lasthop.plan.cluster_metadata import names as accepted
+from lasthop.plan.cluster_metadata import source
+from lasthop.plan.messages import probe_command
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
 
@@ -46,6 +50,10 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
     return None
 
 
+def _advised(why: str, entry: AccessLogEntry) -> str:
+    return f"{why}{_ADVICE}{probe_command(source(entry.policy))}" if entry.policy else why
+
+
 def without_advice(why: str) -> str:
     """Returns what went wrong, without what to try."""
     return why.partition(_ADVICE)[0]
@@ -55,7 +63,8 @@ def _policy(entry: AccessLogEntry) -> str:
     """Returns the name of the policy, or of the XBackend with its kind."""
     if not entry.policy:
         return "the policy"
-    return entry.policy if " " in entry.policy else f"policy {entry.policy}"
+    key = source(entry.policy)
+    return f"policy {key.path}" if key.kind == "BackendTLSPolicy" else str(key)
 
 
 def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
@@ -66,8 +75,7 @@ def _wrong_name(entry: AccessLogEntry, found: re.Match[str]) -> str:
     certificate = (
         f"certificate is for {shown}" if names else "certificate has no subjectAltName (a common name does not count)"
     )
-    wants = " or ".join(name.strip() for name in entry.wants.split(",")) if entry.wants else "another name"
-    return f"{certificate}, {_policy(entry)} wants {wants}"
+    return f"{certificate}, {_policy(entry)} wants {' or '.join(accepted(entry.wants or '')) or 'another name'}"
 
 
 def _whose(found: re.Match[str]) -> str:
@@ -146,21 +154,26 @@ def _connection_failure(entry: AccessLogEntry) -> str:
     return f"backend closed the connection during the {tls}"
 
 
-def _connection_end(entry: AccessLogEntry) -> str:
+def _closed(entry: AccessLogEntry) -> str:
     text = "backend closed the connection before it answered"
-    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this){_ADVICE}{_try(entry)}" if entry.policy else text
+    return f"{text} (with TLS 1.3 a backend that {_wish(entry)} does this)" if entry.policy else text
 
 
 def refused_after_handshake(entry: AccessLogEntry) -> str:
     """Says of a connection that ended at once, and of which Envoy has counted a TLS error, that it was the backend's doing."""
-    return printable(without_advice(_connection_end(entry)))
+    return printable(_closed(entry))
+
+
+def _connection_end(entry: AccessLogEntry) -> str:
+    return _advised(_closed(entry), entry)
 
 
 def _ended_at_once(entry: AccessLogEntry) -> str:
-    return (
+    why = (
         "connection ended right after the TLS handshake, before the backend had sent anything: the client left, or the "
-        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this){_ADVICE}{_try(entry)}"
+        f"backend closed it (with TLS 1.3 one that {_wish(entry)} does this)"
     )
+    return _advised(why, entry)
 
 
 def _shown(entry: AccessLogEntry) -> str:
@@ -172,11 +185,6 @@ def _wish(entry: AccessLogEntry) -> str:
     return f"refuses {_shown(entry)}" if entry.shows else "wants a client certificate"
 
 
-def _try(entry: AccessLogEntry) -> str:
-    kind, _, path = (entry.policy or "").rpartition(" ")
-    return f"lasthop probe {kind.lower() + '/' if kind else ''}{path}"
-
-
 def advice(entry: AccessLogEntry) -> str:
     """Returns the command that says more about a failed request; empty if there is none, or if the reason names it."""
     if not entry.why or "lasthop " in without_advice(entry.why):
@@ -184,11 +192,11 @@ def advice(entry: AccessLogEntry) -> str:
     flags = (entry.flags or "").split(",")
     hop = Hop.parse(entry.upstream_cluster or "")
     if "NC" in flags or entry.details == "direct_response":
-        kind, _, path = (entry.route or "").partition(" ")
-        return f"lasthop explain {kind.lower()}/{path}" if path else ""
+        route = Key.parse(entry.route or "")
+        return f"lasthop explain {route.argument}" if route else ""
     if "UH" in flags and hop:
-        return f"lasthop explain {hop.backend.kind.lower()}/{hop.backend.path}"
-    return _try(entry) if entry.policy else ""
+        return f"lasthop explain {hop.backend.argument}"
+    return probe_command(source(entry.policy)) if entry.policy else ""
 
 
 def _reset(entry: AccessLogEntry) -> str:

@@ -55,10 +55,8 @@ class Pod:
         self._directory = ProxyDirectory(settings.run_dir / "envoy")
         self._admin = Admin(self._directory.admin_socket)
         self.readiness = Readiness(self._admin)
-        namespace, _, name = settings.gateway.rpartition("/")
-        self._observer = Observer(
-            Key("Gateway", namespace, name), self._directory.samples, self._admin, sender.update, proxy=settings.pod
-        )
+        gateway = Key.read("Gateway", settings.gateway)
+        self._observer = Observer(gateway, self._directory.samples, self._admin, sender.update, proxy=settings.pod)
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
 

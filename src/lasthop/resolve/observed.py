@@ -14,7 +14,7 @@ from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true, unknown
 from lasthop.plan.messages import SEPARATOR
-from lasthop.plan.observation import Failure, Health, HopState
+from lasthop.plan.observation import Failure, Health, HopState, failing
 from lasthop.plan.problem import Problem
 from lasthop.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints
@@ -60,7 +60,7 @@ class PortState(msgspec.Struct, frozen=True):
             many = self.endpoints > 1 and failure.endpoints
             where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
             proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
-            yield f"{where}{f' ({shown})' if shown else ''}{proxies}: {failure.words}"
+            yield failing(f"{where}{f' ({shown})' if shown else ''}{proxies}", failure.words)
 
 
 def _listed(names: tuple[str, ...]) -> str:

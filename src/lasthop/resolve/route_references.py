@@ -18,6 +18,8 @@ class Reference(NamedTuple):
     """Of the hop; None: the same as to the route's backends."""
     role: str = ""
     """What the backend is for, as the beginning of a line of `lasthop explain`."""
+    asked: bool = False
+    """Whether it decides on requests: without its answer there is none to the client."""
 
 
 def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[Reference]:
@@ -32,4 +34,5 @@ def filter_references(filter: HTTPRouteFilter) -> Iterator[Reference]:
     if mirror := filter.request_mirror:
         yield Reference("requestMirror", mirror.backend_ref, role="mirror to ")
     if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
-        yield Reference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], f"asks, by {auth.protocol}, ")
+        role = f"asks, by {auth.protocol}, "
+        yield Reference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, asked=True)

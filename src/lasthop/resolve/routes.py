@@ -56,6 +56,8 @@ class RouteVerdict(msgspec.Struct, frozen=True):
     all_refused: bool = False
     refs: tuple[Problem, ...] = ()
     """References that lead nowhere or may not be followed."""
+    cannot_ask: bool = False
+    """One of them is to a server that decides on requests."""
 
 
 @query
@@ -89,15 +91,19 @@ def verdict(g: Graph, route: Key, gateway: Key, protocol: Protocol) -> RouteVerd
         return RouteVerdict()
     refused: list[Problem] = []
     refs: list[Problem] = []
+    cannot_ask = False
     judgement = route_judgement(g, route, gateway)
     for number, rule in enumerate(_rules(obj)):
         found = judgement.rules[number].problems
         refs += [p for p in found if p.reason == reasons.INVALID_KIND]
         refused += [p for p in found if p.reason != reasons.INVALID_KIND]
-        for field, ref, own, _ in references(rule):
-            problem = _reference_problem(g, route, gateway, ref, own or protocol)
-            refs += [problem.at(f"spec.rules[{number}].{field}")] if problem else []
-    return RouteVerdict(tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)))
+        for reference in references(rule):
+            if problem := _reference_problem(g, route, gateway, reference.ref, reference.protocol or protocol):
+                refs.append(problem.at(f"spec.rules[{number}].{reference.field}"))
+                cannot_ask |= reference.asked
+    return RouteVerdict(
+        tuple(refused), all_refused=judgement.all_refused, refs=tuple(dict.fromkeys(refs)), cannot_ask=cannot_ask
+    )
 
 
 def _reference_problem(

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from lasthop.api.meta import Key
 from lasthop.web.picture import Bundle, Choice, Line, Row, State
 
 T = TypeVar("T")
@@ -52,12 +53,16 @@ class ListenerSeen(msgspec.Struct, frozen=True):
 
 
 class RouteSeen(msgspec.Struct, frozen=True):
-    name: str
-    """As `HTTPRoute shop/web`."""
+    key: Key
     listeners: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
     rate: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As `HTTPRoute shop/web`."""
+        return str(self.key)
 
 
 class More(msgspec.Struct, frozen=True):

@@ -20,10 +20,9 @@ SHOWN: Final = 3
 
 def with_history(answer: Json, observations: Observations, feed: RequestFeed | None) -> Json:
     """Returns the answer with lines about its route at the end of its explanation."""
-    if not answer.get("route"):
+    key = Key.parse(answer.get("route") or "")
+    if key is None:
         return answer
-    kind, _, path = answer["route"].partition(" ")
-    key = Key(kind, *path.split("/", 1))
     failed = _distinct(each for each in feed.failed(answer["route"]) if _alike(each, answer)) if feed else []
     lines = [*_traffic(observations, key), *map(_failure, failed)]
     explanation = {**answer["explanation"], "because": [*answer["explanation"].get("because", ()), *lines]}

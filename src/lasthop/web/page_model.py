@@ -11,12 +11,13 @@ import msgspec
 
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
+from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.audit.audit import placed
 from lasthop.outputs.audit.certificates import CertificateReport
 from lasthop.outputs.audit.hops import HopReport
 from lasthop.outputs.audit.observed import hops_of
 from lasthop.outputs.findings.root_causes import Mistake, mistakes
-from lasthop.outputs.status.summary import summary
+from lasthop.outputs.status.summary import Summary, summary
 from lasthop.plan.finding import Severity
 from lasthop.plan.upstream import Hop
 from lasthop.probe.result import ProbeResult
@@ -52,9 +53,9 @@ class Picture(msgspec.Struct, frozen=True):
     asked: Filter
     choice: Choice
     groups: tuple[Group, ...]
-    gateways: Mapping[str, tuple[str, str]]
+    gateways: Mapping[str, Summary]
     """READY and WHY of each Gateway that is drawn."""
-    routes: Mapping[str, tuple[str, str]]
+    routes: Mapping[str, Summary]
     ready: bool
     problems: tuple[str, ...]
     mistakes: tuple[Mistake, ...]
@@ -112,9 +113,10 @@ class PageModel:
         choice = await asyncio.to_thread(choose, lines, asked)
         groups = await asyncio.to_thread(draw, choice, made.known, whole=asked.empty)
         readiness = self.view.readiness()
-        gateways = await in_slices((group.gateway, self._summary("Gateway", group.gateway)) for group in groups)
-        names = [node.item.name for group in groups for node in group.routes if not isinstance(node.item, More)]
-        routes = await in_slices((name, self._summary(*name.split(" ", 1))) for name in names)
+        keys = {key.path: key for key in self.engine.store.keys("Gateway")}
+        gateways = await in_slices((group.gateway, self._summary(keys.get(group.gateway))) for group in groups)
+        shown = [node.item for group in groups for node in group.routes if not isinstance(node.item, More)]
+        routes = await in_slices((route.name, self._summary(route.key)) for route in shown)
         failed = await asyncio.to_thread(_failed, self.view.failures.last(), lines)
         return Picture(
             asked,
@@ -131,10 +133,9 @@ class PageModel:
             sum(each.rate for each in lines),
         )
 
-    def _summary(self, kind: str, path: str) -> tuple[str, str]:
-        namespace, _, name = path.rpartition("/")
-        document = self.view.controller.statuses.document(Key(kind, namespace, name))
-        return summary(document) if document else ("", "")
+    def _summary(self, key: Key | None) -> Summary:
+        document = self.view.controller.statuses.document(key) if key else None
+        return summary(document) if document else Summary("", "")
 
     async def _make_mistakes(self) -> tuple[Mistake, ...]:
         """Returns errors before warnings, and of each those that name a file and a line first; where there are many, only the
@@ -164,7 +165,7 @@ class PageModel:
             return None
         ruling = self._ruling(found)
         first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", "Service")][:1]
-        routes = [key for key in ruling if key.kind.endswith("Route")]
+        routes = [key for key in ruling if key.kind in ROUTE_KINDS]
         explained = [(key, tree) for key in (*first, *routes) if (tree := await self.view.explain(key))]
         documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)
         return Detail(found, tuple(explained), tuple((key, place, text) for key, place, text in documents if text))

@@ -73,7 +73,7 @@ def each_route(engine: Engine, observations: Observations) -> Iterator[RouteSeen
             if isinstance(found, Crash) or not found:
                 continue
             yield RouteSeen(
-                str(key),
+                key,
                 tuple(listener_id(parent.owner, name) for parent in found for name in parent.listeners),
                 tuple(dict.fromkeys(parent.gateway.path for parent in found)),
                 tuple(dict.fromkeys(host for parent in found for _, host in parent.hosts if host)),

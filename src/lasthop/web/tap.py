@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, document
 from lasthop.proxy.request_feed import RequestFeed, TooManyReaders
@@ -46,13 +47,12 @@ def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> 
     """`route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise; empty: any."""
     if failed and not entry.failed:
         return False
-    if route and not _named(entry.route or "", route):
+    if route and not _named(Key.parse(entry.route or ""), route):
         return False
     hop = Hop.parse(entry.upstream_cluster or "") if backend else None
-    return not backend or (hop is not None and _named(str(hop.backend), backend))
+    return not backend or (hop is not None and _named(hop.backend, backend))
 
 
-def _named(full: str, given: str) -> bool:
-    """Whether `HTTPRoute shop/web` may be called `given`."""
-    kind, _, path = full.partition(" ")
-    return given.lower() in (f"{kind} {path}".lower(), f"{kind}/{path}".lower(), path, path.rpartition("/")[2])
+def _named(key: Key | None, given: str) -> bool:
+    """Whether an object may be called `given`."""
+    return key is not None and given.lower() in (str(key).lower(), key.argument, key.path, key.name)

@@ -71,8 +71,10 @@ def test_a_line_is_as_long_as_the_terminal_is_wide(monkeypatch: pytest.MonkeyPat
 def test_on_a_narrow_terminal_what_went_wrong_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "width", lambda: 80)
     columns = Columns.of([Row("backendtlspolicy/shop/api", "False", "")])
-    why = "shop/web: HandshakeFailed: Service shop/api:443 (10.0.0.1:8443): certificate has expired since yesterday morning"
-    line = click.unstyle(columns.line(Row("backendtlspolicy/shop/api", "False", why)))
+    why = "Service shop/api:443 (10.0.0.1:8443): certificate has expired since yesterday morning"
+    conditions = [_condition("Accepted", "True"), _condition("BackendConnected", "False", why)]
+    ancestors = [{"ancestorRef": {"name": "web", "namespace": "shop"}, "conditions": conditions}]
+    line = click.unstyle(columns.line(row(_document("BackendTLSPolicy", "api", ancestors=ancestors))))
     assert line.endswith("False    certificate has expired since yesterday mor…") and len(line) == 80
 
 
@@ -81,9 +83,14 @@ def test_what_is_not_ready_is_first_and_a_cause_is_told_once() -> None:
     rows = arranged(
         [
             Row("gateway/shop/web", "True", ""),
-            Row("httproute/shop/a", "False", "shop/web: InvalidBackendTLS: BackendTLSPolicy shop/p is not permitted: ..."),
+            Row(
+                "httproute/shop/a",
+                "False",
+                "shop/web: InvalidBackendTLS: BackendTLSPolicy shop/p is not permitted: ...",
+                kind="HTTPRoute",
+            ),
             Row("httproute/shop/b", "Unknown", "later"),
-            Row("backendtlspolicy/shop/p", "False", cause),
+            Row("backendtlspolicy/shop/p", "False", cause, kind="BackendTLSPolicy"),
         ]
     )
     assert [each[:3] for each in rows] == [

@@ -69,7 +69,8 @@ class World:
     @property
     def ready(self) -> tuple[str, str]:
         status = msgspec.to_builtins(self.snapshot.status[POLICY])
-        return summary({"metadata": {}, "status": status})
+        found = summary({"metadata": {}, "status": status})
+        return found.ready, found.why
 
     @property
     def failing(self) -> list[str]:

@@ -32,7 +32,7 @@ def listener(name: str, gateway: str = "edge/web") -> ListenerSeen:
 
 
 def route(name: str, *listeners: str, gateway: str = "edge/web") -> RouteSeen:
-    return RouteSeen(f"HTTPRoute {name}", tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
+    return RouteSeen(Key.read("HTTPRoute", name), tuple(f"Gateway {gateway} {each}" for each in listeners), (gateway,))
 
 
 def hop(name: str, *routes: str, health: Health = Health.WORKING, gateway: str = "edge/web") -> Line:
@@ -134,7 +134,8 @@ def test_nothing_overlaps_and_every_line_ends_at_a_node(made: list[tuple[int, li
         for each in [hop(f"n/s{number}", *(f"n/r{each}" for each in routes), health=health, gateway=gateway)]
     }
     routes = [
-        RouteSeen(f"HTTPRoute n/r{n}", ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b")) for n in range(13)
+        RouteSeen(Key("HTTPRoute", "n", f"r{n}"), ("Gateway edge/a l", "Gateway edge/b l"), ("edge/a", "edge/b"))
+        for n in range(13)
     ]
     listeners = [listener("l", "edge/a"), listener("m", "edge/a"), listener("l", "edge/b")]
     for group in drawn(list(by_id.values()), known(routes, listeners)):

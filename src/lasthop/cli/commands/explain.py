@@ -103,6 +103,7 @@ def request_command(
       lasthop explain request https://www.example.com/ -H 'Host: other.example.com'     421?
       lasthop explain request https://www.example.com/ --context prod -o json
     """
+    from lasthop.api.meta import Key
     from lasthop.plan.request import BadRequest, read_request
 
     method, address = (method_or_url, url) if url else ("GET", method_or_url)
@@ -116,7 +117,7 @@ def request_command(
         if named and not any(named in (name, f"{namespace}/{name}") for namespace, name in await view.names("Gateway")):
             raise click.ClickException(f"there is no Gateway {named}")
         found = await view.explain_request(request, named)
-        own = [each for each in found if each["gateway"].partition("/")[0] == cluster.namespace]
+        own = [each for each in found if Key.read("Gateway", each["gateway"]).namespace == cluster.namespace]
         return own or found
 
     found = ask(folder, cluster, look)

@@ -157,8 +157,10 @@ def _chain(ders: list[bytes], origin: str) -> tuple[CertificateInfo, ...]:
 
 
 def _first_name(leaf: CertificateInfo) -> str:
-    named = [name.removeprefix("DNS ").removeprefix("*.") for name in leaf.names if name.startswith("DNS ")]
-    return named[0] if named else leaf.subject.removeprefix("CN=")
+    from lasthop.pki.parse import bare_names
+
+    named = bare_names(leaf.names, "DNS")
+    return named[0].removeprefix("*.") if named else leaf.subject.removeprefix("CN=")
 
 
 def _described(found: _Found, form: str, now: float) -> list[str]:
@@ -172,14 +174,15 @@ def _described(found: _Found, form: str, now: float) -> list[str]:
 
 
 def _warnings(found: _Found, form: str, now: float) -> list[str]:
-    from lasthop.probe.certificate_view import validity
+    from lasthop.pki.parse import bare_names
+    from lasthop.probe.certificate_view import is_valid, validity
     from lasthop.probe.handshake import GATEWAY_VERSIONS
 
     leaf, seen = found.chain[0], found.handshake
     said = []
-    if form == "certificate" and not validity(leaf, now).endswith("left"):
+    if form == "certificate" and not is_valid(leaf, now):
         said.append(f"it is {validity(leaf, now)}: a gateway will reject it. --by key does not check dates.")
-    if form == "certificate" and not any(name.startswith(("DNS ", "URI ")) for name in leaf.names):
+    if form == "certificate" and not bare_names(leaf.names, "DNS", "URI"):
         said.append(
             "it has no DNS name or URI, so no policy can match it: a gateway will reject it. --by key does not check names."
         )

@@ -105,7 +105,14 @@ class _StatusPrinter:
             if line not in self._problems:
                 click.echo(click.style(printable(line), fg="red"), err=not self._tabular)
         self._problems, self._failing = lines, failing
-        self._older = {_path(key): f"{each['file']}:{each['line']}" for each in refused for key in each.get("objects", ())}
+        from lasthop.api.meta import Key
+
+        self._older = {
+            key.argument: f"{each['file']}:{each['line']}"
+            for each in refused
+            for written in each.get("objects", ())
+            if (key := Key.parse(written))
+        }
 
     def first(self, documents: list[Json]) -> None:
         if self.want.name:
@@ -176,12 +183,6 @@ class _StatusPrinter:
 def _news(row: Row | None) -> tuple[str, str] | None:
     """What of a row is worth a line when it changes; its age is not."""
     return (row.ready, row.why) if row else None
-
-
-def _path(key: str) -> str:
-    """`Gateway shop/web` as a row has it."""
-    kind, _, path = key.partition(" ")
-    return f"{kind.lower()}/{path}"
 
 
 def _yaml(documents: list[Json]) -> str:

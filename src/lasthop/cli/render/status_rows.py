@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lasthop.api.documents import Json
 from lasthop.outputs.status.summary import UNREACHED, is_failing, observed, summary
 
-BECAUSE: Final = "because of "
-"""Before the name of the row that has the cause."""
+if TYPE_CHECKING:
+    from lasthop.api.meta import Key
+
 _ORDER: Final = {"False": 0, "Unknown": 1}
-_CAUSES: Final = ("gatewayclass", "backendtlspolicy", "xbackend", "gateway", "listenerset")
+_CAUSES: Final = ("GatewayClass", "BackendTLSPolicy", "XBackend", "Gateway", "ListenerSet")
 """Kinds whose problems are the cause of others', the first causes first; routes are never one."""
-_OBJECT: Final = re.compile(r"\b([A-Z][A-Za-z]+) ((?:[a-z0-9.-]+/)?[a-z0-9.-]*[a-z0-9])")
-"""`BackendTLSPolicy shop/api`, in a message."""
-
-
 _FIRST: Final = 86_400.0
 """Nothing is older: what comes from a file, and does not say how old it is, is as old as Unix time."""
 
@@ -28,8 +24,18 @@ class Row(NamedTuple):
     name: str
     ready: str
     why: str
+    brief: str = ""
+    """WHY where there is no room for all of it; empty: it is cut."""
     wide: tuple[str, ...] = ("", "", "", "", "")
     """CLASS, ADDRESS, PORTS, HOSTNAMES, AGE."""
+    kind: str = ""
+    cause: str = ""
+    """The name of the row that tells why."""
+
+    def because_of(self, name: str) -> Row:
+        return self._replace(
+            ready="Unknown" if self.ready == "Unknown" else "False", why=f"because of {name}", brief="", cause=name
+        )
 
 
 def class_owners(documents: Iterable[Json]) -> dict[str, str]:
@@ -41,18 +47,18 @@ def row(document: Json, owners: Mapping[str, str] | None = None) -> Row:
     """Returns the row of an object. `owners` of GatewayClasses, because a Gateway's status does not say who has written it."""
     from lasthop.api.kinds import CONTROLLER_NAME, KINDS, has_status
 
-    kind, metadata = document["kind"], document["metadata"]
-    name, wide = _name(kind, metadata.get("namespace", ""), metadata["name"]), _wide(document)
-    if not has_status(KINDS[kind]):
-        return Row(name, "-", f"has no status; see: lasthop explain {name}", wide)
-    class_name = {"GatewayClass": metadata["name"], "Gateway": document.get("spec", {}).get("gatewayClassName")}.get(kind)
+    key = _key(document)
+    name, wide = key.argument, _wide(document)
+    if not has_status(KINDS[key.kind]):
+        return Row(name, "-", f"has no status; see: lasthop explain {name}", wide=wide)
+    class_name = {"GatewayClass": key.name, "Gateway": document.get("spec", {}).get("gatewayClassName")}.get(key.kind)
     owner = (owners or {}).get(class_name or "", CONTROLLER_NAME)
     if owner != CONTROLLER_NAME:
-        return Row(name, "-", f"served by {owner}", wide)
+        return Row(name, "-", f"served by {owner}", wide=wide)
     others = foreign(document)
-    if others and summary(document)[1] == UNREACHED:
-        return Row(name, "-", f"served by {', '.join(others)}", wide)
-    return Row(name, *summary(document), wide)
+    if others and summary(document).why == UNREACHED:
+        return Row(name, "-", f"served by {', '.join(others)}", wide=wide)
+    return Row(name, *summary(document), wide, key.kind)
 
 
 def foreign(document: Json) -> list[str]:
@@ -67,28 +73,34 @@ def foreign(document: Json) -> list[str]:
 def with_traffic(rows: Iterable[Row], documents: Collection[Json], failing: Collection[str]) -> list[Row]:
     """Returns the rows; a route is not ready if connections to a backend of its fail, which no condition of its own says.
     `failing`: Services without a policy to which they do, as `shop/api`."""
-    causes = {f"Service {path}": _name("Service", *path.split("/", 1)) for path in failing}
+    from lasthop.api.meta import Key
+
+    services = (Key.read("Service", path) for path in failing)
+    causes = {key: key for key in services}
     for document in documents:
         if is_failing(document):
-            kind, namespace, name = document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"]
-            backends = [f"{kind} {namespace}/{name}"]
-            if kind == "BackendTLSPolicy":
+            key = _key(document)
+            backends = [key]
+            if key.kind == "BackendTLSPolicy":
                 refs = document.get("spec", {}).get("targetRefs", ())
-                backends = [f"Service {namespace}/{ref.get('name', '')}" for ref in refs]
-            causes |= dict.fromkeys(backends, _name(kind, namespace, name))
+                backends = [Key("Service", key.namespace, ref.get("name", "")) for ref in refs]
+            causes |= dict.fromkeys(backends, key)
     found = []
     for each, document in zip(rows, documents, strict=True):
-        cause = next((causes[backend] for backend in _backends(document) if backend in causes), "")
-        found.append(each._replace(ready="False", why=f"{BECAUSE}{cause}") if cause and each.ready == "True" else each)
+        cause = next((causes[backend] for backend in _backends(document) if backend in causes), None)
+        found.append(each.because_of(cause.argument) if cause and each.ready == "True" else each)
     return found
 
 
-def _backends(document: Json) -> Iterator[str]:
-    """Yields what the rules of a route refer to, as `Service shop/api`."""
-    for rule in document.get("spec", {}).get("rules", ()) if document["kind"].endswith("Route") else ():
+def _backends(document: Json) -> Iterator[Key]:
+    """Yields what the rules of a route refer to."""
+    from lasthop.api.meta import Key
+    from lasthop.api.route_kinds import ROUTE_KINDS
+
+    for rule in document.get("spec", {}).get("rules", ()) if document["kind"] in ROUTE_KINDS else ():
         for ref in rule.get("backendRefs", ()) if isinstance(rule, dict) else ():
             namespace = ref.get("namespace") or document["metadata"].get("namespace", "")
-            yield f"{ref.get('kind') or 'Service'} {namespace}/{ref.get('name', '')}"
+            yield Key(ref.get("kind") or "Service", namespace, ref.get("name", ""))
 
 
 def arranged(rows: Iterable[Row]) -> list[Row]:
@@ -96,31 +108,27 @@ def arranged(rows: Iterable[Row]) -> list[Row]:
     the name of that."""
     known = list(rows)
     bad = {each.name for each in known if each.ready in _ORDER}
-    return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), _points(each)))
-
-
-def _points(row: Row) -> bool:
-    return row.why.startswith(BECAUSE)
+    return sorted((_pointing(each, bad) for each in known), key=lambda each: (_ORDER.get(each.ready, 2), bool(each.cause)))
 
 
 def _pointing(row: Row, bad: Collection[str]) -> Row:
-    if row.ready not in _ORDER:
+    from lasthop.api.meta import Key
+
+    if row.ready not in _ORDER or row.cause:
         return row
-    own = _rank(row.name)
-    for kind, path in _OBJECT.findall(row.why):
-        name = f"{kind.lower()}/{path}"
-        if name in bad and name != row.name and _rank(name) < own:
-            return row._replace(why=f"{BECAUSE}{name}")
-    return row
+    causes = (key for key in Key.mentioned(row.why) if _rank(key.kind) < _rank(row.kind) and key.argument in bad)
+    cause = next((key.argument for key in causes if key.argument != row.name), "")
+    return row.because_of(cause) if cause else row
 
 
-def _rank(name: str) -> int:
-    kind = name.partition("/")[0]
+def _rank(kind: str) -> int:
     return _CAUSES.index(kind) if kind in _CAUSES else len(_CAUSES)
 
 
-def _name(kind: str, namespace: str, name: str) -> str:
-    return "/".join(part for part in (kind.lower(), namespace, name) if part)
+def _key(document: Json) -> Key:
+    from lasthop.api.meta import Key
+
+    return Key(document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
 
 
 # --- the other columns -----------------------------------------------------------------------------------------------

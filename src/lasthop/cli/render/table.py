@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -10,7 +9,6 @@ import click
 
 from lasthop.cli.render.status_rows import Row
 from lasthop.cli.render.terminal import width
-from lasthop.plan.reasons import CONNECTION_FAILED, HANDSHAKE_FAILED
 from lasthop.printable import clean
 
 COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Gone": "yellow"}
@@ -18,10 +16,6 @@ WIDE: Final = ("CLASS", "ADDRESS", "PORTS", "HOSTNAMES", "AGE")
 NARROWEST: Final = 24
 """The minimum width of WHY; a narrower terminal wraps the lines itself."""
 GAP: Final = "  "
-_WHERE: Final = re.compile(
-    rf"^(\S+/\S+: )?(({HANDSHAKE_FAILED}|{CONNECTION_FAILED}): )?([A-Z]\w+ \S+:\d+( \([^)]*\))?(, from [^:]*)?: )?"
-)
-"""How a reason begins: the Gateway, and of connections that fail their backend and endpoints."""
 
 
 class Columns(NamedTuple):
@@ -42,7 +36,7 @@ class Columns(NamedTuple):
     def line(self, row: Row) -> str:
         row = clean(row)
         indent = len(self._joined("", "", ("",) * len(WIDE), ""))
-        why = row.why if self.wide else _cut(row.why, max(NARROWEST, width() - indent))
+        why = row.why if self.wide else _cut(row, max(NARROWEST, width() - indent))
         return self._joined(row.name, row.ready, row.wide, why, COLOURS.get(row.ready))
 
     def gone(self, name: str) -> str:
@@ -55,8 +49,7 @@ class Columns(NamedTuple):
         return f"{GAP.join(parts)}{GAP}{why}" if why or not name else GAP.join(parts).rstrip()
 
 
-def _cut(text: str, room: int) -> str:
-    """Returns as much as fits. What went wrong comes first then, and not where."""
-    if len(text) > room:
-        text = _WHERE.sub("", text, count=1)
+def _cut(row: Row, room: int) -> str:
+    """Returns as much of WHY as fits."""
+    text = row.why if len(row.why) <= room else row.brief or row.why
     return text if len(text) <= room else f"{text[: room - 1]}…"

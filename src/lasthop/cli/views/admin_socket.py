@@ -68,8 +68,7 @@ class AdminSocketView:
         from lasthop.plan.finding import Finding
 
         def read(written: Json) -> Finding:
-            key = Key.read(*written["object"].split(" ")) if written["object"] else None
-            return msgspec.convert({**written, "object": key}, Finding)
+            return msgspec.convert({**written, "object": Key.parse(written["object"] or "")}, Finding)
 
         return [read(each) for each in self.ask("/api/findings")]
 
@@ -80,9 +79,8 @@ class AdminSocketView:
         return tuple(self.ask("/api/readiness")["problems"])
 
     async def failing(self) -> dict[str, str]:
-        found = (each for each in self.ask("/api/findings") if each["reason"] == BACKEND_FAILING)
-        services = (each for each in found if (each["object"] or "").startswith("Service "))
-        return {each["object"].removeprefix("Service "): each["message"] for each in services}
+        found = [each for each in await self.findings() if each.reason == BACKEND_FAILING]
+        return {each.object.path: each.message for each in found if each.object and each.object.kind == "Service"}
 
     async def not_applied(self) -> list[Json]:
         found: list[Json] = self.ask("/api/not-applied")

@@ -59,7 +59,8 @@ class Change(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
     @property
     def owner(self) -> str:
-        return self.backend.partition("/")[0]
+        """The namespace of the backend."""
+        return Key.read(self.kind, self.backend).namespace
 
     @property
     def address(self) -> str:
@@ -138,7 +139,7 @@ def since(changes: Iterable[Change], start: float, namespace: str = "") -> tuple
 
 
 def _namespaces(each: Change) -> Iterable[str]:
-    return (gateway.partition("/")[0] for gateway in each.gateways)
+    return (Key.read("Gateway", gateway).namespace for gateway in each.gateways)
 
 
 class ChangeRecord:

@@ -35,7 +35,7 @@ def _hop(hop: HopReport) -> Json:
 
 def _read_hop(service: str, kind: str = "Service", routes: tuple[str, ...] = (), **fields: Any) -> HopReport:
     keys = {field: Key.read(_KINDS[field], path) for field, path in fields.items() if field in _KINDS}
-    leading = tuple(Key.read(*route.split(" ")) for route in routes)
+    leading = tuple(map(Key.parse, routes))
     return msgspec.convert({**fields, **keys, "backend": Key.read(kind, service), "routes": leading}, HopReport)
 
 
@@ -44,5 +44,5 @@ def _certificate(found: CertificateReport) -> Json:
 
 
 def _read_certificate(holder: str, users: tuple[str, ...], **fields: Any) -> CertificateReport:
-    keys = {"holder": Key.read(*holder.split(" ")), "users": tuple(Key.read(*user.split(" ")) for user in users)}
+    keys = {"holder": Key.parse(holder), "users": tuple(map(Key.parse, users))}
     return msgspec.convert({**fields, **keys}, CertificateReport)

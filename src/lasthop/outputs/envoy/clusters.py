@@ -21,6 +21,7 @@ from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, sock
 from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
 from lasthop.outputs.envoy.tls import upstream_transport_socket
+from lasthop.plan.cluster_metadata import metadata
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
@@ -144,13 +145,11 @@ def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
 
 def _metadata(tls: BackendTLS) -> base_pb2.Metadata:
     """What the access log needs to say in words why a handshake failed."""
-    metadata = base_pb2.Metadata()
-    fields = metadata.filter_metadata[METADATA].fields
-    fields["policy"].string_value = tls.by
-    fields["wants"].string_value = ", ".join(str(name) for name in tls.names)
-    if tls.client_certificate:
-        fields["shows"].string_value = str(tls.client_certificate)
-    return metadata
+    found = base_pb2.Metadata()
+    fields = found.filter_metadata[METADATA].fields
+    for name, text in metadata(tls).items():
+        fields[name].string_value = text
+    return found
 
 
 def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignment:

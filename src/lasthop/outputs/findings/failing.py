@@ -6,6 +6,7 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding
+from lasthop.plan.messages import probe_command
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Hop, Protocol
@@ -19,8 +20,7 @@ from lasthop.store.stages import Output
 
 def backend_failing(key: Key, gateway: Key, problem: Problem) -> Finding:
     """Returns the finding on the object that decides how a backend is connected to."""
-    target = key.path if key.kind == "BackendTLSPolicy" else f"{key.kind.lower()}/{key.path}"
-    remedy = f"See which check fails with: lasthop probe {target}"
+    remedy = f"See which check fails with: {probe_command(key)}"
     if key.kind == "Service":
         remedy = "Start the backend, or correct the addresses and ports of its EndpointSlice."
     return Finding(key, reasons.BACKEND_FAILING, f"at {gateway}: {problem.message}.", remedy, about=(gateway, *problem.about))

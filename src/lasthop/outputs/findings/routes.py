@@ -16,6 +16,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.routing import Parent
 from lasthop.resolve.attachment import parents, route_hostname
 from lasthop.resolve.budgets import verdict_at
+from lasthop.resolve.listeners import table_listener
 from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
 from lasthop.store.graph import Graph, query
@@ -45,11 +46,12 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
     """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
     for table, hostname in parent.hosts:
-        other = owner(g, parent.gateway, table, hostname)
-        if other and other != key:
+        other, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
+        if listener and other and other != key:
             own, others = route_hostname(g, key, hostname), route_hostname(g, other, hostname)
             why = "which is older, or first by name" if own == others else "which has the more specific hostname"
             what = f"everything for {hostname}" if hostname else "everything"
-            message = f"{what} on listener {table.partition('/')[2]} of {parent.gateway} goes to {other}, {why}."
+            named = listener.name if listener.owner == parent.gateway else f"{listener.owner.path}/{listener.name}"
+            message = f"{what} on listener {named} of {parent.gateway} goes to {other}, {why}."
             remedy = "Give each a listener or a hostname of its own."
             yield Finding(key, "Shadowed", message, remedy, severity=Severity.WARNING, about=(parent.gateway, other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from lasthop.api.documents import Json
 from lasthop.plan.reasons import condition_type
@@ -10,28 +11,44 @@ from lasthop.plan.reasons import condition_type
 UNREACHED = "nothing of ours reaches it"
 
 
-def summary(document: Json) -> tuple[str, str]:
-    """(ready, why): True if nothing in our part of the status is bad news, with the first bad news otherwise."""
+class Summary(NamedTuple):
+    ready: str
+    """`True`, `False` or `Unknown`."""
+    why: str
+    brief: str = ""
+    """WHY where there is no room for all of it: what is wrong, and not where."""
+
+
+def summary(document: Json) -> Summary:
+    """Returns True if nothing in our part of the status is bad news, otherwise the first bad news."""
     if problem := document.get("rejected"):
-        return "False", problem
+        return Summary("False", problem)
     found = [(name, condition) for name, group in _groups(document) for condition in group.get("conditions") or ()]
     problem = document.get("problem", "")
     if not found:
-        return ("False", problem) if problem else ("Unknown", UNREACHED)
+        return Summary("False", problem) if problem else Summary("Unknown", UNREACHED)
     told = [(name, c) for name, c in found if not (condition_type(c["type"]).weakened or _untried(c))]
     bad = [(name, c) for name, c in told if (c["status"] == "True") == condition_type(c["type"]).negative]
     for name, condition in sorted(bad, key=lambda each: each[1]["status"] == "Unknown"):
         where = f"{name}: " if name else ""
         others = sorted({other for other, _ in bad} - {name, ""}) if name else []
-        also = f" ({', '.join(others)}: not ready either)" if others else ""
-        said = f"{where}{condition['reason']}: {condition['message']}{also}{_besides(name, found)}"
-        return ("Unknown" if condition["status"] == "Unknown" else "False"), said
+        more = (f" ({', '.join(others)}: not ready either)" if others else "") + _besides(name, found)
+        ready = "Unknown" if condition["status"] == "Unknown" else "False"
+        why = f"{condition['reason']}: {condition['message']}"
+        return Summary(ready, f"{where}{why}{more}", f"{_words_of_failure(condition) or why}{more}")
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen < now:
-        return "Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})"
+        return Summary("Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})")
     if problem:
-        return "False", problem
-    return "True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), "")
+        return Summary("False", problem)
+    return Summary("True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), ""))
+
+
+def _words_of_failure(condition: Json) -> str:
+    """Returns why connections fail, of a condition that says so."""
+    from lasthop.plan.observation import failure_words  # here, so that the CLI starts quickly
+
+    return failure_words(condition["message"]) if condition_type(condition["type"]).observed else ""
 
 
 def _untried(condition: Json) -> bool:

@@ -1,0 +1,88 @@
+"""Names that another process hands back to us: what writes them and what reads them are inverse to each other."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.resource import cluster_of, endpoints_name
+from lasthop.pki.parse import bare_names
+from lasthop.plan.cluster_metadata import metadata, names, source
+from lasthop.plan.observation import failing, failure_words
+from lasthop.plan.tls import BackendTLS, San, SanType
+from lasthop.plan.upstream import Hop, Protocol
+from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.failures import explain_failure, without_advice
+
+LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+NAMES = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
+"""DNS subdomains, as objects have them: with dots, digits and hyphens."""
+KEYS = st.builds(Key, st.sampled_from(["HTTPRoute", "Service", "XBackend", "BackendTLSPolicy"]), LABELS, NAMES)
+CLUSTER_SCOPED = st.builds(Key, st.just("GatewayClass"), st.just(""), NAMES)
+GATEWAYS = st.builds(Key, st.just("Gateway"), LABELS, NAMES)
+BACKENDS = st.builds(Key, st.sampled_from(["Service", "XBackend"]), LABELS, NAMES)
+HOPS = st.builds(Hop, GATEWAYS, BACKENDS, st.integers(1, 65535), st.sampled_from(Protocol))
+URIS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
+SANS = st.builds(San, st.just(SanType.DNS), NAMES) | st.builds(San, st.just(SanType.URI), URIS)
+
+
+@given(KEYS | CLUSTER_SCOPED)
+def test_a_key_is_read_as_it_was_written(key: Key) -> None:
+    assert Key.parse(str(key)) == key and Key.read(key.kind, key.path) == key
+
+
+@given(st.sampled_from(["", "-", "refused", "HTTPRoute", "HTTPRoute ", " shop/web"]))
+def test_what_is_no_key_is_none(text: str) -> None:
+    assert Key.parse(text) is None
+
+
+@given(st.lists(KEYS, min_size=1, max_size=3))
+def test_a_message_mentions_the_keys_that_it_was_made_of(keys: list[Key]) -> None:
+    message = "; ".join(f"backend shop/api:443: {key} is invalid (see {key}, {key}: 3 of them)" for key in keys)
+    assert list(dict.fromkeys(Key.mentioned(message))) == list(dict.fromkeys(keys))
+
+
+@given(HOPS)
+def test_a_hop_is_read_from_the_name_of_its_cluster(hop: Hop) -> None:
+    assert Hop.parse(hop.name) == hop
+
+
+@given(HOPS, st.sampled_from(["ssl.handshake", "ssl.fail_verify_san", "upstream_cx_total"]))
+def test_a_hop_is_read_from_the_stats_of_its_cluster(hop: Hop, stat: str) -> None:
+    assert Hop.parse_stat(f"cluster.{hop.name}.{stat}") == (hop, stat)
+
+
+def test_stats_of_other_clusters_are_no_hops() -> None:
+    assert Hop.parse_stat("cluster.xds.upstream_cx_total") is None
+
+
+@given(HOPS, st.from_regex("[0-9a-f]{24}", fullmatch=True))
+def test_the_name_of_endpoints_tells_their_cluster(hop: Hop, version: str) -> None:
+    assert cluster_of(endpoints_name(hop.name, version)) == hop.name
+
+
+@given(KEYS, st.lists(SANS, max_size=3))
+def test_the_access_log_knows_policy_and_names_of_a_cluster(key: Key, sans: list[San]) -> None:
+    written = metadata(BackendTLS(key, "", None, tuple(sans)))
+    assert source(written["policy"]) == key
+    assert names(written["wants"]) == [san.value for san in sans]
+
+
+@given(BACKENDS, st.integers(1, 65535), st.lists(st.sampled_from(["10.0.0.1:8443", "[2001:db8::1]:8443"])), st.text())
+def test_why_a_backend_fails_is_read_without_where(backend: Key, port: int, endpoints: list[str], words: str) -> None:
+    assert failure_words(failing(f"{backend}:{port} ({', '.join(endpoints)}), from web-0, web-1", words)) == words
+
+
+@given(KEYS)
+def test_what_went_wrong_is_read_without_the_advice(key: Key) -> None:
+    policy = metadata(BackendTLS(key, "", None, ()))["policy"]
+    advised = explain_failure(AccessLogEntry(flags="UC", status=503, policy=policy))
+    assert advised is not None and key.path in advised
+    assert key.path not in without_advice(advised) and advised.startswith(without_advice(advised))
+
+
+def test_names_of_a_certificate_are_read_without_their_type() -> None:
+    shown = ("DNS a.example", "URI spiffe://x/y z", "IP 10.0.0.1", "OtherName")
+    assert bare_names(shown) == ("a.example", "spiffe://x/y z", "10.0.0.1")
+    assert bare_names(shown, "DNS", "URI") == ("a.example", "spiffe://x/y z")
