@@ -26,7 +26,7 @@ from lasthop.observe.observations import Observations
 from lasthop.observe.totals import Totals
 from lasthop.outputs.audit.changes import ChangeRecord
 from lasthop.outputs.envoy.quarantine import is_built, withhold
-from lasthop.outputs.envoy.resource import ROUTES
+from lasthop.outputs.envoy.resource import ROUTES, type_name
 from lasthop.outputs.status.status_cache import StatusCache
 from lasthop.plan.finding import Finding
 from lasthop.plan.listener import Gateway
@@ -165,7 +165,7 @@ class Controller:
 
     def _sent(self, update: Update) -> None:
         for key, by_type in update.xds.items():
-            counts = {type_url.rsplit(".")[-1]: len(changes) for type_url, changes in by_type.items()}
+            counts = {type_name(type_url): len(changes) for type_url, changes in by_type.items()}
             self.log.debug("configuration changed", gateway=key.path, **counts)
             self.do(self.fleet.updated(key, time.monotonic()))
 
@@ -209,14 +209,14 @@ class Controller:
 
     def acked(self, gateway: Key, event: Acked) -> None:
         synced = self.server.state(gateway).synced
-        self.log.debug("acknowledged", gateway=gateway.path, type=event.type_url.rsplit(".")[-1], all_of_it=synced)
+        self.log.debug("acknowledged", gateway=gateway.path, type=type_name(event.type_url), all_of_it=synced)
         self.do(self.fleet.acked(gateway, event, time.monotonic(), synced=synced))
         if event.type_url == ROUTES and self.engine.unsettled:
             self.dirty.set()
 
     def nacked(self, gateway: Key, event: Nacked) -> None:
-        type_name = event.type_url.rsplit(".")[-1]
-        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type_name, detail=event.detail)
+        type = type_name(event.type_url)
+        self.log.error("the proxy refused configuration", gateway=gateway.path, type=type, detail=event.detail)
         self.do(self.fleet.nacked(gateway, event))
 
     def seen(self, report: ProxyReport) -> None:

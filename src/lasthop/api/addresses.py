@@ -1,4 +1,4 @@
-"""IP addresses, as people write them."""
+"""IP addresses, and HOST:PORT, as people write them."""
 
 from __future__ import annotations
 
@@ -11,3 +11,14 @@ def is_ip(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def with_port(host: str, port: int | str) -> str:
+    """Returns HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_port(address: str) -> tuple[str, str]:
+    """Returns the host without brackets, and the port as it is written; both are empty if there is none."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), port

@@ -10,10 +10,19 @@ import errno
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from lasthop.api.addresses import with_port
 
 
-def problem(address: str, port: int, transport: str = "TCP") -> str:
-    """Returns why the port cannot be bound; empty if it is free."""
+class BindProblem(NamedTuple):
+    message: str
+    in_use: bool
+    """Some process has the port."""
+
+
+def problem(address: str, port: int, transport: str = "TCP") -> BindProblem | None:
+    """Returns why the port cannot be bound; None if it is free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM if transport == "UDP" else socket.SOCK_STREAM) as probe:
@@ -24,17 +33,12 @@ def problem(address: str, port: int, transport: str = "TCP") -> str:
             if transport == "TCP":
                 probe.listen(1)
     except OSError as error:
-        return _sentence(address, port, transport, error)
-    return ""
-
-
-def in_use(problem: str) -> bool:
-    return " is in use by " in problem
+        return BindProblem(_sentence(address, port, transport, error), error.errno == errno.EADDRINUSE)
+    return None
 
 
 def _sentence(address: str, port: int, transport: str, error: OSError) -> str:
-    place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    place += " (UDP)" if transport == "UDP" else ""
+    place = f"{with_port(address, port)}{' (UDP)' if transport == 'UDP' else ''}"
     match error.errno:
         case errno.EADDRINUSE:
             return f"{place} is in use by {_holder(port, transport)}; stop it, or give the listener another port"

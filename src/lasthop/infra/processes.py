@@ -108,7 +108,9 @@ class Processes:
 
     def _try(self, key: Key, address: str, port: int, transport: str) -> str:
         problem = ports.problem(address, port, transport)
-        return "" if ports.in_use(problem) and self._is_ours(key, port, transport) else problem
+        if problem is None or (problem.in_use and self._is_ours(key, port, transport)):
+            return ""
+        return problem.message
 
     def _is_ours(self, key: Key, port: int, transport: str) -> bool:
         """Returns whether an Envoy of this Gateway has the port: one that will be adopted or replaced."""

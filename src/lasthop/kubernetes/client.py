@@ -121,14 +121,14 @@ class Client:
     async def merge(self, path: str, body: Json) -> Json:
         return _decoded(await self.request("PATCH", path, body=body, content_type=MERGE))
 
-    async def apply(self, path: str, body: Json, *, field_manager: str = FIELD_MANAGER, force: bool = True) -> Json:
+    async def apply(self, path: str, body: Json) -> Json:
         """Applies the body server-side, and creates the object if it does not exist."""
-        params = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return _decoded(await self.request("PATCH", path, params=params, body=body, content_type=APPLY))
 
-    async def delete(self, path: str, *, uid: str = "", propagation: str = "Background") -> None:
+    async def delete(self, path: str, *, uid: str = "") -> None:
         """Deletes an object, if it exists. With `uid` only that very object, not another one of the same name."""
-        body: Json = {"propagationPolicy": propagation, **({"preconditions": {"uid": uid}} if uid else {})}
+        body: Json = {"propagationPolicy": "Background", **({"preconditions": {"uid": uid}} if uid else {})}
         try:
             await self.request("DELETE", path, body=body)
         except ApiError as error:

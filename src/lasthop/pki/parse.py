@@ -122,17 +122,6 @@ def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
     return tuple(found)
 
 
-def issued_by(certificate: Certificate, issuer: Certificate) -> bool:
-    """Returns whether the issuer's key has signed it, in the issuer's name."""
-
-    def verified() -> bool:
-        x509.load_der_x509_certificate(certificate.der).verify_directly_issued_by(x509.load_der_x509_certificate(issuer.der))
-        return True
-
-    found = _guarded(lambda: _read("is not issued by it", verified))
-    return found is True
-
-
 def private_key(pem: bytes) -> PrivateKey | Unreadable:
     return _guarded(lambda: _private_key(_loaded_key(pem)))
 

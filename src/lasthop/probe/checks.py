@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.addresses import is_ip
+from lasthop.api.addresses import is_ip, with_port
 from lasthop.outputs.envoy.tls import dns_regex
 from lasthop.pki import parse
 from lasthop.plan.tls import BackendTLS, San, SanType
 from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 from lasthop.probe.certificate_view import CertificateInfo, describe
-from lasthop.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake, place
+from lasthop.probe.handshake import Expectation, Handshake, NoHandshake, Untried, fetch, handshake
 from lasthop.probe.result import LISTED, Check, EndpointResult, State
 from lasthop.probe.trust import check_trust
 
@@ -48,7 +48,7 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
 
 def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, timeout: float) -> EndpointResult:
     """Makes the gateway's handshake with one endpoint and judges it."""
-    at, tls = place(*address), expected.tls
+    at, tls = with_port(*address), expected.tls
     try:
         seen = handshake(address, expected, timeout)
     except Untried as error:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL, crypto
 
-from lasthop.api.addresses import is_ip
+from lasthop.api.addresses import is_ip, with_port
 from lasthop.pki import parse
 from lasthop.plan.tls import Anchors, BackendTLS
 from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
@@ -122,7 +122,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
     Raises `NoHandshake` if no certificate is shown.
     """
     seen = _handshake((host, port), server_name, _context("ALL", ("h2", "http/1.1"), VERSIONS[0], VERSIONS[-1]), timeout)
-    said, at = seen.failure, place(host, port)
+    said, at = seen.failure, with_port(host, port)
     if seen.silent:
         message = f"{at} accepts connections but does not answer a TLS handshake within {timeout:g} s"
         raise NoHandshake(message, "perhaps it speaks plaintext and waits for a request")
@@ -154,10 +154,6 @@ def identity(chain: bytes, key: bytes) -> Identity:
         context.check_privatekey()
 
     return give
-
-
-def place(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _context(ciphers: str, alpn: tuple[str, ...], low: str, high: str) -> SSL.Context:
@@ -254,7 +250,7 @@ def _handshake(
 
 @contextlib.contextmanager
 def _connected(host: str, port: int, timeout: float) -> Iterator[socket.socket]:
-    at = place(host, port)
+    at = with_port(host, port)
     try:
         connection = socket.create_connection((host, port), timeout)
     except socket.gaierror:

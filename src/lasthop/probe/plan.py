@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from lasthop.api.addresses import with_port
 from lasthop.api.core import Secret, Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
@@ -204,7 +205,7 @@ def probe(
                 try:
                     places += addresses(endpoint.address, endpoint.port)
                 except NoHandshake as error:
-                    found.append(EndpointResult(f"{endpoint.address}:{endpoint.port}", (unreachable(error),)))
+                    found.append(EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),)))
             found += pool.map(lambda place: check_endpoint(place, expected, now, timeout), places[:limit])
             if not found:
                 refused = refused or "no endpoint is ready, so there is nothing to connect to"

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from lasthop.api.addresses import with_port
 from lasthop.api.documents import Json
 from lasthop.observe.evidence import Counts, EndpointsCounted
 from lasthop.plan.upstream import Hop
@@ -117,6 +118,5 @@ def _values(body: bytes) -> dict[str, int]:
 
 def _address(message: Json) -> str:
     if socket := message.get("socket_address"):
-        host = socket["address"]
-        return f"[{host}]:{socket['port_value']}" if ":" in host else f"{host}:{socket['port_value']}"
+        return with_port(socket["address"], socket["port_value"])
     return str(message.get("pipe", {}).get("path", ""))

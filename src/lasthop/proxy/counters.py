@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.addresses import with_port
 from lasthop.observe.evidence import Counts, EndpointCounts, EndpointsCounted, HopCounts
 from lasthop.plan.upstream import Hop
 
@@ -74,15 +75,11 @@ def endpoint_counts(body: bytes) -> EndpointsCounted:
     found: EndpointsCounted = {}
     for cluster in msgspec.json.decode(body, type=_Clusters).cluster_statuses:
         if hop := Hop.parse(cluster.name):
-            found[hop] = {_text(host.address.socket_address): _endpoint(host) for host in cluster.host_statuses}
+            places = ((host.address.socket_address, host) for host in cluster.host_statuses)
+            found[hop] = {with_port(at.address, at.port_value): _endpoint(host) for at, host in places}
     return found
 
 
 def _endpoint(host: _Host) -> EndpointCounts:
     values = {stat.name: int(stat.value) for stat in host.stats}
     return EndpointCounts(values.get("cx_total", 0), values.get("cx_connect_fail", 0), values.get("rq_success", 0))
-
-
-def _text(address: _SocketAddress) -> str:
-    host = f"[{address.address}]" if ":" in address.address else address.address
-    return f"{host}:{address.port_value}"

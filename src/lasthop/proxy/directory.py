@@ -16,6 +16,7 @@ _SOCKET_PATH_LIMIT: Final = 107
 """Bytes; the kernel's limit for a unix socket's path."""
 
 _LOG_LIMIT: Final = 10 * 1024 * 1024
+_LOG_TAIL: Final = 5
 
 
 class RunDirUnusable(Exception):
@@ -97,7 +98,7 @@ class ProxyDirectory:
         except FileNotFoundError:
             return 0
 
-    def log_tail(self, since: int, count: int = 5) -> tuple[str, ...]:
+    def log_tail(self, since: int) -> tuple[str, ...]:
         """Returns the last lines that Envoy logged after byte `since`, which say why it exited."""
         try:
             with self.log.open("rb") as log:
@@ -105,7 +106,7 @@ class ProxyDirectory:
                 lines = log.read().decode(errors="replace").splitlines()
         except FileNotFoundError:
             return ()
-        return tuple(line for line in lines if line.strip())[-count:]
+        return tuple(line for line in lines if line.strip())[-_LOG_TAIL:]
 
     def truncate_log(self) -> None:
         """Keeps the log from filling the disk. Envoy appends, so it continues at the new end."""

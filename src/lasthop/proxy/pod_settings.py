@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.addresses import split_port
+
 GATEWAY: Final = "LASTHOP_GATEWAY"
 XDS_ADDRESS: Final = "LASTHOP_XDS_ADDRESS"
 XDS_SERVER_NAME: Final = "LASTHOP_XDS_SERVER_NAME"
@@ -38,8 +40,7 @@ class PodSettings(msgspec.Struct, frozen=True):
 
 
 def from_environment(env: Mapping[str, str]) -> PodSettings:
-    host, _, port = _needed(env, XDS_ADDRESS, "the controller's HOST:PORT").rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    host, port = split_port(_needed(env, XDS_ADDRESS, "the controller's HOST:PORT"))
     return PodSettings(
         gateway=_needed(env, GATEWAY, "the Gateway's NAMESPACE/NAME"),
         xds_host=host,

@@ -10,13 +10,14 @@ from typing import Final
 
 import msgspec
 
+from lasthop.api.addresses import with_port
 from lasthop.api.meta import Key
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true, unknown
 from lasthop.plan.messages import SEPARATOR
 from lasthop.plan.observation import Failure, Health, HopState, failing
 from lasthop.plan.problem import Problem
-from lasthop.plan.upstream import Endpoint, EndpointsKind, Hop, Protocol
+from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.settings import OBSERVED
 from lasthop.store.graph import Graph, query
@@ -77,11 +78,7 @@ def hop_state(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protoco
     found = endpoints(g, backend, port, protocol.transport)
     if found.kind is EndpointsKind.DNS or not found.endpoints:
         return state
-    return among(state, frozenset(map(_address, found.endpoints)))
-
-
-def _address(endpoint: Endpoint) -> str:
-    return f"[{endpoint.address}]:{endpoint.port}" if ":" in endpoint.address else f"{endpoint.address}:{endpoint.port}"
+    return among(state, frozenset(with_port(each.address, each.port) for each in found.endpoints))
 
 
 def among(state: HopState, present: frozenset[str]) -> HopState:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from lasthop.api.addresses import is_ip
+from lasthop.api.addresses import is_ip, split_port
 from lasthop.api.meta import Key
 from lasthop.outputs.audit import document as audit_document
 from lasthop.plan.request import MAX_SIZE, Request
@@ -302,7 +302,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
 @contextlib.asynccontextmanager
 async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
     """`address` is HOST:PORT; the socket is for the CLI."""
-    host, _, port = address.rpartition(":")
+    host, port = split_port(address)
     runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()
     try:
@@ -310,7 +310,7 @@ async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIter
         await web.UnixSite(runner, str(socket)).start()
         socket.chmod(0o600)
         try:
-            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+            await web.TCPSite(runner, host, int(port)).start()
         except OSError as error:
             text = f"the admin address {address} cannot be used: {error.strerror or error}; choose another with --admin"
             raise AdminUnusable(text) from error

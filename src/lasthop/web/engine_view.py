@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Collection
 
+from lasthop.api.addresses import split_port
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
@@ -61,8 +62,8 @@ class EngineView:
     async def probe(self, key: Key, address: str) -> ProbeResult:
         from lasthop.probe.plan import probe, targets  # with OpenSSL, which a gateway should not have to load to start
 
-        host, _, port = address.rpartition(":")
-        endpoint = Endpoint(host.strip("[]").lower(), int(port)) if address else None
+        host, port = split_port(address)
+        endpoint = Endpoint(host.lower(), int(port)) if address else None
         todo = targets(self.engine, key, endpoint)
         return await asyncio.to_thread(probe, key, todo, notes=self.probe_notes)
 

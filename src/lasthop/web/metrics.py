@@ -20,6 +20,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.outputs.audit.certificates import CertificateReport, Role
 from lasthop.outputs.audit.hops import HopReport
+from lasthop.outputs.envoy.resource import type_name
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop
 from lasthop.web.controller_view import ControllerView
@@ -57,7 +58,7 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
     counted = Counter((str(each.severity), each.reason) for each in findings)
     yield gauge("lasthop_findings", "Problems found in the objects.", ("severity", "reason"), counted.items())
     for name in ("responses", "resources", "removals", "bytes", "acks", "nacks"):
-        by_type = ((type_url.rpartition(".")[2], each) for type_url, each in controller.server.traffic.items())
+        by_type = ((type_name(type_url), each) for type_url, each in controller.server.traffic.items())
         samples = (((type,), getattr(each, name)) for type, each in by_type)
         yield counter(f"lasthop_xds_{name}", f"xDS {name}, by type.", ("type",), samples)
     gateways = sorted(controller.fleet.gateways.items())

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.outputs.envoy.resource import Change, Changes, Resource, Withdrawal
+from lasthop.outputs.envoy.resource import Change, Changes, Resource, Withdrawal, type_name
 
 KEPT_WITHDRAWALS: Final = 10_000
 """Withdrawals kept for proxies that are disconnected. Endpoints get a new name with every edit of their cluster, so
@@ -42,7 +42,7 @@ class Cache:
         """Nothing expires before this."""
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{url.rsplit('.', 1)[-1]}: {len(entries)}" for url, entries in self._entries.items())
+        counts = ", ".join(f"{type_name(url)}: {len(entries)}" for url, entries in self._entries.items())
         return f"Cache(generation {self.generation}, {counts})"
 
     def apply(self, changes: Changes) -> bool:

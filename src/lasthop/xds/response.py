@@ -14,7 +14,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 
 from lasthop.outputs.envoy.encode import enclosed
-from lasthop.outputs.envoy.resource import Resource
+from lasthop.outputs.envoy.resource import Resource, type_name
 from lasthop.xds.cache import wire_version
 
 
@@ -30,7 +30,7 @@ class Response(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         added = ", ".join(f"{r.name}={r.version[:8]}" for r in self.resources)
         gone = ", ".join(f"-{name}" for name in self.removed)
-        return f"Response({self.type_url.rsplit('.', 1)[-1]} #{self.nonce}: {', '.join(filter(None, (added, gone)))})"
+        return f"Response({type_name(self.type_url)} #{self.nonce}: {', '.join(filter(None, (added, gone)))})"
 
 
 LONGEST_TTL: Final = 10 * 365 * 86400.0

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource, Withdrawal
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, Resource, Withdrawal, type_name
 from lasthop.xds.cache import Cache, wire_version
 from lasthop.xds.response import Response
 
@@ -56,7 +56,7 @@ class Subscription:
     def __repr__(self) -> str:
         lacks = (("urgent", len(self.urgent)), ("updates", len(self.updates)), ("removals", len(self.removals)))
         state = ", ".join(f"{count} {kind}" for kind, count in lacks if count)
-        name = self.type_url.rsplit(".", 1)[-1]
+        name = type_name(self.type_url)
         return f"{name}({state or 'current'}, {len(self.in_flight)} in flight, {len(self.refusals)} refused)"
 
     def open(self, names: Iterable[str], versions: Mapping[str, str]) -> dict[str, Resource]:

@@ -28,12 +28,13 @@ def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
 def test_a_taken_port_has_a_holder_and_is_free_for_the_other_transport(taken: tuple[str, int]) -> None:
     transport, port = taken
     said = ports.problem("127.0.0.1", port, transport)
-    assert ports.in_use(said)
-    assert f"(pid {os.getpid()})" in said
-    assert ("(UDP)" in said) == (transport == "UDP")
+    assert said is not None and said.in_use
+    assert f"(pid {os.getpid()})" in said.message
+    assert ("(UDP)" in said.message) == (transport == "UDP")
     assert list(ports.holders(port, transport)) == [os.getpid()]
-    assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") == ""
+    assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") is None
 
 
 def test_an_address_of_another_machine_is_said_so() -> None:
-    assert "is not an address of this machine" in ports.problem("192.0.2.1", 5353, "UDP")
+    said = ports.problem("192.0.2.1", 5353, "UDP")
+    assert said is not None and "is not an address of this machine" in said.message and not said.in_use

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import click
 
-from lasthop.api.addresses import is_ip
+from lasthop.api.addresses import is_ip, split_port
 
 
 def host_port(text: str, hint: str) -> tuple[str, int]:
     """Parses HOST:PORT. `hint` names the argument or option in the error."""
-    host, _, port = text.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not (is_name(bare) or is_ip(bare)) or not port.isdecimal() or not 0 < int(port) < 65536:
+    host, port = split_port(text)
+    if not (is_name(host) or is_ip(host)) or not port.isdecimal() or not 0 < int(port) < 65536:
         message = f"{text} is not HOST:PORT; write for example api.example.com:443 or 127.0.0.1:8443"
         raise click.BadParameter(message, param_hint=hint)
-    return bare.lower(), int(port)
+    return host.lower(), int(port)
 
 
 def is_name(text: str) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 from pathlib import Path
 from typing import Final
 
 import click
 
+from lasthop.api.addresses import split_port, with_port
 from lasthop.cli.args import logging, paths
+from lasthop.cli.process import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.cluster import ClusterRuntime
 from lasthop.cluster_host import ClusterHostRuntime
@@ -89,10 +90,7 @@ def command(
         with printing(log_format) as printer:
             asyncio.run(_run(kubeconfig, context, site, xds_listen, address, own, watched, admin, printer))
     except* (ConfigError, AdminUnusable, EnvoyNotFound, RunDirLocked) as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise click.ClickException(str(error)) from None
+        raise first_error(group) from None
 
 
 async def _run(
@@ -140,9 +138,7 @@ async def _run(
                 own_address=_own_address(site, xds_listen),
                 namespaces=namespaces,
             )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, runtime.stop)
+        on_signals(runtime.stop)
         view = ControllerView(runtime, where=access.name, probe_note="" if site is None else FROM_CONTROLLER)
         with held:
             async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
@@ -153,10 +149,10 @@ async def _run(
 def _site(image: str, xds_address: str | None) -> Site:
     if not xds_address:
         raise click.UsageError("--xds-address is required, unless the proxies run on this host (--infrastructure=process)")
-    host, _, port = xds_address.rpartition(":")
+    host, port = split_port(xds_address)
     if not host or not port.isdigit():
         raise click.BadParameter(f"{xds_address} is not HOST:PORT", param_hint="--xds-address")
-    return Site(image, host.strip("[]"), int(port))
+    return Site(image, host, int(port))
 
 
 def _own_address(site: Site, xds_listen: str) -> str:
@@ -164,4 +160,4 @@ def _own_address(site: Site, xds_listen: str) -> str:
     ip = os.environ.get("POD_IP")
     if not ip:
         return site.xds_address
-    return f"[{ip}]:{xds_listen.rpartition(':')[2]}" if ":" in ip else f"{ip}:{xds_listen.rpartition(':')[2]}"
+    return with_port(ip, split_port(xds_listen)[1])

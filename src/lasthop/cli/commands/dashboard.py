@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lasthop.api.addresses import split_port, with_port
 from lasthop.cli.args import target
 from lasthop.cli.args.target import ClusterOptions
 from lasthop.cli.render.terminal import note
@@ -72,9 +73,9 @@ def command(
 
 def local_url(admin: str) -> str:
     """Returns the address of the page for a browser on this machine, of what `--admin` binds."""
-    host, _, port = admin.rpartition(":")
-    local = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}.get(host, host)
-    return f"http://{local}:{port}/"
+    host, port = split_port(admin)
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{with_port(local, port)}/"
 
 
 def show(url: str, *, browser: bool) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 
 import click
 
+from lasthop.api.addresses import with_port
+from lasthop.cli.process import on_signals
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import RunDirUnusable
 from lasthop.proxy.pod import Pod, log
@@ -35,13 +36,10 @@ def command() -> None:
 
 async def _run() -> int:
     settings = from_environment(os.environ)
-    sender = ReportSender(
-        f"{settings.xds_host}:{settings.xds_port}", settings.xds_server_name, settings.certificates, _report_problem
-    )
+    xds = with_port(settings.xds_host, settings.xds_port)
+    sender = ReportSender(xds, settings.xds_server_name, settings.certificates, _report_problem)
     pod = Pod(settings, find_envoy(), sender)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, pod.stop)
+    on_signals(pod.stop)
     return await pod.run()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from pathlib import Path
 
 import click
 
+from lasthop.api.addresses import split_port
 from lasthop.cli.args import logging, paths, target
+from lasthop.cli.process import first_error, on_signals
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
@@ -58,7 +59,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, acc
     so: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard error. Ctrl-C
     drains the proxies and exits; a second Ctrl-C exits at once.
     """
-    host, _, port = admin.rpartition(":")
+    host, port = split_port(admin)
     if not host or not port.isdigit():
         raise click.BadParameter(f"{admin} is not HOST:PORT", param_hint="--admin")
     if not folder.is_dir():
@@ -68,10 +69,7 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, acc
             settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))
             asyncio.run(_run(folder, admin, settings, concurrency, printer))
     except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise click.ClickException(str(error)) from None
+        raise first_error(group) from None
 
 
 async def _run(folder: Path, admin: str, settings: Settings, concurrency: int | None, printer: AccessLogPrinter) -> None:
@@ -95,9 +93,7 @@ async def _run(folder: Path, admin: str, settings: Settings, concurrency: int | 
         remembered=state / memory.FILE,
     )
     view = ControllerView(runtime, source.locate, f"folder {folder}")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, runtime.stop)
+    on_signals(runtime.stop)
     # Locked first: a second gateway on the same folder must not remove the sockets of the first.
     with ProxyDirectory(run_dir).locked():
         async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):

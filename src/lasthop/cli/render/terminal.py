@@ -27,13 +27,13 @@ def note_once(line: str) -> None:
         note(line)
 
 
-def wrapped(text: str, first: str = "", rest: str = "", columns: int = 0) -> list[str]:
-    """Wraps a text, to the terminal's width unless `columns` are given; `first` and `rest` begin its lines. Commands and paths
-    are never broken: they are there to be copied."""
+def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
+    """Wraps a text to the terminal's width; `first` and `rest` begin its lines. Commands and paths are never broken: they are
+    there to be copied."""
     import textwrap
 
     return textwrap.wrap(
-        text, columns or width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        text, width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 

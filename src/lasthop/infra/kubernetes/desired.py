@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api import gateway as api
+from lasthop.api.addresses import with_port
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.profiles import ProxySettings
 from lasthop.plan.infrastructure import READY_PORT, canonical
@@ -27,7 +28,7 @@ class Site(msgspec.Struct, frozen=True):
 
     @property
     def xds_address(self) -> str:
-        return f"[{self.xds_host}]:{self.xds_port}" if ":" in self.xds_host else f"{self.xds_host}:{self.xds_port}"
+        return with_port(self.xds_host, self.xds_port)
 
 
 class DesiredGateway(msgspec.Struct, frozen=True):

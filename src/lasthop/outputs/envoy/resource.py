@@ -23,6 +23,11 @@ TYPES: Final = (CLUSTER, ENDPOINTS, SECRET, LISTENER, ROUTES)
 V = TypeVar("V")
 
 
+def type_name(type_url: str) -> str:
+    """`Cluster`, of a type URL."""
+    return type_url.rpartition(".")[2]
+
+
 def content_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
@@ -75,7 +80,7 @@ class Resource(msgspec.Struct, frozen=True):
     """Part id -> the object that is at fault if Envoy refuses the part; the Gateway where there is none."""
 
     def __repr__(self) -> str:
-        return f"Resource({self.type_url.rsplit('.', 1)[-1]} {self.name}@{self.version[:8]}, {len(self.body)} B)"
+        return f"Resource({type_name(self.type_url)} {self.name}@{self.version[:8]}, {len(self.body)} B)"
 
 
 class Part(NamedTuple):

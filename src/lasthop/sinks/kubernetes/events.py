@@ -49,7 +49,6 @@ class _RecordedEvent(msgspec.Struct):
 class _Job(NamedTuple):
     event: _EventKey
     uid: str
-    action: str
     warning: bool
     again: _RecordedEvent | None
 
@@ -76,7 +75,7 @@ class EventRecorder:
         self._recorded: OrderedDict[_EventKey, _RecordedEvent] = OrderedDict()
         self._queue: asyncio.Queue[_Job] = asyncio.Queue(QUEUED)
 
-    def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False, action: str = "Reconcile") -> None:
+    def emit(self, key: Key, uid: str, reason: str, note: str, *, warning: bool = False) -> None:
         """Records an Event unless it was recorded lately. Never waits, never fails."""
         event = _EventKey(key, reason[:128], limited(note, NOTE).encode()[:NOTE_BYTES].decode(errors="ignore"))
         known, now = self._recorded.get(event), self._clock()
@@ -89,7 +88,7 @@ class EventRecorder:
             self.counts.labels("dropped").inc()
             return
         self._remember(event, now)
-        self._queue.put_nowait(_Job(event, uid, action, warning, known))
+        self._queue.put_nowait(_Job(event, uid, warning, known))
 
     async def run(self) -> None:
         while True:
@@ -139,7 +138,7 @@ class EventRecorder:
             "eventTime": now,
             "reportingController": CONTROLLER_NAME,
             "reportingInstance": self._instance,
-            "action": job.action,
+            "action": "Reconcile",
             "reason": job.event.reason,
             "note": job.event.note,
             "type": "Warning" if job.warning else "Normal",

@@ -71,7 +71,6 @@ class StatusWriter:
         *,
         guard: WriteGuard | None = None,
         limits: Limits = LIMITS,
-        now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -80,7 +79,7 @@ class StatusWriter:
             self.counts.labels(result)
         self._client, self._observed = client, observed
         self._guard, self._limits, self._bucket = guard or WriteGuard(), limits, TokenBucket(limits.rate, limits.burst, clock)
-        self._now, self._clock, self._sleep = now, clock, sleep
+        self._clock, self._sleep = clock, sleep
         self._wanted: dict[Key, Status | None] = {}
         self._queue: dict[Key, None] = {}
         """Keys to process, in order; a dict, so that each occurs once."""
@@ -210,7 +209,7 @@ class StatusWriter:
         if generation(ours) > seen.generation:  # by now another object of the same name
             raise Outdated
         current: Json = msgspec.json.decode(seen.status) if seen.status else {}
-        status = merged(current, ours, rfc3339(self._now()), key.namespace, key.kind)
+        status = merged(current, ours, rfc3339(time.time()), key.namespace, key.kind)
         if status == current:
             self.counts.labels("unchanged").inc()
             if self._wanted[key] is None:
