@@ -139,8 +139,8 @@ class ClusterRuntime(Sink, Leadership):
         """The proxies are elsewhere, and so are their logs."""
 
     def unready(self) -> list[str]:
-        """Ready once every kind has been read and the xDS server has its certificate, so that proxies can be served. Theirs is
-        another readiness."""
+        """Returns why it is not ready: it is once every kind has been read and the xDS server has its certificate, so that
+        proxies can be served. Theirs is another readiness."""
         certificate = [] if self._identity.known.is_set() else ["the xDS server has no certificate yet"]
         return [*self.controller.unready(), *certificate]
 
@@ -170,7 +170,7 @@ class ClusterRuntime(Sink, Leadership):
         self._stopping.set()
 
     def started_leading(self) -> None:
-        self._log.info("leading: statuses and proxies are this replica's to write")
+        self._log.info("leading: this replica writes statuses and manages the proxies")
         self._lost.clear()
         self._leading.set()
 

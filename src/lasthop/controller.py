@@ -87,7 +87,7 @@ class Controller:
         POLICIES_DOUBTFUL.set(graph, batch.policies_doubtful or None)
         CRD_VERSIONS.set(graph, batch.crd_versions)
         self.engine.apply(batch.changes)
-        self.log.debug("read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
+        self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied
         self._all_read = batch.complete
         self._tell_findings()
@@ -170,7 +170,7 @@ class Controller:
             self.do(self.fleet.updated(key, time.monotonic()))
 
     def _sync_gateways(self) -> None:
-        """Takes in the Gateways that are ours and drops the others. One that cannot be worked out stays as it was."""
+        """Takes in the Gateways that are ours and drops the others. One that cannot be computed stays as it was."""
         wanted: dict[Key, Gateway] = {}
         for key in self.engine.store.keys("Gateway"):
             plan = gateway.attempt(self.engine.graph, key)
@@ -209,7 +209,7 @@ class Controller:
 
     def acked(self, gateway: Key, event: Acked) -> None:
         synced = self.server.state(gateway).synced
-        self.log.debug("acknowledged", gateway=gateway.path, type=type_name(event.type_url), all_of_it=synced)
+        self.log.debug("acknowledged", gateway=gateway.path, type=type_name(event.type_url), synced=synced)
         self.do(self.fleet.acked(gateway, event, time.monotonic(), synced=synced))
         if event.type_url == ROUTES and self.engine.unsettled:
             self.dirty.set()
@@ -258,7 +258,7 @@ class Controller:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that has come in is worked out and handed to the xDS server."""
+        """Whether everything that has come in is computed and handed to the xDS server."""
         return self._all_read and not self.dirty.is_set() and not self.engine.unsettled
 
     def unready(self) -> list[str]:

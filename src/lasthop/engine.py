@@ -124,9 +124,9 @@ class Engine:
         enough: Callable[[], bool] = lambda: False,
         busy: Collection[Key] = (),
     ) -> Update:
-        """With a limit: only so many of each output, until there is enough, owners taking turns; call again while `unsettled`.
-        Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways whose
-        proxies could not take another route table now, so that none is put together in vain."""
+        """Brings the outputs up to date. With a limit: only so many of each output, owners taking turns; call again while
+        `unsettled`. Urgent: only what names refer to, so that a tightened policy waits for no route table. Busy: Gateways
+        whose proxies could not take another route table now, so that none is put together in vain."""
         outputs = self.stages.settle(limit, URGENT if urgent else None, enough, {HOSTS.name: busy})
         self.policies.settled(outputs)
         self.verifications.settled(outputs)
@@ -144,11 +144,11 @@ class Engine:
 
     @property
     def building(self) -> bool:
-        """Whether something that Envoy is told is still to be worked out."""
+        """Whether something that Envoy is told is still to be computed."""
         return self.stages.waiting(CLUSTERS, SECRETS, HOSTS, STREAMS, LISTENERS)
 
     def unsettled_but(self, busy: Collection[Key]) -> bool:
-        """Whether there is anything to do besides the route tables of these Gateways."""
+        """Returns whether there is anything to do besides the route tables of these Gateways."""
         return self.stages.unsettled_but({HOSTS.name: busy})
 
     def findings(self) -> Sequence[Finding]:
@@ -163,7 +163,7 @@ class Engine:
         return joined(self.each_hop())
 
     def each_hop(self) -> Iterator[Reported]:
-        """One by one, for those who have other things to do in between; what has gone by then is left out."""
+        """Yields the hops one by one, for those who have other things to do in between; what has gone by then is left out."""
         for key in list(self.stages.members(CLUSTERS)):
             if self.stages.is_member(CLUSTERS, key):
                 yield hop_report(self.graph, Hop(*key))
@@ -178,14 +178,14 @@ class Engine:
         return sorted(Hop(*member, Protocol.TCP) for member, value in found if isinstance(value, Weakening))
 
     def has_hop(self, hop: Hop) -> bool:
-        """Whether a route still leads there."""
+        """Returns whether a route still leads there."""
         return self.stages.is_member(CLUSTERS, hop)
 
     def certificates(self) -> list[CertificateReport]:
         return each_once(self.each_holder())
 
     def each_holder(self) -> Iterator[tuple[Used, ...]]:
-        """The certificates of each Gateway, policy and XBackend, one holder at a time."""
+        """Yields the certificates of each Gateway, policy and XBackend, one holder at a time."""
         for kind in ("BackendTLSPolicy", "XBackend", "Gateway"):
             for key in list(self.store.keys(kind)):
                 yield certificates_of(self.graph, key)

@@ -149,7 +149,7 @@ class Fleet:
         return [*self._state(known), *self._withhold(known), ReportChanged()]
 
     def no_proxy(self, key: Key, why: str) -> list[Effect]:
-        """There is none, and none will come before something changes."""
+        """Takes in that there is no proxy, and that none will come before something changes."""
         if not (known := self.gateways.get(key)):
             return []
         known.missing = why
@@ -158,7 +158,7 @@ class Fleet:
     # --- what the engine has built -----------------------------------------------------------------------------------
 
     def updated(self, key: Key, now: float) -> list[Effect]:
-        """The Gateway's cache has changed."""
+        """Takes in that the Gateway's cache has changed."""
         if not (known := self.gateways.get(key)):
             return []
         if known.changed_at is None:
@@ -166,8 +166,8 @@ class Fleet:
         return self._state(known)
 
     def served(self, is_built: Callable[[Part], bool] | None) -> list[Effect]:
-        """The caches hold what was built without the parts in quarantine. `is_built` tells whether a part would be there if it
-        were released; None while not everything is worked out."""
+        """Takes in that the caches hold what was built without the parts in quarantine. `is_built` tells whether a part would
+        be there if it were released; None while not everything is computed."""
         effects: list[Effect] = []
         for known in self.gateways.values():
             quarantine = known.quarantine
@@ -244,5 +244,5 @@ class Fleet:
             for part, detail in sorted(known.withheld.items(), key=str):
                 if detail and part.type_url not in (ROUTES, SECRET):  # these have conditions, and so findings, of their own
                     message = f"Envoy refused {part.id}, so it is withheld: {detail}"
-                    remedy = "Edit it, and please report this: Lasthop should have seen it first."
+                    remedy = "Edit it, and please report this: Lasthop should have rejected it first."
                     yield Finding(part.owner or key, "RefusedByProxy", message, remedy)

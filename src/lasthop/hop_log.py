@@ -47,7 +47,7 @@ class HopLog:
             self._log.info(f"and {len(lines) - SHOWN} more backends; see: lasthop audit")
 
     def summary(self) -> str:
-        """`3 must be verified, 1 plaintext`: what is asked for, one for each Gateway and port."""
+        """Returns `3 must be verified, 1 plaintext`: what is asked for, one for each Gateway and port."""
         known = {(report.gateway, report.address): report.manner for report in self._known.values()}
         counts = Counter(manner.asked for manner in known.values())
         return ", ".join(f"{count} {manner}" for manner, count in sorted(counts.items()))

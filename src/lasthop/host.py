@@ -124,9 +124,9 @@ class HostRuntime(Sink):
 
     def stop(self) -> None:
         if self.processes.stopping:
-            self._log.info("ending at once")
+            self._log.info("stopping immediately")
         elif grace := max((proxy.grace for proxy in self.proxies.values()), default=0.0):
-            self._log.info(f"draining: requests in flight have up to {grace:g} s; press Ctrl-C again to end at once")
+            self._log.info(f"draining: requests in flight have up to {grace:g} s; press Ctrl-C again to stop immediately")
         self.processes.stop()
 
     def hops_changed(self, hops: Sequence[Hop]) -> None:
@@ -147,7 +147,7 @@ class HostRuntime(Sink):
             await asyncio.sleep(ANNOUNCE_INTERVAL)
 
     async def _keep_remembered(self) -> None:
-        """Once a second, and only where something is new."""
+        """Saves once a second, and only what is new."""
         path, saved, controller = self._remembered, None, self.controller
         while path is not None:
             version = controller.remembered_version()
@@ -156,13 +156,13 @@ class HostRuntime(Sink):
                     await asyncio.to_thread(memory.save, path, controller.remembered())
                     saved = version
                 except OSError as error:
-                    self._log.warning("what is remembered cannot be saved", error=str(error))
+                    self._log.warning("cannot save how backends were verified", error=str(error))
                     return
             await asyncio.sleep(REMEMBER_INTERVAL)
 
     def unready(self) -> list[str]:
-        """Ready once some port of a Gateway is served and every proxy has acknowledged all there is for it: a gateway of one
-        owner is there to serve."""
+        """Returns why it is not ready: it is once some port of a Gateway is served and every proxy has acknowledged all there
+        is for it: a gateway of one owner is there to serve."""
         if found := self.controller.unready():
             return found
         gateways = sorted(self.controller.fleet.gateways)
@@ -180,7 +180,7 @@ class HostRuntime(Sink):
         return any(condition.type == PROGRAMMED and condition.status == "True" for condition in conditions)
 
     def _probed(self, key: Key, address: str, port: int, transport: str, probe: Probe | None) -> None:
-        """A port that cannot be had is a finding, which the log tells."""
+        """Takes in whether a port can be bound; if not, that is a finding, which is logged."""
         PROBE.set(self.controller.engine.graph, probe, key, address, port, transport)
         self.controller.dirty.set()
 

@@ -30,7 +30,7 @@ def is_text(format: str, terminal: bool) -> bool:
 
 
 def coloured(terminal: bool) -> bool:
-    """Whether colours are wanted (https://no-color.org)."""
+    """Returns whether colours are wanted (https://no-color.org)."""
     return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -12,7 +12,7 @@ from lasthop.controller import Controller
 TICK: Final = 1.0
 """Seconds between two looks at the clock and the system's trust store, unless a deadline is nearer."""
 SLICE: Final = 40
-"""Members of each output that are worked out before the next event is looked at: some 20 ms, so that an edit of one policy
+"""Members of each output that are computed before the next event is looked at: some 20 ms, so that an edit of one policy
 does not wait for a CA that thousands share."""
 LOOK: Final = 0.002
 LOOKS: Final = 500
@@ -42,7 +42,7 @@ async def _settle_when_dirty(controller: Controller) -> None:
 
 
 async def _until_sent(controller: Controller) -> None:
-    """Waits until what there is has gone out before more is worked out: the latest goes first, so a backlog built ahead of its
+    """Waits until what there is has gone out before more is computed: the latest goes first, so a backlog built ahead of its
     sending would only push an urgent edit back. A new batch ends the wait, and so does time, where a proxy does not answer."""
     controller.arrived.clear()
     await asyncio.sleep(0)

@@ -37,7 +37,7 @@ class ProblemLog:
             error, where = repr(crashes[id].error)[:ERROR_LENGTH], crashes[id].where
             self._log.error("internal error; what depends on it is closed", query=query_name(id), error=error, at=where)
         for id in self._crashes.keys() - crashes.keys():
-            self._log.info("internal error is gone", query=query_name(id))
+            self._log.info("internal error resolved", query=query_name(id))
         self._crashes = dict(crashes)
 
 

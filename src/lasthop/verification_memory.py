@@ -67,7 +67,7 @@ class VerificationMemory:
         return found
 
     def settled(self, outputs: Changes) -> None:
-        """Looks at what has been worked out."""
+        """Looks at what has been computed."""
         touched: dict[Port, None] = {}
         for (gateway, backend, number), found in VERIFICATIONS.of(outputs).items():
             port = Port(backend, number)
@@ -120,7 +120,7 @@ class VerificationMemory:
 
 
 def _weakest(found: Iterable[HopVerification]) -> HopVerification:
-    """Of those that connect; all Gateways that do are told the same by the policy."""
+    """Returns the weakest of those that connect; all Gateways that do are told the same by the policy."""
     return min(found, key=lambda each: (bool(each.refused), each.strength, bool(each.acknowledged)))
 
 

@@ -183,7 +183,7 @@ def test_the_end_of_the_gateway_ends_a_tap(own: Callable[..., Lasthop]) -> None:
     until(lambda: lasthop.get("nobody").status == 404 and "404 GET nobody" in output.read_text())
     assert lasthop.stop() == 0
     assert tapping.wait(20) == 1
-    assert "the gateway has ended" in output.read_text()
+    assert "the gateway has stopped" in output.read_text()
 
 
 def test_top_shows_routes_and_backends_with_what_fails_first(shop: Shop) -> None:

@@ -83,7 +83,7 @@ def test_a_person_sees_where_it_serves_what_fails_and_what_an_edit_changed(shop:
     assert shop.process
     shop.process.send_signal(signal.SIGINT)
     assert shop.process.wait(30) == 0
-    terminal.wait_for("draining: requests in flight have up to 10 s; press Ctrl-C again to end at once")
+    terminal.wait_for("draining: requests in flight have up to 10 s; press Ctrl-C again to stop immediately")
     terminal.wait_for(r"and 29 more in \d+ s: 503 -> shop/wrong:443  certificate is for old.example")
     assert sum(" 503 GET wrong" in line for line in terminal.lines) == 1
     assert not any("\x1b" in line for line in terminal.lines), "NO_COLOR is set"

@@ -179,7 +179,7 @@ def test_an_internal_error_is_logged_once_when_it_appears_and_once_when_it_is_go
         controller.take(Batch(keyed(config_map)))
         for _ in range(3):
             controller.settle()
-    assert [entry["event"] for entry in logged].count("internal error is gone") == 1
+    assert [entry["event"] for entry in logged].count("internal error resolved") == 1
     assert [f for f in controller.findings() if f.reason == "InternalError"] == []
 
 

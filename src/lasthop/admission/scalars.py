@@ -32,7 +32,7 @@ def plain(text: str) -> Scalar:
     if _FLOAT.fullmatch(text):
         return real(text)
     if _NOT_A_NUMBER.fullmatch(text):
-        raise ValueError(f"{text} has no place in JSON")
+        raise ValueError(f"{text} is not a JSON value")
     return text
 
 

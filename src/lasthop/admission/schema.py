@@ -94,7 +94,7 @@ def _node(raw: Json) -> Node:
 
 
 def _json_schema(raw: Json) -> Json:
-    """Without what only Kubernetes knows, and without the prose, which is most of it."""
+    """Returns the schema without what only Kubernetes knows, and without the prose, which is most of it."""
     result: Json = {}
     for name, value in raw.items():
         if name == "properties":

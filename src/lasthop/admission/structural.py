@@ -16,7 +16,7 @@ CLOSE: Final = 0.7
 
 
 def structured(node: Node, value: Any, path: Path, problems: Problems) -> Any:
-    """The value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
+    """Returns the value with defaults applied and nulls left out, as a copy: YAML aliases make documents share parts.
 
     Fields that the schema does not know, and lists that hold a key twice, are added to `problems`. A value of the wrong type
     comes back as it is; the validator says so.

@@ -338,7 +338,7 @@ class _Reader:
         # Go's YAML, too, refuses a tag that the text does not fit.
         if {"int": int, "float": float, "bool": bool, "null": type(None)}.get(tag) is type(value):
             return value
-        raise _SyntaxError(_line(event), f"{_shown_tag(event.tag)} does not fit here; only plain JSON values do")
+        raise _SyntaxError(_line(event), f"{_shown_tag(event.tag)} is not allowed; only plain JSON values are")
 
     def _plain(self, event: ScalarEvent, text: str) -> Any:
         try:

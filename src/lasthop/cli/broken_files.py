@@ -17,14 +17,14 @@ from lasthop.suggestions import closest
 
 
 def _as_meant(document: Json) -> Json:
-    """With the kind that was meant: a mistyped one, or its apiVersion, is why the object is missing."""
+    """Returns the document with the kind that was meant: a mistyped one, or its apiVersion, is why the object is missing."""
     written = str(document.get("kind"))
     kind = KINDS.get(written if written in KINDS else closest(written, KINDS))
     return {**document, "kind": kind.kind, "apiVersion": kind.api_versions[0]} if kind else document
 
 
 def broken_objects(findings: Iterable[Finding]) -> dict[Key, str]:
-    """The objects in files that are not applied, as far as they can be told, with the file."""
+    """Returns the objects in files that are not applied, as far as they can be told, with the file."""
     found: dict[Key, str] = {}
     for file in dict.fromkeys(finding.file for finding in findings if finding.reason in NOT_APPLIED):
         try:

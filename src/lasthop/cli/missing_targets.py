@@ -19,7 +19,7 @@ Services = dict[str, set[str]]
 
 
 def without_word(document: Json) -> bool:
-    """Whether it is a policy without an entry of ours in its status."""
+    """Returns whether it is a policy without an entry of ours in its status."""
     ancestors = (document.get("status") or {}).get("ancestors") or ()
     ours = (entry for entry in ancestors if entry.get("controllerName") == CONTROLLER_NAME)
     return document["kind"] == "BackendTLSPolicy" and next(ours, None) is None

@@ -17,7 +17,7 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
 FORBIDDEN: Final = "Forbidden"
-NOT_SEEN: Final = "cannot be seen with your rights"
+NOT_SEEN: Final = "is not visible with your permissions"
 DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
     "NoGatewayClass": ("GatewayClass",),
     "NotReached": (
@@ -57,7 +57,7 @@ class RBACVisibility:
         return [each for each in _missed(g, key) if self._hides(each)]
 
     def cause(self, finding: Finding) -> Finding | None:
-        """The refusal to which a finding may be due: then it says nothing about the objects."""
+        """Returns the refusal to which a finding may be due: then it says nothing about the objects."""
         return self.hides(finding.missing) or (None if finding.missing else self.may_hide(finding.reason))
 
     def hides(self, missing: Sequence[Key]) -> Finding | None:
@@ -73,7 +73,7 @@ class RBACVisibility:
         return None if each is None or (key.namespace and each.namespace == key.namespace) else self._findings[key.kind]
 
     def veiled(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """An explanation in which nothing is called bad that may only be unseen."""
+        """Returns an explanation in which nothing is called bad that may only be unseen."""
         because = [self.veiled(each) for each in tree.get("because", ())]
         found = {**tree, "because": because} if because else dict(tree)
         if self.hides([Key(*key) for key in tree.get("missing", ())]):
@@ -98,5 +98,5 @@ def _finding(each: ListResult) -> Finding:
     resource = f"{each.kind.plural}.{each.kind.group}" if each.kind.group else each.kind.plural
     where = f" outside namespace {each.namespace}" if each.namespace else ""
     message = f"you may not list {resource}{where}, so what refers to them cannot be judged"
-    remedy = f"Ask for the right to get and list {resource} (RBAC)."
+    remedy = f"Ask for permission to get and list {resource} (RBAC)."
     return Finding(None, FORBIDDEN, message, remedy, severity=Severity.WARNING)

@@ -81,13 +81,14 @@ class Observations:
         self._news.update(dict.fromkeys(old.keys() - report.hops.keys()))
 
     def began(self, hop: Hop, now: float) -> None:
-        """The hop is connected in another way from now on, or not at all: what was seen before says nothing of it."""
+        """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
+        it."""
         if any(hop in proxy.hops for proxy in self._of(hop.gateway)) or hop in self._states:
             self._began[hop] = now
             self._news[hop] = None
 
     def forget(self, gateway: Key) -> None:
-        """The Gateway is gone."""
+        """Forgets a Gateway that is gone."""
         for key in [key for key in self._proxies if key[0] == gateway]:
             self._drop(key)
         for hop in [hop for hop in self._began if hop.gateway == gateway]:
@@ -124,7 +125,7 @@ class Observations:
         return changes
 
     def _matters(self, hop: Hop, old: HopSeen | None, new: HopSeen) -> bool:
-        """Whether a verdict may follow from the difference: what goes on as it did is not judged again."""
+        """Returns whether a verdict may follow from the difference: what goes on as it did is not judged again."""
         if old is new or (old and old.endpoints == new.endpoints):
             return False
         if old is None or len(old.endpoints) != len(new.endpoints) or self.state(hop).health is Health.UNTRIED:
@@ -296,7 +297,7 @@ def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) ->
 
 
 def _failures(bad: Iterable[tuple[str, EndpointSeen, Verdict]], proxies: set[str]) -> Iterator[Failure]:
-    """Each reason once, with its endpoints, most of them first."""
+    """Yields each reason once, with its endpoints, most of them first."""
     words: dict[tuple[str, bool], tuple[set[str], set[str]]] = {}
     for name, seen, _ in bad:
         endpoints, seers = words.setdefault((seen.failure, seen.handshake), (set(), set()))

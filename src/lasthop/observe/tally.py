@@ -42,7 +42,7 @@ _KINDS: Final = {
     "connection_error": "TLS handshake failed",
 }
 """Where only a counter tells: an attempt that a retry made up for is in no log."""
-_BROKEN_OFF: Final = "backend broke off the TLS handshake: perhaps it wants a client certificate"
+_BROKEN_OFF: Final = "backend aborted the TLS handshake: perhaps it wants a client certificate"
 
 
 class Tally:
@@ -329,7 +329,7 @@ class _Endpoint:
 
 
 def _importance(endpoint: _Endpoint) -> tuple[bool, float, str]:
-    """What fails first, then what was heard of last."""
+    """Sorts what fails first, then what was heard of last."""
     return bool(endpoint.in_a_row), max(endpoint.last_failure, endpoint.last_success), endpoint.address
 
 

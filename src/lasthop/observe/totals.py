@@ -85,7 +85,7 @@ class Totals:
         self.routes = {key: each for key, each in self.routes.items() if routes(key[1])}
 
     def forget(self, gateway: Key) -> None:
-        """The Gateway is gone."""
+        """Forgets a Gateway that is gone."""
         self.hops = {hop: each for hop, each in self.hops.items() if hop.gateway != gateway}
         self.routes = {key: each for key, each in self.routes.items() if key[0] != gateway}
         for key in [key for key in self._last if key[0] == gateway]:

@@ -109,7 +109,7 @@ def certificates(pem: bytes) -> tuple[Certificate, ...] | Unreadable:
         return Unreadable("is empty")
     blocks = list(_blocks(pem))
     if None in blocks:
-        return Unreadable("has a certificate that is cut off")
+        return Unreadable("has a truncated certificate")
     if not blocks:
         kind = "a private key" if b"PRIVATE KEY" in pem else "something else"
         return Unreadable(f"holds no PEM certificate but {kind}")
@@ -138,7 +138,7 @@ def _loaded_key(pem: bytes) -> PrivateKeyTypes:
     # Without cryptography's own check of RSA keys: it looks for primes, which takes 5 s for 8,192 bits. `_check_numbers` is
     # the check that Envoy's library makes.
     return _read(
-        "is no unencrypted PEM private key", lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
+        "is not an unencrypted PEM private key", lambda: load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     )
 
 
@@ -167,7 +167,7 @@ def _read(what: str, part: Callable[[], T]) -> T:
 
 
 def _of_block(block: bytes) -> Certificate | Unreadable:
-    what = "has something that is no certificate"
+    what = "has something that is not a certificate"
     return _guarded(lambda: _certificate(_read(what, lambda: x509.load_pem_x509_certificate(block))))
 
 
@@ -290,7 +290,7 @@ def _private_key(found: PrivateKeyTypes) -> PrivateKey:
         bits, exponent = found.key_size, found.public_key().public_numbers().e
         if bits > MAX_RSA_BITS:
             raise _Wrong(f"is an RSA key of {bits} bits; use one of 2048 to 4096")
-        _read("is an RSA key whose numbers do not belong together", lambda: _check_numbers(found.private_numbers()))
+        _read("is an RSA key whose parts do not match", lambda: _check_numbers(found.private_numbers()))
     key, spki = _read("is a private key of an unknown kind", lambda: _public(found.public_key()))
     return PrivateKey(key, spki, bits, exponent)
 

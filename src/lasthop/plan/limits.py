@@ -74,12 +74,12 @@ FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Limits)}
 
 
 def clamped(field: str, value: int) -> int:
-    """What a profile says, within the bounds that its CRD states, in case nothing has checked it against that."""
+    """Returns what a profile says, within the bounds that its CRD states, in case nothing has checked it against that."""
     return max(floor(field), min(value, ceiling(field)))
 
 
 def over(limits: Limits, field: str) -> str:
-    """The end of a message about something that is above a limit: what the limit is and how to raise it."""
+    """Returns the end of a message about something that is above a limit: what the limit is and how to raise it."""
     limit, highest = getattr(limits, field), ceiling(field)
     raised = f", or raise spec.limits.{FIELDS[field].encode_name} (up to {highest:,}) in the Gateway's GatewayProfile"
     return f"the limit is {limit:,}; use less{raised if limit < highest else ''}"

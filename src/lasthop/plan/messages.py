@@ -10,7 +10,7 @@ from lasthop.plan.limits import MESSAGE_LENGTH
 NOTE: Final = 1000
 """Characters of an Event's note, so that the mark of a cut fits into its bytes."""
 NOTE_BYTES: Final = 1024
-CRASHED: Final = "Lasthop failed to work this out, so it is closed; the log says why. Please report it"
+CRASHED: Final = "Lasthop failed to process this, so it is closed; the log says why. Please report it"
 """Of whatever a query that raised should have made."""
 SEPARATOR: Final = "; "
 """Between the parts of a message that says several things."""

@@ -17,7 +17,7 @@ NOT_APPLIED: Final = (FILE_NOT_APPLIED, OLDER_TEXT_IN_FORCE)
 
 
 def moment(nanoseconds: int) -> str:
-    """A file's time of modification as RFC 3339."""
+    """Returns a file's time of modification as RFC 3339."""
     return rfc3339(nanoseconds // 10**9)
 
 

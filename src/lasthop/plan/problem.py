@@ -97,7 +97,7 @@ def not_found(reason: str, key: Key, remedy: str = "", *, guess: str = "") -> Pr
 
 
 def lacking(reason: str, key: Key, what: str, remedy: str = "") -> Problem:
-    """Content that an object should have: a key of a ConfigMap or Secret."""
+    """Reports content that an object should have: a key of a ConfigMap or Secret."""
     return Problem(reason, f"{key} has no {what}", remedy=remedy, about=(key,), missing=(key,))
 
 
@@ -111,7 +111,7 @@ def backend_port_not_found(service: Key, transport: str, port: int, ports: Itera
 
 
 def invalid_kind(kind: str, group: str | None, use: str, reason: str = reasons.INVALID_KIND) -> Problem:
-    """Of a reference. `group` None: it goes without saying."""
+    """Reports the kind of a reference. `group` None: it goes without saying."""
     of = "" if group is None else f" of group {group!r}"
     return Problem(reason, f"kind {kind}{of} is not supported", remedy=f"use {use}")
 
@@ -133,7 +133,7 @@ def invalid_ca_certificate_ref(message: str, *about: Key, remedy: str = "") -> P
 
 
 def listeners_not_valid(names: Sequence[str]) -> Problem:
-    """Of a Gateway or ListenerSet, which only point to the listeners."""
+    """Reports it on a Gateway or ListenerSet, which only point to the listeners."""
     if not names:
         return Problem(reasons.LISTENERS_NOT_VALID, "")
     return Problem(reasons.LISTENERS_NOT_VALID, f"not valid: {', '.join(names)}", remedy="see their own conditions")
@@ -159,7 +159,7 @@ def invalid(message: str, *about: Key, remedy: str = "", missing: tuple[Key, ...
 
 
 def pending(message: str) -> Problem:
-    """Nothing is wrong yet."""
+    """Says that nothing is wrong yet."""
     return Problem(reasons.PENDING, message)
 
 
@@ -171,12 +171,12 @@ def policy_unreadable(policy: Key, why: str) -> Problem:
 
 
 def invalid_backend_tls(backend: Key, port: int, problem: Problem) -> Problem:
-    """A backend that is refused because of its TLS; plaintext that is not permitted keeps its reason."""
+    """Reports a backend that is refused because of its TLS; plaintext that is not permitted keeps its reason."""
     plaintext = problem.reason == reasons.PLAINTEXT_NOT_PERMITTED
     reason = problem.reason if plaintext else reasons.INVALID_BACKEND_TLS
     return problem.within(f"backend {backend.path}:{port}", reason=reason)
 
 
 def internal_error() -> Problem:
-    """Of what a query that raised should have made."""
+    """Stands for what a query that raised should have made."""
     return Problem(reasons.INTERNAL_ERROR, CRASHED)

@@ -19,13 +19,13 @@ class ProxyState(msgspec.Struct, frozen=True):
 
     @classmethod
     def at(cls, ports: Iterable[tuple[int, str]], connected: bool = True, problem: str = "") -> ProxyState:
-        """Of a proxy that has acknowledged these ports of TCP and UDP."""
+        """Returns the state of a proxy that has acknowledged these ports of TCP and UDP."""
         tcp, udp = (frozenset(port for port, found in ports if found == transport) for transport in ("TCP", "UDP"))
         return cls(connected, tcp, problem, udp)
 
     @classmethod
     def serving(cls, listeners: Iterable[Listener]) -> ProxyState:
-        """Of a proxy that has acknowledged them all."""
+        """Returns the state of a proxy that has acknowledged them all."""
         return cls.at({(listener.port, listener.transport) for listener in listeners})
 
     def serves(self, port: int, transport: str) -> bool:

@@ -112,7 +112,7 @@ def read_request(method: str, url: str, headers: tuple[str, ...] = (), sni: str 
 
 
 def _split(url: str) -> tuple[str, int, str, str]:
-    """(host, port, path and query, scheme)."""
+    """Returns (host, port, path and query, scheme)."""
     advice = "write it like https://www.example.com/path"
     try:
         parts = urlsplit(url)
@@ -168,7 +168,7 @@ def seen(request: Request, rules: HttpRules) -> Request | Rejected:
     if escaped:
         path = _ESCAPED_SLASH.sub(lambda found: "/" if found[0][1] == "2" else "\\", path)
     if not path.isascii() or "\0" in path or "%00" in path:
-        return Rejected(400, "the path has a byte that no URL can have")
+        return Rejected(400, "the path has a byte that is not allowed in a URL")
     path = normalized(path, merge=rules.merge_slashes)
     target = path + mark + query
     if escaped and rules.escaped_slashes == "UnescapeAndRedirect":

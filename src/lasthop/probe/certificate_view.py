@@ -64,7 +64,7 @@ def lines(certificate: CertificateInfo, now: float) -> Iterator[str]:
 
 
 def validity(certificate: CertificateInfo, now: float) -> str:
-    """`44 days left`, `expired 3 days ago`, `not valid yet`."""
+    """Returns `44 days left`, `expired 3 days ago`, `not valid yet`."""
     return "not valid yet" if now < _time(certificate.not_before) else days_left(_time(certificate.not_after), now)
 
 

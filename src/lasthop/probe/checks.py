@@ -52,7 +52,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     try:
         seen = handshake(address, expected, timeout)
     except Untried as error:
-        remedy = "Probe from another machine; Envoy may well take them."
+        remedy = "Probe from another machine; Envoy may accept them."
         return EndpointResult(at, (Check("tls", State.FAIL, str(error), remedy),))
     except NoHandshake as error:
         return EndpointResult(at, (unreachable(error),))
@@ -68,7 +68,7 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
     checks = (
         connect,
         _tls(seen, leaf, extensions, tls),
-        Check("sni", State.PASS, f"{tls.sni} is asked for"),
+        Check("sni", State.PASS, f"{tls.sni} is sent"),
         _alpn(address, expected, seen, timeout),
         *check_trust(tls, chain, seen.chain_errors, now),
         _names(leaf, extensions, tls),
@@ -97,7 +97,7 @@ def _read(chain: tuple[bytes, ...]) -> list[CertificateInfo]:
 def _tls(seen: Handshake, leaf: CertificateInfo, extensions: parse.Extensions, tls: BackendTLS) -> Check:
     if not leaf.key.startswith(KEYS):
         remedy = "Give the backend a certificate with an RSA key, or one on the curve P-256 or P-384."
-        return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy takes no signatures of that kind", remedy)
+        return Check("tls", State.FAIL, f"its key is {leaf.key}, and Envoy accepts no signatures of that kind", remedy)
     use, permitted = "digitalSignature", extensions.digital_signature
     if seen.cipher.startswith(RSA_KEY_EXCHANGE):
         use, permitted = "keyEncipherment", extensions.key_encipherment
@@ -115,19 +115,19 @@ def _versions(tls: BackendTLS) -> str:
 def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, timeout: float) -> Check:
     """Returns why no certificate was seen; a handshake that takes anything may show more."""
     if seen.unreadable:
-        return Check("chain", State.FAIL, f"a certificate that it shows is none ({seen.failure})", ISSUE_ANEW)
+        return Check("chain", State.FAIL, f"it presents something that is not a certificate ({seen.failure})", ISSUE_ANEW)
     if seen.plaintext:
         return Check("tls", State.FAIL, f"it does not speak TLS on this port ({seen.failure})", SPEAK_TLS)
     if "unrecognized name" in seen.failure:
-        remedy = "Correct hostname of the policy, which is sent as SNI, or let the backend serve that name."
+        remedy = "Correct the hostname of the policy, which is sent as SNI, or let the backend serve that name."
         return Check("sni", State.FAIL, f"it does not serve {expected.tls.sni} ({seen.failure})", remedy)
     if "application protocol" in seen.failure:
-        return Check("alpn", State.FAIL, f"it takes none of {', '.join(expected.alpn)} ({seen.failure})", CHOOSE_ALPN)
+        return Check("alpn", State.FAIL, f"it accepts none of {', '.join(expected.alpn)} ({seen.failure})", CHOOSE_ALPN)
     try:
         loose = fetch(*address, expected.tls.sni, timeout)
     except NoHandshake as error:
         # An alert is TLS, so that the port is right.
-        remedy = "Look into the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
+        remedy = "Look in the backend's log: it answers with a TLS alert." if "alert" in seen.failure else SPEAK_TLS
         return Check("tls", State.FAIL, error.what, remedy)
     if loose.version and loose.version not in _accepted_versions(expected.tls):
         what = f"it speaks {loose.version}, and the gateway {_versions(expected.tls)}"
@@ -138,7 +138,7 @@ def _no_chain(address: tuple[str, int], expected: Expectation, seen: Handshake, 
 
 
 def _cipher_remedy(loose: Handshake, tls: BackendTLS) -> str:
-    remedy = "Let the backend have a cipher suite or a curve in common with the gateway"
+    remedy = "Configure the backend with a cipher suite and a curve that the gateway offers"
     if loose.cipher not in CIPHER_SUITES or loose.cipher in tls.options.cipher_suites:
         return f"{remedy}: options lasthop.dev/cipher-suites and lasthop.dev/curves say which those are."
     suites = ",".join((*tls.options.cipher_suites, loose.cipher))
@@ -204,7 +204,7 @@ def holds_name(wanted: San, own: parse.Extensions) -> bool:
 
 def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
     if not tls.pins:
-        return Check("pins", State.SKIP, "none are asked for")
+        return Check("pins", State.SKIP, "none are required")
     key, whole = base64.b64decode(leaf.spki_sha256), bytes.fromhex(leaf.sha256.replace(":", ""))
     if key in tls.pins.keys:
         return Check("pins", State.PASS, f"its key is pinned: {leaf.spki_sha256}")
@@ -229,6 +229,6 @@ def _client(seen: Handshake, expected: Expectation) -> Check:
         )
         return Check(name, State.WARN, found, f"If it does: {remedy[0].lower()}{remedy[1:]}")
     if expected.identity is None:
-        found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was shown"
+        found = f"asked for; {expected.tls.client_certificate} cannot be read here, so none was presented"
         return Check(name, State.WARN, found, "Probe where the Secret can be read, such as on the gateway itself.")
-    return Check(name, State.PASS, f"asked for; {own}, and the backend takes that")
+    return Check(name, State.PASS, f"asked for; {own}, and the backend accepts it")

@@ -132,7 +132,7 @@ def fetch(host: str, port: int, server_name: str = "", timeout: float = TIMEOUT)
         hint = "is it the port for https, or does it begin in plaintext (STARTTLS)?"
         raise NoHandshake(f"{at} does not speak TLS on this port", hint)
     if "eof" in said or "reset" in said:
-        hint = "perhaps it does not speak TLS" if server_name else "perhaps it wants a name: --server-name NAME"
+        hint = "perhaps it does not speak TLS" if server_name else "perhaps it needs a server name: --server-name NAME"
         raise NoHandshake(f"{at} ends the connection in the middle of the handshake", hint)
     if "unrecognized name" in said:
         who = server_name or "a client that asks for no name"

@@ -141,7 +141,7 @@ def _passed_through(engine: Engine, service: Key, port: int) -> str:
     """Returns why a policy is not used although there is a route."""
     hops = (Hop(*key) for key in engine.stages.members(CLUSTERS))
     if any((hop.backend, hop.port, hop.protocol) == (service, port, Protocol.PASSTHROUGH) for hop in hops):
-        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy concerns it"
+        return "only TLSRoutes of Passthrough listeners lead there: the TLS is the client's own, and no policy applies to it"
     return ""
 
 
@@ -171,7 +171,7 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
     g = engine.graph
     found = backends.endpoints(g, hop.backend, hop.port, "TCP")
     if isinstance(tls, Plaintext) and not refused:
-        return Target(by, hop.backend, hop.port, None, unused="nothing asks for TLS there, so it is plaintext")
+        return Target(by, hop.backend, hop.port, None, unused="nothing requires TLS there, so it is plaintext")
     if not isinstance(tls, BackendTLS) or refused:
         return Target(by, hop.backend, hop.port, None, refused)
     alpn = tls.options.alpn

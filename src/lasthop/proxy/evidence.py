@@ -98,7 +98,7 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:
-    """Whether TCP was connected. A time limit covers both."""
+    """Returns whether TCP was connected. A time limit covers both."""
     if entry.tls_failure and LEFT_OVER not in entry.tls_failure:
         return "TLS_error" in entry.tls_failure
     return bool(entry.policy) and "timeout" not in (entry.details or "")

@@ -137,7 +137,7 @@ _TRANSPORT: Final[tuple[tuple[str, Sentence], ...]] = (
     ),
     ("UNRECOGNIZED_NAME", lambda entry, found: f"backend does not serve the hostname that {_policy(entry)} sends as SNI"),
     ("NO_APPLICATION_PROTOCOL", _said("no common protocol with the backend (ALPN: HTTP/2 or HTTP/1.1)")),
-    ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend broke off the TLS handshake (alert: {_plain(found[1])})"),
+    ("_ALERT_([A-Z_]+)", lambda entry, found: f"backend aborted the TLS handshake (alert: {_plain(found[1])})"),
     ("Secret_is_not_supplied_by_SDS", _said("the Gateway's client certificate has not reached the proxy")),
     ("Connection_refused", _said("connection refused: nothing listens on the backend's port")),
     ("No_route_to_host|Network_is_unreachable|Host_is_down", _said("backend's address cannot be reached")),
@@ -217,7 +217,7 @@ def _no_cluster(entry: AccessLogEntry) -> str:
 
 def _unanswered(entry: AccessLogEntry) -> str:
     return (
-        f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or did not say yes or no: its "
+        f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or gave no decision: its "
         "certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it answers 5xx; "
         "see `lasthop explain`"
     )
@@ -227,7 +227,7 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
     "UF": _connection_failure,
     "UC": _connection_end,
     "UR": _reset,
-    "LR": lambda entry: "the gateway gave up the request to the backend before it was answered",
+    "LR": lambda entry: "the gateway aborted the request to the backend before it was answered",
     "NC": _no_cluster,
     "UH": lambda entry: "backend has no ready endpoint",
     "UO": lambda entry: "too many connections or requests to this backend (circuit breaker)",
@@ -240,6 +240,6 @@ _FLAGS: Final[dict[str, Callable[[AccessLogEntry], str]]] = {
 
 
 def _plain(reason: str) -> str:
-    """`TLS_error:|268435581:SSL_routines:OPENSSL_internal:SOME_WORDS:TLS_error_end` -> `some words`."""
+    """Shortens `TLS_error:|268435581:SSL_routines:OPENSSL_internal:SOME_WORDS:TLS_error_end` -> `some words`."""
     reason = re.sub(r"TLS_error:\|?|:?TLS_error_end|\d+:|SSL_routines:|OPENSSL_internal:|system_library:", "", reason)
     return reason.replace("_", " ").strip(" :").lower() or "no reason given"

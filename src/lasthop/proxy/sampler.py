@@ -47,7 +47,7 @@ class Share:
         return self.value != old
 
     def applied(self, now: float) -> None:
-        """Envoy has it from now on."""
+        """Takes in that Envoy has it from now on."""
         if self._history[-1][1] != self.value:
             self._history.append((now, self.value))
 

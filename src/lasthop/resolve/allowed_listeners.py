@@ -16,7 +16,7 @@ from lasthop.store.store import read
 
 
 def parent_gateway(g: Graph, key: Key) -> Key | None:
-    """The Gateway that a ListenerSet names, whether or not there is one; None if it names something else."""
+    """Returns the Gateway that a ListenerSet names, whether or not there is one; None if it names something else."""
     obj = read(g, key, ListenerSet)
     ref = obj.spec.parent_ref if obj else None
     if ref is None or (ref.group, ref.kind) != (GROUP, "Gateway"):
@@ -37,7 +37,7 @@ def index_listener_sets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @query
 def allowed_sets(g: Graph, gateway: Key) -> tuple[Key, ...]:
-    """The ListenerSets whose listeners the Gateway takes, the older first, then by {namespace}/{name}."""
+    """Returns the ListenerSets whose listeners the Gateway takes, the older first, then by {namespace}/{name}."""
     obj = read(g, gateway, Gateway)
     if obj is None:
         return ()
@@ -73,7 +73,7 @@ def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str
 
 
 def selects(selector: LabelSelector, labels: StringMap) -> bool:
-    """Kubernetes' label selection. A selector that asks for nothing selects everything."""
+    """Selects by labels, as Kubernetes does. A selector that asks for nothing selects everything."""
     have = dict(labels)
     if any(have.get(key) != value for key, value in selector.match_labels):
         return False

@@ -35,7 +35,7 @@ that are misdirected."""
 
 @query
 def left_out(g: Graph, gateway: Key, table: str, hostname: str) -> frozenset[tuple[Key, str]]:
-    """(route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
+    """Returns (route, the limit that it would go over) under one hostname. Mostly empty: then only the sums are looked at."""
     allowed = limits(g, gateway)
     taken: dict[str, list[RouteCost]] = {}
     for cost in VIRTUAL_HOSTS.of(g, gateway, table, hostname):

@@ -71,7 +71,7 @@ _KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary
 
 
 def union(bundles: Iterable[Bundle]) -> Anchors:
-    """Every certificate once, however many of the bundles hold it."""
+    """Returns every certificate once, however many of the bundles hold it."""
     several = tuple(dict.fromkeys(bundles))
     if len(several) == 1:
         return Anchors(several[0].pem, len(several[0].anchors))
@@ -84,7 +84,7 @@ _END: Final = b"-----END CERTIFICATE-----\n"
 
 
 def too_large(anchors: Anchors, limits: Limits) -> str:
-    """What to say of anchors above the limit; nothing where they are within it."""
+    """Returns what to say of anchors above the limit; nothing where they are within it."""
     if len(anchors.pem) > limits.ca_bundle_bytes:
         return f"its CA certificates have {len(anchors.pem):,} bytes; {over(limits, 'ca_bundle_bytes')}"
     if anchors.count > limits.ca_certificates:
@@ -129,7 +129,7 @@ def _check_pair(chain: bytes, key: bytes) -> KeyPair:
         raise BadCertificate("tls.key does not belong to the first certificate of tls.crt")
     _check_kind(private)
     if not leaf.signs and private.key.startswith("EC "):
-        message = "the keyUsage of tls.crt has no digitalSignature, without which its key signs no handshake"
+        message = "the keyUsage of tls.crt has no digitalSignature, without which its key cannot sign a handshake"
         raise BadCertificate(message, "use a certificate that is made for servers or clients")
     return KeyPair(leaf.common_name, leaf.not_before, leaf.not_after, leaf.must_staple)
 
@@ -141,11 +141,11 @@ def _check_kind(key: PrivateKey) -> None:
         if key.exponent.bit_length() > MAX_EXPONENT_BITS:
             raise BadCertificate("tls.key is an RSA key with an exponent that is too large", "use the usual one, 65537")
     elif key.key not in KEYS:
-        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not take", f"use {KNOWN_KEYS}")
+        raise BadCertificate(f"tls.key is a key of the kind {key.key}, which the proxy does not accept", f"use {KNOWN_KEYS}")
 
 
 def normal_pair(chain: bytes, key: bytes) -> tuple[bytes, bytes]:
-    """A usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
+    """Returns a usable pair as it is given to Envoy: certificates and key alone, each once, without what stood around them."""
     certificates = parse.certificates(chain)
     found = () if isinstance(certificates, Unreadable) else certificates
     return b"".join(certificate.pem for certificate in found), parse.normal_key(key)

@@ -17,7 +17,7 @@ from lasthop.store.store import read
 
 @query
 def gateway_class(g: Graph, key: Key) -> Condition | None:
-    """Whether the class is accepted; None if it belongs to another controller or does not exist."""
+    """Returns whether the class is accepted; None if it belongs to another controller or does not exist."""
     obj = read(g, key, GatewayClass)
     if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return None
@@ -26,7 +26,7 @@ def gateway_class(g: Graph, key: Key) -> Condition | None:
 
 
 def supported_version(g: Graph) -> Condition:
-    """Whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
+    """Returns whether the CRDs are of releases that we know. If not, what we understand is served all the same."""
     releases = [(crd, version.release) for crd, version in CRD_VERSIONS.of(g) or ()]
     strange = [f"{crd} is of {release or 'an unknown release'}" for crd, release in releases if not known(release)]
     if not strange:
@@ -36,5 +36,5 @@ def supported_version(g: Graph) -> Condition:
 
 
 def class_features(g: Graph) -> tuple[str, ...]:
-    """What we claim to support, by the names that the installed CRDs' release has for it."""
+    """Returns what we claim to support, by the names that the installed CRDs' release has for it."""
     return supported_features(CRD_VERSIONS.of(g) or ())

@@ -93,7 +93,7 @@ def problems(
             where = "on a backendRef" if on_backend else "here"
             yield unsupported_value(f"filter {syntax.word(found.type)} is not supported {where}; remove it", place)
         elif [name for name in _SERVED.values() if getattr(found, name)] != [_SERVED[found.type]]:
-            yield unsupported_value(f"what the filter is to do does not go with its type {found.type}; write only that", place)
+            yield unsupported_value(f"the filter's settings are not those of its type {found.type}; write only those", place)
         else:
             yield from _filter_problems(found, place, limits)
     yield from _combination_problems([f.type for f in filters], field)
@@ -104,7 +104,7 @@ def _combination_problems(types: list[str], field: str) -> Iterator[Problem]:
         if times > 1 and type == EXTERNAL_AUTH:
             yield incompatible_filters("a request is authorized once; keep one ExternalAuth filter", field)
         elif times > 1 and type in _SERVED and type != "RequestMirror":
-            yield incompatible_filters(f"{times} filters {type}; write one", field)
+            yield incompatible_filters(f"{times} {type} filters; keep one", field)
     for pair in (("RequestRedirect", "RequestMirror"), ("RequestRedirect", "URLRewrite")):
         if set(pair) <= set(types):
             what = "mirrored" if "RequestMirror" in pair else "rewritten"
@@ -135,7 +135,7 @@ def _header_problems(edit: api.HTTPHeaderFilter, place: str, limits: Limits) -> 
             yield unsupported_value(f"header {syntax.shown(name)} cannot be edited; {remedy}", place)
         elif times > 1:
             # api.HTTPHeaderFilter: only one action for a header name is permitted.
-            message = f"header {name!r} is edited {times} times, and what comes of that is not defined; say it once"
+            message = f"header {name!r} is edited {times} times, and the result is not defined; edit it once"
             yield incompatible_filters(message, place)
     for header in (*edit.set, *edit.add):
         if not syntax.HEADER_VALUE.fullmatch(header.value):

@@ -33,7 +33,7 @@ def age(g: Graph, key: Key) -> tuple[str, str]:
 
 @query
 def gateway(g: Graph, key: Key) -> Gateway | None:
-    """The Gateway as it is to be served; None if it is not ours."""
+    """Returns the Gateway as it is to be served; None if it is not ours."""
     obj = read(g, key, api.Gateway)
     if obj is None:
         return None
@@ -65,7 +65,8 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
 
 @query
 def gateway_accepted(g: Graph, key: Key) -> Condition | None:
-    """By itself, so that those who ask no more are not asked again whenever a listener changes. None if it is not ours."""
+    """Returns the condition by itself, so that those who ask no more are not asked again whenever a listener changes. None if
+    it is not ours."""
     found = gateway(g, key)
     return found.accepted if found else None
 
@@ -130,7 +131,7 @@ def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
-    """An older Gateway that has this Gateway's address and port already, on a host that they share."""
+    """Returns an older Gateway that has this Gateway's address and port already, on a host that they share."""
     sockets = sorted(SOCKETS.of(g, port, transport))
     mine = next((addresses for _, owner, addresses in sockets if owner == key), ())
     older = [(owner, addresses) for since, owner, addresses in sockets if since < age(g, key)]

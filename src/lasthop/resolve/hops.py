@@ -96,7 +96,7 @@ def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
 
 @query
 def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
-    """The same for every protocol that policies apply to."""
+    """Returns the same for every protocol that policies apply to."""
     if backend.kind == XBACKEND:
         return _own_tls(g, gateway, backend, number)
     port = _service_port(g, backend, number)

@@ -19,7 +19,8 @@ def covers(pattern: str, hostname: str) -> bool:
 
 
 def intersection(a: str, b: str) -> str | None:
-    """The names that both stand for; None if there are none. Of two patterns one always contains the other, or none."""
+    """Returns the names that both stand for; None if there are none. Of two patterns one always contains the other, or
+    none."""
     if covers(a, b):
         return b
     return a if covers(b, a) else None
@@ -33,13 +34,13 @@ def specificity(hostname: str) -> tuple[int, int]:
 
 
 def most_specific(patterns: Collection[str], hostname: str) -> str | None:
-    """Which of the patterns a request for `hostname` belongs to. Of a set it asks only for those that can fit: a Gateway may
-    have a hostname for each of a thousand teams."""
+    """Returns which of the patterns a request for `hostname` belongs to. Of a set it asks only for those that can fit: a
+    Gateway may have a hostname for each of a thousand teams."""
     return next((pattern for pattern in fitting(hostname) if pattern in patterns), None)
 
 
 def fitting(hostname: str) -> Iterator[str]:
-    """Every pattern that covers a hostname, the most specific first."""
+    """Yields every pattern that covers a hostname, the most specific first."""
     yield hostname
     rest = hostname.removeprefix("*.")
     while "." in rest:

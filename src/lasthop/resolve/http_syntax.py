@@ -43,17 +43,17 @@ def is_hostname(text: str, *, wildcard: bool = False) -> bool:
 
 
 def shown(text: str, length: int = 60) -> str:
-    """A text of any length and content, for a message."""
+    """Returns a text of any length and content, for a message."""
     return ascii(text) if len(text) <= length else f"{text[:length]!a}..."
 
 
 def word(text: str) -> str:
-    """The same for what is a single word, as a rule."""
+    """Returns the same for what is a single word, as a rule."""
     return text if text.isalnum() and text.isascii() and len(text) <= 60 else shown(text)
 
 
 def is_duration(text: str) -> bool:
-    """Whether it has the form; what has not would mean no time at all, which is no limit."""
+    """Returns whether it has the form; what has not would mean no time at all, which is no limit."""
     return DURATION.fullmatch(text) is not None
 
 

@@ -22,7 +22,7 @@ from lasthop.store.stages import indexer
 
 @query
 def listener_set(g: Graph, key: Key) -> ListenerSet | None:
-    """The set as it is to be served; None if its Gateway is not ours."""
+    """Returns the set as it is to be served; None if its Gateway is not ours."""
     parent = parent_gateway(g, key)
     accepted = gateway_accepted(g, parent) if parent else None
     if parent is None or accepted is None:
@@ -48,7 +48,7 @@ def listener_set(g: Graph, key: Key) -> ListenerSet | None:
 
 @query
 def holder(g: Graph, key: Key) -> Holder | None:
-    """A Gateway or ListenerSet as a parent of routes; None if it is not ours."""
+    """Returns a Gateway or ListenerSet as a parent of routes; None if it is not ours."""
     if key.kind == "Gateway":
         return Holder(key, key, listeners_by_owner(g, key)[key]) if gateway_accepted(g, key) else None
     found = listener_set(g, key)

@@ -59,7 +59,7 @@ def spec_listeners(g: Graph, owner: Key) -> tuple[api.Listener, ...]:
 
 @query
 def own_listeners(g: Graph, owner: Key) -> tuple[Listener, ...]:
-    """The listeners of a Gateway or a ListenerSet, each judged by itself."""
+    """Returns the listeners of a Gateway or a ListenerSet, each judged by itself."""
     found = spec_listeners(g, owner)
     judged = [(listener, own_listener.attempt(g, owner, number)) for number, listener in enumerate(found)]
     return tuple(_closed(owner, each) if isinstance(result, Crash) else result for each, result in judged)
@@ -73,7 +73,8 @@ def own_listener(g: Graph, owner: Key, number: int) -> Listener:
 
 @query
 def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]]:
-    """The listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of precedence.
+    """Returns the listeners of a Gateway and of the ListenerSets that it allows, with their conflicts, in the order of
+    precedence.
 
     The Gateway's own come before those of its sets, and those of an older set before a younger's. The first one has the port
     and the hostname, in whatever state it is otherwise: a broken certificate must not give a name to another listener.
@@ -105,7 +106,7 @@ def listeners(g: Graph, gateway: Key) -> tuple[Listener, ...]:
 
 @query
 def table_listener(g: Graph, gateway: Key, table: str) -> Listener | None:
-    """A listener that a route table serves; those that share one agree in port and protocol."""
+    """Returns a listener that a route table serves; those that share one agree in port and protocol."""
     return next((listener for listener in listeners(g, gateway) if listener.table == table), None)
 
 
@@ -191,8 +192,8 @@ def _with_clients(g: Graph, gateway: Key, listener: Listener) -> Listener:
 
 
 def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
-    """(port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have none to
-    share."""
+    """Returns (port, hostname) of HTTPS listeners that share names with another of their port. Those that lost a conflict have
+    none to share."""
     names = {(x.port, x.hostname) for x in found if x.protocol == "HTTPS" and not x.conflicted}
     shared: set[tuple[int, str]] = set()
     for port, hostname in names:
@@ -205,9 +206,7 @@ def _overlapping(found: list[Listener]) -> frozenset[tuple[int, str]]:
 def _warned(listener: Listener, shared: frozenset[tuple[int, str]]) -> Listener:
     if listener.protocol != "HTTPS" or listener.conflicted or (listener.port, listener.hostname) not in shared:
         return listener
-    message = (
-        f"another HTTPS listener of port {listener.port} shares names with it; what comes on the wrong connection gets 421"
-    )
+    message = f"another HTTPS listener of port {listener.port} shares names with it; requests on the wrong connection get 421"
     warning = true(reasons.OVERLAPPING_TLS_CONFIG, message, reasons.OVERLAPPING_HOSTNAMES)
     return replace(listener, conditions=(*listener.conditions, warning))
 
@@ -254,7 +253,7 @@ def _misnamed(listener: api.Listener) -> bool:
 
 
 def _terminates(listener: api.Listener) -> bool:
-    """Whether it ends the client's TLS, for which it needs a certificate."""
+    """Returns whether it ends the client's TLS, for which it needs a certificate."""
     return listener.protocol in ("HTTPS", "TLS") and (listener.tls is None or listener.tls.mode == "Terminate")
 
 
@@ -277,10 +276,10 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     if listener.protocol not in ROUTE_KINDS:
         return problems.unsupported_protocol(f"protocol {listener.protocol} is not supported", f"use {', '.join(ROUTE_KINDS)}")
     if listener.port == READY_PORT and listener.protocol != "UDP" and not settings(g).host_network:
-        message = f"port {READY_PORT} is where the proxy's Pods tell whether they are ready"
+        message = f"port {READY_PORT} is the readiness port of the proxy's Pods"
         return Problem(reasons.PORT_UNAVAILABLE, message, remedy="use another port")
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
-        message = f"tls.mode {listener.tls.mode} does not go with protocol HTTPS"
+        message = f"tls.mode {listener.tls.mode} cannot be combined with protocol HTTPS"
         return problems.unsupported_value(message, remedy="use Terminate")
     if listener.filters.requests:
         kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))

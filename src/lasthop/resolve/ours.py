@@ -47,7 +47,7 @@ def is_ours(g: Graph, route: Key, ref: ParentReference) -> bool:
 
 
 def strange_parents(g: Graph, route: Key) -> Iterator[tuple[int, Key]]:
-    """The Gateways and ListenerSets that a route names and that this controller does not serve, by their number."""
+    """Yields the Gateways and ListenerSets that a route names and that this controller does not serve, by their number."""
     obj = read_route(g, route)
     for number, ref in enumerate(obj.spec.parent_refs if obj else ()):
         if (ref.group, ref.kind) in PARENT_KINDS and not is_ours(g, route, ref):

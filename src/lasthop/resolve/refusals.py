@@ -141,7 +141,7 @@ def _value_problems(value: api.HTTPValueMatch, field: str, limits: Limits, regex
     elif (length := len(value.value.encode(errors="replace"))) > limits.header_value_length:
         yield unsupported_value(f"a value of {length:,} bytes; {over(limits, 'header_value_length')}", field)
     elif not syntax.HEADER_VALUE.fullmatch(value.value):
-        yield unsupported_value("the value has characters that no request can have; remove them", field)
+        yield unsupported_value("the value has characters that are not allowed in a request; remove them", field)
 
 
 # --- numbers and times -----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Pr
     if session.type not in ("Cookie", "Header"):
         yield unsupported_value(f"type {syntax.word(session.type)} is not supported; use Cookie or Header", field)
     if session.idle_timeout:
-        message = "idleTimeout cannot be done, and newer bundles do not have it; remove it"
+        message = "idleTimeout is not supported, and newer bundles do not have it; remove it"
         yield unsupported_value(message, f"{field}.idleTimeout")
     if session.absolute_timeout and (session.type != "Cookie" or session.cookie.lifetime_type != "Permanent"):
         message = "absoluteTimeout needs type Cookie and lifetimeType Permanent; without those remove it"

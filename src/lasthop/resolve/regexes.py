@@ -31,7 +31,7 @@ class Regexes:
         """Of all programs together."""
 
     def problem(self, *patterns: str) -> str:
-        """Why the last pattern, which is made of those before it, cannot be used; empty if it can."""
+        """Returns why the last pattern, which is made of those before it, cannot be used; empty if it can."""
         self._number += 1
         if self._number > self._limits.regexes_per_route:
             return f"the route has more regular expressions than it may; {over(self._limits, 'regexes_per_route')}"
@@ -54,7 +54,7 @@ class Regexes:
 
 @lru_cache(maxsize=4_096)
 def program_size(pattern: str) -> int | str:
-    """What `re2.max_program_size` counts, or what is wrong with the pattern."""
+    """Returns what `re2.max_program_size` counts, or what is wrong with the pattern."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY

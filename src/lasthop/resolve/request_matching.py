@@ -45,7 +45,7 @@ def _path(match: Match, request: Request) -> Iterator[str]:
         case PathType.REGEX:
             fitting = matches_regex(match.path, path)
     if not fitting:
-        yield "the path is another"
+        yield "the path does not match"
 
 
 def _value(what: str, wanted: ValueMatch, found: list[str]) -> Iterator[str]:

@@ -148,7 +148,7 @@ def served_matches(obj: api.RequestRoute, judgement: RouteJudgement) -> Iterator
 
 
 def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
-    """Returns the same matches, all refusing: for a route of which nothing more could be worked out."""
+    """Returns the same matches, all refusing: for a route of which nothing more could be computed."""
     obj = read_route(g, route)
     if obj is None or isinstance(obj, api.StreamRoute):
         return ()

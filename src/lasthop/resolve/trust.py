@@ -80,8 +80,8 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
 
 
 def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
-    """Why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every certificate in a
-    chain, its anchor included."""
+    """Returns why none of them is valid now, or nothing; and what to say of some. Envoy looks at both dates of every
+    certificate in a chain, its anchor included."""
     late = [a for a in anchors if not g.before(a.not_after)]
     early = [a for a in anchors if a not in late and g.before(a.not_before)]
     if len(late) == len(anchors):

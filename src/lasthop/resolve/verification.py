@@ -215,7 +215,7 @@ def _reason(g: Graph, backend: Key, before: HopVerification, now: HopVerificatio
 
 
 def _lost(g: Graph, source: Key, backend: Key) -> str:
-    """Why a port has no policy any more."""
+    """Returns why a port has no policy any more."""
     if source.kind == XBACKEND:
         return f"{source} has tls.mode None"
     obj = read_policy(g, source)
@@ -233,16 +233,16 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
 
 
 def _edited(source: Key, before: HopVerification, now: HopVerification) -> str:
-    """Of one policy or XBackend: which part of it, or of what it refers to, is another."""
+    """Says which part of a policy or XBackend, or of what it refers to, has changed."""
     if before.waiver != now.waiver:
         return f"{source} uses {now.waiver} now" if now.waiver else f"{source} does not use {before.waiver} any more"
     if now.waiver and before.strength != now.strength:
-        return f"{now.waiver} gives up another check now"
+        return f"{now.waiver} waives another check now"
     if before.refs != now.refs:
         was, is_now = (", ".join(each.refs) or "the system's CAs" for each in (before, now))
-        return f"{source} is held against {is_now} now, and no longer {was}"
+        return f"{source} now verifies against {is_now}, no longer against {was}"
     if before.names != now.names and before.strength == now.strength:
-        return f"{source} wants other names than {' or '.join(before.names)} now"
+        return f"{source} requires other names than {' or '.join(before.names)} now"
     if before.digest != now.digest or before.strength != now.strength:
         return f"{', '.join(now.refs) or source} has other content now"
     return _acknowledgement(before, now) if not before.refused else "what it failed for is resolved"

@@ -62,12 +62,12 @@ def _warnings(g: Graph, key: Key, found: list[HopTLS]) -> tuple[str, ...]:
     obj, judged = read(g, key, XBackend), judgement(g, key)
     warnings = [*judged.warnings, *judged.notes] if judged else []
     if obj and obj.spec.type == EXTERNAL_HOSTNAME and any(isinstance(tls, Plaintext) for tls in found):
-        warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: there is no TLS of ours")
+        warnings.append(f"nothing verifies that {obj.spec.external_hostname.hostname} is who answers: the gateway adds no TLS")
     return tuple(warnings)
 
 
 def _resolved(g: Graph, key: Key) -> Condition:
-    """The references of its TLS."""
+    """Judges the references of its TLS."""
     judged, certificate = judgement(g, key), client_certificate(g, key)
     if judged and judged.unresolved:
         return failed(reasons.RESOLVED_REFS, judged.unresolved)

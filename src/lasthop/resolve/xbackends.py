@@ -91,7 +91,7 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
 
 
 def is_address(name: str) -> bool:
-    """Also in the spellings that resolvers take for one: 127.1, 0x7f000001, 2130706433. No name ends in a number."""
+    """Recognizes also the spellings that resolvers take for one: 127.1, 0x7f000001, 2130706433. No name ends in a number."""
     return is_ip(name) or re.fullmatch(r"\d+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
@@ -129,13 +129,13 @@ def external_hostname_problem(g: Graph, gateway: Key, key: Key, tls: HopTLS) -> 
     if rules.external_hostnames is None and isinstance(tls, BackendTLS) and tls.mode in (Mode.STRICT, Mode.WAIVED_EXPIRY):
         return None
     if rules.external_hostnames is None:
-        why = "in a cluster a name outside of it is used only over TLS that the gateway verifies"
+        why = "in a cluster an external hostname is used only over TLS that the gateway verifies"
         message = f"{name} could lead anywhere: {why}"
         how = "remove the waiver" if isinstance(tls, BackendTLS) else "give it tls"
         remedy = f"{how}, or let a GatewayProfile say externalHostnames: Allow"
     else:
         who = f"({rules.by})" if rules.profiles else "(its GatewayProfile cannot be read)"
-        message, remedy = f"{name} is outside, and external hostnames are denied here {who}", "ask the operator"
+        message, remedy = f"{name} is external, and external hostnames are denied here {who}", "ask the operator"
     return Problem(reasons.EXTERNAL_HOSTNAME_NOT_PERMITTED, message, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""The incremental query graph: every answer remembers what it read, and is worked out again only if that changed.
+"""The incremental query graph: every answer remembers what it read, and is computed again only if that changed.
 
     sources ──read by──> queries ──read by──> stages
     (inputs, indexes,     (pure functions      (one query for each member of a domain: an index entry, a status,
@@ -41,7 +41,7 @@ class Query(Generic[*Ts, T_co]):
         return value
 
     def attempt(self, g: Graph, /, *args: *Ts) -> T_co | Crash:
-        """The same for readers that a crash must not reach: they put something closed in its place."""
+        """Returns the same for readers that a crash must not reach: they put something closed in its place."""
         value: T_co | Crash = g.read((self, *args))
         return value
 
@@ -104,7 +104,7 @@ class Graph:
         return node.value
 
     def shielded(self, fn: Callable[[Graph, *Ts], T], *args: *Ts) -> T | Crash:
-        """Calls a plain function as a part of the query that is being worked out: one of many parts, where that one's crash
+        """Calls a plain function as a part of the query that is being computed: one of many parts, where that one's crash
         must not take the others along."""
         try:
             return fn(self, *args)
@@ -115,7 +115,7 @@ class Graph:
             return crash
 
     def before(self, deadline: float) -> bool:
-        """Whether that moment is still to come. Time never enters in any other way."""
+        """Returns whether that moment is still to come. Time never enters in any other way."""
         value: bool = self.read((BEFORE, deadline))
         return value
 
@@ -153,8 +153,8 @@ class Graph:
         return self._sets, self._revision
 
     def touch(self, id: NodeId, owner: str) -> None:
-        """A source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that are so already,
-        by somebody else's change, are marked once more: they need not wait until it is that one's turn."""
+        """Takes in that a source has changed, by that owner's doing: its readers, and theirs, may be out of date. Those that
+        are so already, by somebody else's change, are marked once more: they need not wait until it is that one's turn."""
         node = self.nodes.get(id)
         if node is None:
             return
@@ -252,11 +252,11 @@ class Graph:
     # --- what recorded reads are good for ----------------------------------------------------------------------------
 
     def reads_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """What a query read when it was last computed; empty if it has not been. Sources read nothing."""
+        """Returns what a query read when it was last computed; empty if it has not been. Sources read nothing."""
         node = self.nodes.get(id)
         return tuple(dep.id for dep in node.deps) if node else ()
 
     def readers_at(self, id: NodeId) -> tuple[NodeId, ...]:
-        """The way back: which queries read it when they were last computed, in no particular order."""
+        """Returns the way back: which queries read it when they were last computed, in no particular order."""
         node = self.nodes.get(id)
         return tuple(reader.id for reader in node.readers) if node else ()

@@ -79,7 +79,7 @@ class Output(msgspec.Struct, Generic[*Ts, T_co], frozen=True):
         return (self.domain,)
 
     def of(self, changes: Changes) -> Mapping[tuple[*Ts], T_co | Gone | None]:
-        """Returns what has changed, None for a value that could not be worked out."""
+        """Returns what has changed, None for a value that could not be computed."""
         return changes.get(self.name, {})
 
 
@@ -175,11 +175,11 @@ class Stages:
         return any(state.turns.dirty for state in self._states)
 
     def unsettled_but(self, hold: Hold) -> bool:
-        """Whether there is anything to do besides what is held."""
+        """Returns whether there is anything to do besides what is held."""
         return any(member[0] not in hold.get(state.stage.name, ()) for state in self._states for member in state.turns.dirty)
 
     def waiting(self, *outputs: AnyOutput) -> bool:
-        """Whether members of these outputs are still to be looked at."""
+        """Returns whether members of these outputs are still to be looked at."""
         return any(self._by_name[output.name].turns.dirty for output in outputs)
 
     def is_member(self, output: Output[*Ts, object], member: tuple[*Ts]) -> bool:

@@ -46,7 +46,7 @@ POLICY: Final = {
 """The page shows names and messages that users have written; none of it may run as code, or style the page."""
 METRICS: Final = web.AppKey("metrics", Shared[bytes])
 METRICS_AGE: Final = 1.0
-"""Seconds that an answer of /metrics may be old: however many ask, it is worked out once."""
+"""Seconds that an answer of /metrics may be old: however many ask, it is computed once."""
 TRAFFIC: Final = web.AppKey("traffic", Shared[TrafficReport])
 TRAFFIC_AGE: Final = 0.5
 PUBLIC: Final = frozenset({"/healthz", "/readyz"})
@@ -89,19 +89,20 @@ def _is_local(request: web.Request) -> bool:
 
 
 def _forwarded(request: web.Request) -> bool:
-    """Whether it came through a proxy. On a host that runs the proxies, the author of a route and an EndpointSlice could
-    otherwise expose this page to the network. This is not a security boundary: a proxy may be told to remove these headers."""
+    """Returns whether it came through a proxy. On a host that runs the proxies, the author of a route and an EndpointSlice
+    could otherwise expose this page to the network. This is not a security boundary: a proxy may be told to remove these
+    headers."""
     return any(name.lower().startswith(FORWARDED) for name in request.headers)
 
 
 def _host(request: web.Request) -> str:
-    """Of the Host header, without the port."""
+    """Returns the name in the Host header, without the port."""
     name = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
     return (name or request.host).lower()
 
 
 def _is_internal(host: str) -> bool:
-    """Whether no web site can have this name."""
+    """Returns whether no web site can have this name."""
     return is_ip(host.strip("[]")) or host in LOCAL_NAMES or host.rstrip(".").endswith(CLUSTER_NAMES)
 
 
@@ -110,8 +111,8 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    """503 if the process is not ready; with `?strict` also if something that was written is not in force. Only this machine is
-    told why: it names objects and files."""
+    """Answers 503 if the process is not ready; with `?strict` also if something that was written is not in force. Only this
+    machine is told why: it names objects and files."""
     found = request.app[VIEW].readiness()
     strict = "strict" in request.query
     ready = not (found.problems if strict else found.unready)
@@ -234,7 +235,7 @@ async def _probe_line(request: web.Request) -> web.Response:
 
 
 def _same_origin(request: web.Request) -> bool:
-    """Whether a page of this very server asks. Browsers say which page does, and no page can say otherwise."""
+    """Returns whether a page of this very server asks. Browsers say which page does, and no page can say otherwise."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         return False
     return request.headers.get("Origin") == f"http://{request.host}"
@@ -251,12 +252,12 @@ def _html(text: str, **headers: str) -> web.Response:
 
 
 async def _about(request: web.Request) -> web.Response:
-    """What this process is, for `lasthop dashboard`."""
+    """Returns what this process is, for `lasthop dashboard`."""
     return _json({"version": version("lasthop"), "where": request.app[VIEW].where, "admin": request.app[ADMIN]})
 
 
 async def _large(value: object) -> web.Response:
-    """What may be megabytes is encoded beside the event loop."""
+    """Encodes what may be megabytes, beside the event loop."""
     body = await asyncio.to_thread(msgspec.json.encode, value)
     return web.Response(body=body, content_type="application/json")
 

@@ -12,7 +12,7 @@ PUBLIC: Final = re.compile(r"(\s*-----BEGIN (CERTIFICATE|X509 CRL)-----[A-Za-z0-
 
 
 def without_contents(document: Json) -> Json:
-    """The keys and sizes of a ConfigMap, and its CA certificates. Other kinds come back as they are."""
+    """Returns the keys and sizes of a ConfigMap, and its CA certificates. Other kinds come back as they are."""
     if document.get("kind") != "ConfigMap" or not isinstance(data := document.get("data"), dict):
         return document
     return {**document, "data": {key: _shown(key, text) for key, text in data.items()}}

@@ -88,7 +88,7 @@ class ControllerView(EngineView):
         return [with_history(answer, self.controller.observations, self.requests) for answer in found]
 
     def readiness(self) -> Readiness:
-        """Whether it is ready, and what of the input is not in force."""
+        """Returns whether it is ready, and what of the input is not in force."""
         written = unapplied(self.controller.not_applied, self.controller.source_findings)
         return Readiness(tuple(self._runtime.unready()), tuple(written), self.controller.settled)
 

@@ -126,7 +126,7 @@ def row_id(row: Row) -> str:
 
 
 def width(rate: float) -> float:
-    """How thick a line is: a little with no traffic, twelve times that with a thousand requests a second."""
+    """Returns how thick a line is: a little with no traffic, twelve times that with a thousand requests a second."""
     return round(min(14.0, 1.5 + 2.5 * math.log10(1 + 10 * rate)), 1) if rate > 0 else 1.5
 
 

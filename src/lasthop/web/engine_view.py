@@ -77,5 +77,5 @@ class EngineView:
 
 
 def names(engine: Engine, kind: str) -> set[tuple[str, str]]:
-    """Returns (namespace, name) of every object of a kind, including policies that could not be read whole."""
+    """Returns (namespace, name) of every object of a kind, including policies that could not be fully read."""
     return {(key.namespace, key.name) for key in engine.store.keys(kind)}

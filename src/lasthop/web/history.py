@@ -34,7 +34,7 @@ def with_history(answer: Json, observations: Observations, feed: RequestFeed | N
 
 
 def _alike(entry: AccessLogEntry, answer: Json) -> bool:
-    """Whether a request went where this one would: to one of its backends, or if it has none, for the same path."""
+    """Returns whether a request went where this one would: to one of its backends, or if it has none, for the same path."""
     hop = Hop.parse(entry.upstream_cluster or "")
     to = {(each.get("backend"), each.get("port")) for each in answer.get("backends", ()) if each.get("backend")}
     if to:

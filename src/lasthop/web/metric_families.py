@@ -40,7 +40,7 @@ def counter(name: str, help: str, labels: tuple[str, ...], samples: Samples) -> 
 
 
 def requests(name: str, help: str, labels: tuple[str, ...], found: Iterable[tuple[tuple[str, ...], Traffic]]) -> Metric:
-    """By class of the status code; a class that did not occur has no series."""
+    """Counts requests by class of the status code; a class that did not occur has no series."""
     samples = (
         ((*values, code), count) for values, each in found for code, count in zip(CODES, each.codes, strict=True) if count
     )

@@ -47,7 +47,7 @@ class _Families(list[Metric]):
 
 
 def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
-    """What this process knows except for the hops."""
+    """Yields what this process knows except for the hops."""
     controller = view.controller
     about = {"version": version("lasthop"), "python": platform.python_version()}
     yield gauge("lasthop_build_info", "1, with what this is.", tuple(about), [(tuple(about.values()), 1)])
@@ -77,7 +77,7 @@ def _state(view: ControllerView, findings: list[Finding]) -> Iterator[Metric]:
 
 
 def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric]:
-    """How each hop is verified: what a security officer alerts on."""
+    """Yields how each hop is verified: what a security officer alerts on."""
     # The same port may fail twice, over TCP and UDP, and is one sample.
     modes = {(hop.gateway.path, *hop.backend, str(hop.port), hop.mode): 1 for hop in hops}
     yield gauge("lasthop_backend_tls_verification", "1 for how a backend is verified.", (*BACKEND, "mode"), modes.items())
@@ -89,7 +89,7 @@ def _verification(hops: list[HopReport], weakened: list[Hop]) -> Iterator[Metric
 
 
 def certificates_metric(found: list[CertificateReport]) -> Metric:
-    """Those that objects hold. Several with one subject are one series, that of the first to end."""
+    """Returns those that objects hold. Several with one subject are one series, that of the first to end."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
     for each in found:

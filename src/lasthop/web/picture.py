@@ -243,7 +243,7 @@ def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _bundled(found: Sequence[Line]) -> tuple[Row, ...]:
-    """What needs a look by itself, as far as there is room; everything else in bundles."""
+    """Returns what needs a look by itself, as far as there is room; everything else in bundles."""
     single = [each for each in found if each.state in DEGRADED][: SINGLE - BUNDLES]
     shown = {each.id for each in single}
     rest: dict[tuple[State, str, str], list[Line]] = {}

@@ -16,7 +16,7 @@ class Readiness(msgspec.Struct, frozen=True):
     unapplied: tuple[str, ...] = ()
     """What was written and is not in force, a line each; the process may be ready all the same, with what it had before."""
     settled: bool = True
-    """Everything that has been read is worked out; under many edits that may take a moment."""
+    """Everything that has been read is computed; under many edits that may take a moment."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 def unapplied(refused: Collection[NotApplied], findings: Iterable[Finding]) -> Iterator[str]:
-    """The input that is not in force: a line for each file that is refused, and for each other error in a file."""
+    """Yields the input that is not in force: a line for each file that is refused, and for each other error in a file."""
     files = {each.file for each in refused}
     yield from map(str, refused)
     for finding in findings:

@@ -72,6 +72,6 @@ class Shared(Generic[T]):
             return self._kept
 
     def _fresh(self, asked: float) -> bool:
-        """Made since it was asked for, or not old yet, or nothing has changed since."""
+        """Returns whether it was made since it was asked for, or not old yet, or nothing has changed since."""
         same = self._of is not None and self._of == self._version()
         return self._begun >= asked or time.monotonic() < self._until or same

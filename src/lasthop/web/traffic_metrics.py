@@ -36,7 +36,7 @@ class HopRow(NamedTuple):
 
 
 def each_row(observations: Observations, hops: Iterable[Hop]) -> Iterator[HopRow]:
-    """What is known of each hop now, one by one, for those who have other things to do in between."""
+    """Yields what is known of each hop now, one by one, for those who have other things to do in between."""
     for hop in hops:
         seen = observations.seen(hop)
         yield HopRow(hop, observations.state(hop), seen.traffic.active if seen else 0)

@@ -30,7 +30,7 @@ ANSWER_WITHIN: Final = 5.0
 RETRY: Final = 2.0
 
 OnReport = Callable[[ProxyReport, bool], bool]
-"""Takes a report, and whether another replica has passed it on; returns False if that is none of this replica's business."""
+"""Takes a report, and whether another replica has passed it on; returns False if this replica does not accept it."""
 
 _decoder: Final = msgspec.msgpack.Decoder(ProxyReport)
 
@@ -119,7 +119,7 @@ class ReportSender:
                 await asyncio.sleep(self._repeat)
 
     def _files(self) -> tuple[bytes, bytes, bytes]:
-        """In the order in which gRPC takes them."""
+        """Reads the files in the order in which gRPC takes them."""
         ca, key, certificate = ((self._certificates / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
         return ca, key, certificate
 

@@ -134,7 +134,7 @@ class Server:
     ) -> int:
         """Listens for proxies elsewhere, which show a certificate with their Gateway's UID; what they say of themselves does
         not count. And for other replicas, whose reports go to `heard`. What proxies have seen on the wire goes to `observed`.
-        The answer is the port. Raises RuntimeError if the address cannot be had."""
+        The answer is the port. Raises RuntimeError if the address cannot be bound."""
         server = self._listener(lambda request, context: gateway_of_uid(peer_uid(context)), REMOTE_OPTIONS)
         server.add_generic_rpc_handlers((replicas.handler(heard), observing.handler(gateway_of_uid, observed)))
         port = server.add_secure_port(address, server_credentials(credentials))
@@ -160,8 +160,8 @@ class Server:
         return server
 
     def open(self) -> None:
-        """Everything has been read once and every Gateway has had its first update. Sooner, a proxy that reconnects would
-        be told to drop what it has."""
+        """Begins to serve: everything has been read once and every Gateway has had its first update. Sooner, a proxy that
+        reconnects would be told to drop what it has."""
         self._opened.set()
 
     async def close(self) -> None:

@@ -68,7 +68,7 @@ def test_documents_before_a_syntax_error_are_kept_and_the_rest_is_known_to_be_mi
         (b"a: 1\nb: \x01\n", 2, "control characters"),
         (b"a: b: c\n", 1, "mapping values"),
         (b"a: !!binary aGk=\n", 1, "!!binary"),
-        (b"a: .nan\n", 1, "no place in JSON"),
+        (b"a: .nan\n", 1, "not a JSON value"),
         (b"a: 1\nb: 9223372036854775808\n", 2, "64 bits"),
         (b"a: " + b"1" * 5000, 1, "64 bits"),
         (b"a: 1e999\n", 1, "64 bits"),

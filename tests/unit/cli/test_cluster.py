@@ -110,7 +110,7 @@ async def test_status_says_what_stands_in_the_cluster_and_which_cluster_it_is(ap
     found = rows(result)
     assert found["gateway/shop/web"] == ("True", "")
     assert found["httproute/shop/api"] == ("False", "web: Why: no")
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "nothing of ours reaches it")
+    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
     assert "gateway/blog/theirs" not in found
 
 
@@ -142,7 +142,7 @@ async def test_a_policy_that_cannot_be_read_whole_is_not_ready(api: FakeApi) -> 
     assert ready == "False"
     assert "mode" in why
     assert (await run("status", "--exit-code")).exit_code == 1
-    assert "could not be read whole" in (await run("explain", "backendtlspolicy", "newer")).stdout
+    assert "could not be fully read" in (await run("explain", "backendtlspolicy", "newer")).stdout
 
 
 async def test_one_by_name_comes_whole_and_without_managed_fields(api: FakeApi) -> None:
@@ -167,7 +167,7 @@ async def test_nothing_of_a_secret_is_shown(api: FakeApi) -> None:
 async def test_a_policy_whose_service_does_not_exist_is_not_ready(api: FakeApi) -> None:
     put(api, policy("typo", service="apii"), policy("none", service="elsewhere"))
     found = rows(await run("status", "backendtlspolicy"))
-    assert found["backendtlspolicy/shop/api"] == ("Unknown", "nothing of ours reaches it")
+    assert found["backendtlspolicy/shop/api"] == ("Unknown", "no Gateway of this controller uses it")
     said = "TargetNotFound: Service shop/apii does not exist; did you mean api?"
     assert found["backendtlspolicy/shop/typo"] == ("False", said)
     assert found["backendtlspolicy/shop/none"] == ("False", "TargetNotFound: Service shop/elsewhere does not exist")
@@ -263,8 +263,8 @@ async def test_what_may_not_be_read_is_named_and_nothing_that_depends_on_it_is_c
     assert "You may not list secrets" in result.stderr
     assert "Gateway shop/secure, spec.listeners[0] cannot be judged" in result.stdout
     explained = await run("explain", "gateway", "secure")
-    assert "Not seen with your rights, so what depends on it may be wrong: Secret shop/web-tls" in explained.stderr
-    assert "Secret shop/web-tls cannot be seen with your rights" in explained.stdout
+    assert "Not visible with your permissions, so what depends on it may be wrong: Secret shop/web-tls" in explained.stderr
+    assert "Secret shop/web-tls is not visible with your permissions" in explained.stdout
 
 
 async def test_who_may_read_one_namespace_only_is_shown_that_one(api: FakeApi) -> None:
@@ -299,7 +299,7 @@ async def test_audit_with_few_rights_does_not_pass_for_a_whole_one(api: FakeApi)
     api.fail("list", "configmaps", "*", forbidden("configmaps"))
     result = await run("audit", "--fail-on", "waived")
     assert (result.exit_code, "not everything could be read" in result.stderr) == (1, True)
-    assert "ConfigMap shop/corp-ca does not exist, as far as your rights show" in result.stdout
+    assert "ConfigMap shop/corp-ca does not exist, as far as your permissions show" in result.stdout
 
 
 async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) -> None:
@@ -312,7 +312,7 @@ async def test_probe_of_a_cluster_tries_its_endpoints_from_here(api: FakeApi) ->
         assert "with its system store" in found.stdout
         api.fail("list", "configmaps", "*", forbidden("configmaps"))
         unseen = await run("probe", "shop/api", "--context", "bare")
-        assert (unseen.exit_code, "Not seen with your rights" in unseen.stderr) == (1, True)
+        assert (unseen.exit_code, "Not visible with your permissions" in unseen.stderr) == (1, True)
 
 
 # --- which of the three ----------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ async def test_errors_say_what_to_do(api: FakeApi, tmp_path: Path) -> None:
     assert "no such file" in (await run("check", "--kubeconfig", tmp_path / "none")).stderr
     api.fail("list", "gateways", "*", forbidden("gateways"))
     refused = await run("status", "gateway")
-    assert (refused.exit_code, "ask for the right to list it (RBAC)" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "ask for permission to list it (RBAC)" in refused.stderr) == (1, True)
     api.token = "another"
     assert "refuses the credentials of context dev" in (await run("status")).stderr
     api.token = ""

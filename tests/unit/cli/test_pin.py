@@ -163,7 +163,7 @@ def test_errors_of_the_network_say_what_to_do() -> None:
     [
         ("hello", "holds no PEM certificate"),
         (LEAF.key_pem, "but a private key"),
-        (LEAF.pem[:200], "cut off"),
+        (LEAF.pem[:200], "truncated"),
         ("kind: Secret\nmetadata: {name: x}\n", "has no tls.crt"),
         ("kind: Secret\nmetadata: {name: x}\ndata: {tls.crt: '%'}\n", "is not base64"),
         ("kind: Secret\n---\nkind: Secret\n", "holds 2 Secrets"),

@@ -77,7 +77,7 @@ def test_a_policy_that_admission_rejects_is_listed_and_explained(gateway: Lastho
         until(lambda: "backendtlspolicy/shop/refused" in gateway.cli("status", "backendtlspolicy").stdout, "the row")
         ready, why = _rows(gateway.cli("status", "backendtlspolicy").stdout)["backendtlspolicy/shop/refused"]
         assert (ready, "caCertificateRefs wellKnownCACertificates" in why) == ("False", True)
-        assert "could not be read whole" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
+        assert "could not be fully read" in gateway.cli("explain", "backendtlspolicy", "refused").stdout
         assert "refused.yaml:" in gateway.cli("check").stdout
     finally:
         (gateway.folder / "refused.yaml").unlink()

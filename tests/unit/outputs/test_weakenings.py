@@ -149,7 +149,7 @@ def test_pins_alone_in_place_of_a_ca_are_an_error_of_route_policy_and_gateway_un
     snapshot = Snapshot()
     engine.apply(keyed(mk_pin_set("a/pins", PIN), PINNED))
     settle(engine, snapshot)
-    because = "BackendTLSPolicy a/p is held against PinSet a/pins now, and no longer ConfigMap a/c"
+    because = "BackendTLSPolicy a/p now verifies against PinSet a/pins, no longer against ConfigMap a/c"
     (found,) = downgraded(engine)
     assert found.message == f"backend a/backend:443 is pinned only now, because {because}."
     assert "annotation lasthop.dev/acknowledged: PinnedOnly of BackendTLSPolicy a/p" in found.remedy
@@ -243,13 +243,13 @@ def test_another_ca_and_other_names_are_recorded_and_no_error(engine: Engine) ->
     assert edit(engine, keyed(mk_policy("a/p", "backend", "new.example", ["c"], section="https"))) == []
     ((_, after, because, weaker, _),) = edits(engine)
     assert (after, weaker) == ("verified (CA) for new.example", False)
-    assert because == "BackendTLSPolicy a/p wants other names than api.example now"
+    assert because == "BackendTLSPolicy a/p requires other names than api.example now"
 
 
 def test_the_systems_cas_in_place_of_an_own_one_are_recorded_and_no_error() -> None:
     engine, _ = settled(WORLD, store=STORE)
     assert edit(engine, keyed(mk_policy("a/p", "backend", "api.example", section="https"))) == []
-    because = "BackendTLSPolicy a/p is held against the system's CAs now, and no longer ConfigMap a/c"
+    because = "BackendTLSPolicy a/p now verifies against the system's CAs, no longer against ConfigMap a/c"
     said = "verified (CA) for api.example", "verified (System) for api.example", because, False, ""
     assert edits(engine) == [said]
 

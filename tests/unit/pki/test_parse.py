@@ -31,13 +31,13 @@ def test_everything_that_is_asked_of_a_certificate_is_read_at_once() -> None:
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("version-7", "has something that is no certificate"),
-        ("version-2", "has something that is no certificate"),
+        ("version-7", "has something that is not a certificate"),
+        ("version-2", "has something that is not a certificate"),
         ("common-name-not-utf-8", "has a subject or issuer that cannot be read"),
         ("subject-malformed", "has a subject or issuer that cannot be read"),
         ("curve-unknown", "has a public key of an unknown kind"),
-        ("truncated", "has something that is no certificate"),
-        ("huge", "has something that is no certificate"),
+        ("truncated", "has something that is not a certificate"),
+        ("huge", "has something that is not a certificate"),
     ],
 )
 def test_an_odd_certificate_is_refused_in_words(name: str, message: str) -> None:
@@ -57,7 +57,7 @@ def test_names_are_printable_and_short() -> None:
 
 def test_blocks_are_found_in_linear_time() -> None:
     """A regular expression looked for the end of each of them: minutes for one megabyte."""
-    assert parse.certificates(b"-----BEGIN CERTIFICATE-----" * 40_000) == Unreadable("has a certificate that is cut off")
+    assert parse.certificates(b"-----BEGIN CERTIFICATE-----" * 40_000) == Unreadable("has a truncated certificate")
 
 
 def test_a_certificate_that_is_listed_twice_counts_once() -> None:

@@ -70,7 +70,7 @@ def test_what_is_no_certificate_above_the_backends_own_fails_the_chain() -> None
     with server(None, showing(DER, b"nonsense")) as port:
         result = checked(port)
     assert failing(result) == ["chain"]
-    assert "a certificate that it shows is none" in result.checks[-1].found
+    assert "it presents something that is not a certificate" in result.checks[-1].found
 
 
 def test_who_accepts_and_says_nothing_does_not_speak_tls() -> None:

@@ -198,7 +198,7 @@ CASES: dict[str, tuple[ssl.SSLContext | None, Any, dict[str, Any], str | None]] 
         "backend wants a client certificate, and the Gateway has none",
     ),
     "weak-client": (alerting(71), answer, {}, "no common TLS cipher, curve or version with the backend"),
-    "broken-backend": (alerting(80), answer, {}, "backend broke off the TLS handshake (alert: internal error)"),
+    "broken-backend": (alerting(80), answer, {}, "backend aborted the TLS handshake (alert: internal error)"),
     "no-common-protocol": (
         alerting(120),
         answer,

@@ -164,9 +164,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "GEP-2257",
     ),
     # filters
-    "filter without settings": ({"filters": [{"type": "URLRewrite"}]}, "filters[0]", "does not go with its type"),
-    "filter with another's settings": (filtered("URLRewrite", "cors"), "filters[0]", "does not go with its type"),
-    "filter twice": ({"filters": 2 * header("a")["filters"]}, "filters", "write one"),
+    "filter without settings": ({"filters": [{"type": "URLRewrite"}]}, "filters[0]", "not those of its type"),
+    "filter with another's settings": (filtered("URLRewrite", "cors"), "filters[0]", "not those of its type"),
+    "filter twice": ({"filters": 2 * header("a")["filters"]}, "filters", "keep one"),
     "rewrite and redirect": (
         {"filters": [*redirect()["filters"], *filtered("URLRewrite", "urlRewrite", hostname="a.example")["filters"]]},
         "filters",
@@ -198,7 +198,7 @@ UNMATCHABLE: dict[str, tuple[dict[str, Any], str, str]] = {
     "kind of path": ({"path": {"type": "Suffix", "value": "/a"}}, "path", "type Suffix"),
     "kind of header match": ({"headers": [{"name": "a", "value": "b", "type": "Prefix"}]}, "headers[0]", "type Prefix"),
     "header name": ({"headers": [{"name": "a b", "value": "c"}]}, "headers[0]", "'a b'"),
-    "header value": ({"headers": [{"name": "a", "value": "\x00"}]}, "headers[0]", "no request can have"),
+    "header value": ({"headers": [{"name": "a", "value": "\x00"}]}, "headers[0]", "not allowed in a request"),
     "long header value": ({"headers": [{"name": "a", "value": "b" * 4_097}]}, "headers[0]", "4,097 bytes"),
     "query name": ({"queryParams": [{"name": "", "value": "c"}]}, "queryParams[0]", "''"),
     "method": ({"method": "GET /"}, "method", "'GET /'"),

@@ -59,10 +59,10 @@ def settled(**trust: Any) -> tuple[Engine, Snapshot]:
 @pytest.mark.parametrize(
     "trust, message",
     [
-        ({}, "nothing says which CAs to trust; give caCertificateRefs, or wellKnownCACertificates: System"),
+        ({}, "no CAs are given; write caCertificateRefs, or wellKnownCACertificates: System"),
         (
             {"caCertificateRefs": [], "wellKnownCACertificates": ""},
-            "nothing says which CAs to trust; give caCertificateRefs, or wellKnownCACertificates: System",
+            "no CAs are given; write caCertificateRefs, or wellKnownCACertificates: System",
         ),
         (
             {"caCertificateRefs": REFS, "wellKnownCACertificates": "System"},

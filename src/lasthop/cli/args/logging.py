@@ -22,12 +22,12 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug."),
         click.option(
-            "--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True, help="The least that is logged."
+            "--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True, help="Minimum level to log."
         ),
         click.option(
             "--log-format",
             type=click.Choice(logs.FORMATS),
-            help="Of the log and of failed requests.  [default: text on a terminal, json elsewhere]",
+            help="Format of the log and of failed requests.  [default: text on a terminal, json elsewhere]",
         ),
     ):
         called = option(called)

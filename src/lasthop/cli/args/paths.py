@@ -47,7 +47,7 @@ def private(folder: Path) -> Path:
 
 
 def _ours(info: os.stat_result) -> bool:
-    """Whether a folder belongs to this user or to root; a link, which might lead anywhere, never does."""
+    """Returns whether a folder belongs to this user or to root; a link, which might lead anywhere, never does."""
     return info.st_uid in (0, os.geteuid()) and stat.S_ISDIR(info.st_mode)
 
 

@@ -26,4 +26,4 @@ class Since(click.ParamType[float]):
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             forms = "how long ago (30m, 24h, 7d) or a date (2026-11-16, 2026-11-16T08:00:00Z)"
-            self.fail(f"{value} is no time; give {forms}", param, ctx)
+            self.fail(f"{value} is not a time; give {forms}", param, ctx)

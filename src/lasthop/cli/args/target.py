@@ -146,5 +146,6 @@ def require_namespace(namespace: str, known: Collection[str], where: str) -> Non
 
 
 def configured() -> bool:
-    """Whether a cluster is configured. Does not load the configuration: that takes longer than the rest of the start."""
+    """Returns whether a cluster is configured. Does not load the configuration: that takes longer than the rest of the
+    start."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser("~/.kube/config")) or TOKEN.exists()

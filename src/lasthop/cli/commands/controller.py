@@ -50,7 +50,7 @@ FROM_CONTROLLER: Final = "Tried from the controller, with its system store; a pr
     default="0.0.0.0",
     show_default=True,
     metavar="IP",
-    help="With process: what Gateways without spec.addresses bind.",
+    help="With process: IP address that Gateways without spec.addresses bind to.",
 )
 @click.option("--namespaces", default="", metavar="A,B", help="Watch only these namespaces.  [default: all]")
 @click.option("--namespace", help="Namespace of the Lease and the CA.  [default: $POD_NAMESPACE, else lasthop-system]")

@@ -41,8 +41,8 @@ def command(
     """Open the page that shows every backend connection: what happened on it, and why.
 
     For the gateway that runs on this machine it prints the address, opens it and exits. For a cluster it forwards a local port
-    to the controller that leads, with your rights (get and create on pods/portforward), until Ctrl-C. The port is open to this
-    machine only, and to every user of it.
+    to the controller that leads, with your permissions (get and create on pods/portforward), until Ctrl-C. The port is open to
+    this machine only, and to every user of it.
 
     \b
     Examples:

@@ -90,17 +90,17 @@ def request_command(
 ) -> None:
     """Explain where a request goes: listener, route, rule, filters, backend, and how that is verified; or why it gets 404.
 
-    Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD is GET unless it is given.
-    Headers that a client adds by itself (User-Agent, Accept) count only if they are given. A header Host replaces that of the
-    URL, as with curl. If several Gateways have the port, each answers, those that have a route for it first; -n shows only
-    those of a namespace.
+    Nothing is sent. The answer is what the gateway's configuration does with such a request; METHOD defaults to GET. Headers
+    that clients add by themselves (User-Agent, Accept) count only if they are given. A Host header replaces the host of the
+    URL, as with curl. If several Gateways have the port, each answers, those with a matching route first; -n selects a
+    namespace.
 
     \b
     Examples:
       lasthop explain request https://www.example.com/cart --dir objects
       lasthop explain request POST http://127.0.0.1:8080/ -H 'Host: www.example.com'
       lasthop explain request https://www.example.com/shop.Cart/Get -H 'content-type: application/grpc'
-      lasthop explain request https://www.example.com/ -H 'Host: other.example.com'     421?
+      lasthop explain request https://www.example.com/ -H 'Host: other.example.com'     does it get 421?
       lasthop explain request https://www.example.com/ --context prod -o json
     """
     from lasthop.api.meta import Key

@@ -44,4 +44,4 @@ async def _run() -> int:
 
 
 def _report_problem(text: str) -> None:
-    log(text or "the controller takes reports again")
+    log(text or "the controller accepts reports again")

@@ -31,7 +31,11 @@ from lasthop.web.controller_view import ControllerView
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--admin", default="127.0.0.1:19000", show_default=True, metavar="HOST:PORT", help="Address of the admin page.")
 @click.option(
-    "--address", default="0.0.0.0", show_default=True, metavar="IP", help="What Gateways without spec.addresses bind."
+    "--address",
+    default="0.0.0.0",
+    show_default=True,
+    metavar="IP",
+    help="IP address that Gateways without spec.addresses bind to.",
 )
 @click.option("--concurrency", type=click.IntRange(1), help="Worker threads of each Envoy.  [default: one per CPU]")
 @target.allow_files
@@ -40,7 +44,7 @@ from lasthop.web.controller_view import ControllerView
     type=click.Choice([mode.lower() for mode in AccessLog]),
     default=AccessLog.FAILURES.lower(),
     show_default=True,
-    help="Which requests are written, unless a GatewayProfile says so (spec.proxy.accessLog).",
+    help="Which requests are logged, unless a GatewayProfile sets spec.proxy.accessLog.",
 )
 @logging.options
 def command(folder: Path, admin: str, address: str, concurrency: int | None, access_log: str, log_format: str) -> None:
@@ -55,9 +59,9 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, acc
       lasthop run examples/quickstart
       lasthop status
 
-    Failed requests (status 500 and above) are written to standard output, with the reason unless the backend itself answered
-    so: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard error. Ctrl-C
-    drains the proxies and exits; a second Ctrl-C exits at once.
+    Failed requests (status 500 and above) are written to standard output, with the reason unless the error came from the
+    backend itself: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard
+    error. Ctrl-C drains the proxies and exits; a second Ctrl-C exits at once.
     """
     host, port = split_port(admin)
     if not host or not port.isdigit():

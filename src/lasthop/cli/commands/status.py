@@ -181,7 +181,7 @@ class _StatusPrinter:
 
 
 def _news(row: Row | None) -> tuple[str, str] | None:
-    """What of a row is worth a line when it changes; its age is not."""
+    """Returns what of a row is worth a line when it changes; its age is not."""
     return (row.ready, row.why) if row else None
 
 

@@ -19,16 +19,16 @@ from lasthop.cli.render.terminal import note
 @click.option("--failed", is_flag=True, help="Only requests that failed.")
 @click.option("--route", metavar="ROUTE", default="", help="Only those of this route: httproute/shop/web, shop/web or web.")
 @click.option("--backend", metavar="BACKEND", default="", help="Only those to this Service or XBackend: shop/api or api.")
-@click.option("-c", "--count", type=click.IntRange(1), help="End after so many.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Exit after this many requests.")
 @target.running_folder
 @target.output("text", "json")
 def command(failed: bool, route: str, backend: str, count: int | None, folder: Path | None, output: str) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
 
-    A line has the time, the status, the request, the backend and its endpoint, how long it took, and of a failed request why,
-    and what to try. While it runs, the proxies log every request, up to 1,000 a second; of more a share is shown, and a note
-    says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end. In a cluster the proxies' own logs have
-    it.
+    A line has the time, the status, the request, the backend and its endpoint, and how long it took; for a failed request, why
+    it failed and what to try. While it runs, the proxies log every request, up to 1,000 per second; above that a sample is
+    shown, and a note says how large it is. Connections of TLSRoutes and TCPRoutes appear when they end. In a cluster, see the
+    logs of the proxies' Pods.
 
     \b
     Examples:
@@ -82,4 +82,4 @@ def _lines(socket: Path, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         raise click.ClickException(error.text) from None
     except (OSError, unix_http.BadResponse) as error:
         raise click.ClickException(f"the gateway does not answer on {socket}: {error}") from None
-    raise click.ClickException("the gateway has ended")
+    raise click.ClickException("the gateway has stopped")

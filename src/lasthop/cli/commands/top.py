@@ -19,16 +19,16 @@ INTERVAL: Final = 2.0
 @click.command("top")
 @click.option("--once", is_flag=True, help="Print the tables once; the same if the output is not a terminal.")
 @click.option(
-    "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between two looks."
+    "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between updates."
 )
 @target.running_folder
 @target.output("table", "json")
 def command(once: bool, interval: float, folder: Path | None, output: str) -> None:
     """Show requests per second, the share that fails and latency, by route and by backend, of the last 10 seconds.
 
-    Reads the gateway that runs on this machine. What fails is first, then what has most requests. ERRORS are answers with 5xx,
-    the backend's own too; P50 and P99 are the latency that half of the requests, and 99 of 100, do not exceed. Of TLSRoutes
-    and TCPRoutes connections are counted.
+    Reads the gateway that runs on this machine. What fails comes first, then what has the most requests. ERRORS are responses
+    with 5xx, including the backend's own; P50 and P99 are latency percentiles. For TLSRoutes and TCPRoutes, connections are
+    counted.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ def standing(hop: HopReport) -> str:
 
 
 def unverified(hop: HopReport) -> bool:
-    """Whether it is asked to be verified less than fully, or has not been seen to be."""
+    """Returns whether it is asked to be verified less than fully, or has not been seen to be."""
     if hop.manner in (Manner.WAIVED, Manner.PLAINTEXT):
         return True
     return hop.manner in _VERIFIED and hop.observed is not None and hop.observed.health is not Health.WORKING
@@ -110,7 +110,7 @@ def document(seen: Observed) -> dict[str, object]:
 
 
 def ago(seconds: float) -> str:
-    """`2 s`, `3 min`, `5 h`, `2 days`."""
+    """Returns a time span as `2 s`, `3 min`, `5 h`, `2 days`."""
     whole = max(0, int(seconds))
     size, one, many = next((unit for unit in _UNITS if whole >= unit[0]), _UNITS[-1])
     count = whole // size

@@ -147,7 +147,7 @@ def _verified(hop: HopReport) -> str:
 
 
 def validity(found: CertificateReport, now: float) -> str:
-    """`not valid before 2027-01-01`, or the days that are left."""
+    """Returns `not valid before 2027-01-01`, or the days that are left."""
     return f"not valid before {rfc3339(found.not_before)[:10]}" if now < found.not_before else days_left(found.not_after, now)
 
 

@@ -129,7 +129,7 @@ def _backend(entry: AccessLogEntry) -> str:
 
 
 def _clock(time: str | None) -> str:
-    """The local time, as the log has it."""
+    """Returns the local time, as the log has it."""
     try:
         return datetime.fromisoformat(time or "").astimezone().strftime("%H:%M:%S")
     except ValueError:

@@ -155,7 +155,7 @@ def _wide(document: Json) -> tuple[str, ...]:
 
 
 def age(created: str, now: float) -> str:
-    """`5d`, `3h20m`, as kubectl writes it; empty if it is not known."""
+    """Returns `5d`, `3h20m`, as kubectl writes it; empty if it is not known."""
     try:
         since = datetime.fromisoformat(created).timestamp()
     except ValueError:

@@ -34,7 +34,7 @@ def route_lines(report: Json) -> list[Line]:
 
 
 def backend_lines(report: Json, now: float) -> list[Line]:
-    """One for each Gateway and port: protocols that differ only in who asks are one backend to a reader."""
+    """Returns one for each Gateway and port: protocols that differ only in who asks are one backend to a reader."""
     return [_backend(each, now) for each in _joined(report["hops"])]
 
 

@@ -69,7 +69,7 @@ def _explained(error: ApiError, cluster: str) -> str:
         case 401:
             return f"the API server refuses the credentials of {cluster}; log in again, or choose another --context"
         case 403:
-            return f"{cluster} does not let you read this: {error.message}; ask for the right to list it (RBAC)"
+            return f"{cluster} does not let you read this: {error.message}; ask for permission to list it (RBAC)"
         case _:
             return f"the API server of {cluster} answers {error}"
 
@@ -138,7 +138,7 @@ class ClusterView(EngineView):
         plaintext = hop.manner is Manner.PLAINTEXT
         if not (self._hidden.may_hide("PlaintextBackend") if plaintext else self._hidden.hides(hop.missing)):
             return hop
-        return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your rights show")
+        return msgspec.structs.replace(hop, detail=f"{hop.detail}, as far as your permissions show")
 
     async def explain(self, key: Key, *, reads: bool = False) -> Json | None:
         found = await super().explain(key, reads=reads)
@@ -156,4 +156,4 @@ class ClusterView(EngineView):
     def note_unseen(self) -> None:
         """Names the objects that answers depend on and that the user may not read."""
         if self._unseen:
-            note(f"Not seen with your rights, so what depends on it may be wrong: {', '.join(map(str, self._unseen))}")
+            note(f"Not visible with your permissions, so what depends on it may be wrong: {', '.join(map(str, self._unseen))}")

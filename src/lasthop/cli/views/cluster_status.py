@@ -59,7 +59,7 @@ class ClusterStatusView:
         return [with_problem(self._documents[key], self._services) for key in ordered]
 
     async def _list(self, kind: str) -> list[ListResult]:
-        """Of one kind, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
+        """Lists objects of one kind, or of all that have a status; and the GatewayClasses, which tell whose a Gateway is."""
         kinds = [each for each in KINDS.values() if (each.kind in (kind, "GatewayClass") if kind else has_status(each))]
         found = require_crds(await look(self._client, kinds, self._namespace, beyond=False))
         refused = [each for each in found.values() if each.refusal is not None]

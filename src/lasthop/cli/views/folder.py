@@ -98,7 +98,7 @@ class FolderView(EngineView):
         return await super().probe(key, address)
 
     def _warn(self) -> None:
-        """The answer may rest on what is missing."""
+        """Warns that something is not applied: the answer may rest on it."""
         if self.source_findings:
             note_once(f"some of {self.path} is not applied; see: lasthop check {self.path}")
 

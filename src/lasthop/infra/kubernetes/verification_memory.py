@@ -108,14 +108,14 @@ class VerificationConfigMap:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
 
     def _report(self, error: ApiError) -> None:
-        text = f"what is remembered of verification (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}"
+        text = f"the record of how backends were verified (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}"
         if text != self._reported:
             self._reported = text
             self._problem(text)
 
 
 def content(document: Json | None) -> Memory:
-    """Returns what a ConfigMap holds; empty if it is none of ours."""
+    """Returns what a ConfigMap holds; empty if it is not ours."""
     try:
         return memory.unpack(base64.b64decode(((document or {}).get("binaryData") or {}).get(DATA, "")))
     except (ValueError, TypeError):

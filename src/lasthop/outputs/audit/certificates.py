@@ -1,4 +1,4 @@
-"""Certificates that will expire one day: what the backends' are held against, and what Gateways show to either side."""
+"""Certificates that will expire one day: what the backends' are verified against, and what Gateways present to either side."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.not_after, self.role, str(self.holder), self.subject
 
     def due(self, now: float, days: float) -> bool:
-        """Whether it is out of date, or will be within so many days."""
+        """Returns whether it is out of date, or will be within so many days."""
         return self.not_after - now <= days * DAY or now < self.not_before
 
 
@@ -63,13 +63,13 @@ Used = tuple[CertificateReport, Key]
 
 
 def certificates_of(g: Graph, key: Key) -> tuple[Used, ...]:
-    """Those of a Gateway, a policy or an XBackend. Where they cannot be worked out, that is a finding of its own."""
+    """Returns those of a Gateway, a policy or an XBackend. Where they cannot be computed, that is a finding of its own."""
     found = (_of_gateway if key.kind == "Gateway" else _of_policy).attempt(g, key)
     return () if isinstance(found, Crash) else found
 
 
 def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
-    """Each certificate once, the first to expire first."""
+    """Returns each certificate once, the first to expire first."""
     users: dict[CertificateReport, set[Key]] = {}
     for each in found:
         for report, user in each:
@@ -80,7 +80,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 
 @query
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
-    """Also of one that is refused, perhaps because they have expired."""
+    """Returns those of a policy, also of one that is refused, perhaps because they have expired."""
     validation = validation_of(g, policy)
     shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
     refs = validation.ca_certificate_refs if validation else ()

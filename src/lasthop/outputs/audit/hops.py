@@ -40,7 +40,7 @@ class Manner(StrEnum):
 
 
 class Source(StrEnum):
-    """What a verified certificate is held against."""
+    """What a certificate is verified against."""
 
     CA = "CA"
     SYSTEM = "System"
@@ -123,13 +123,13 @@ Reported = tuple[HopReport, tuple[Key, ...]]
 
 
 def hop_report(g: Graph, hop: Hop) -> Reported:
-    """One hop; one that cannot be worked out does not hide the others."""
+    """Returns the report of one hop; one that cannot be processed does not hide the others."""
     found = _report.attempt(g, *hop)
     return _crashed(g, hop) if isinstance(found, Crash) else found
 
 
 def joined(reports: Iterable[Reported]) -> list[HopReport]:
-    """One line for each Gateway and port; all protocols that policies apply to share it."""
+    """Returns one line for each Gateway and port; all protocols that policies apply to share it."""
     routes: dict[HopReport, set[Key]] = {}
     for report, leading in reports:
         routes.setdefault(report, set()).update(leading)
@@ -144,7 +144,7 @@ def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 
 def _crashed(g: Graph, hop: Hop) -> Reported:
-    """What could not be worked out has no cluster."""
+    """What could not be computed has no cluster."""
     return HopReport(hop.gateway, hop.backend, hop.port, Manner.FAILING, CRASHED), tuple(HOPS.of(g, *hop))
 
 

@@ -77,7 +77,7 @@ def all_of(*filters: accesslog_pb2.AccessLogFilter) -> accesslog_pb2.AccessLogFi
 
 
 def flagged(*flags: str) -> accesslog_pb2.AccessLogFilter:
-    """What has one of Envoy's response flags."""
+    """Matches what has one of Envoy's response flags."""
     return accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=flags))
 
 
@@ -172,7 +172,7 @@ def of_type(type: accesslog_data_pb2.AccessLogType) -> accesslog_pb2.AccessLogFi
 
 
 def share_of(key: str) -> accesslog_pb2.AccessLogFilter:
-    """A share of all, which that runtime key sets."""
+    """Returns a share of all, which that runtime key sets."""
     everything = percent_pb2.FractionalPercent(numerator=1_000_000, denominator=percent_pb2.FractionalPercent.MILLION)
     # There are no request ids that randomness could come from.
     filter = accesslog_pb2.RuntimeFilter(runtime_key=key, percent_sampled=everything, use_independent_randomness=True)

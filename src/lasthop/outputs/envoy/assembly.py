@@ -38,7 +38,7 @@ class Assembly:
         self._endpoints, self._tables, self._listeners = Endpoints(), RouteTables(), Listeners()
 
     def take(self, outputs: Changes, *, listeners_wait: bool) -> ByGateway:
-        """`listeners_wait`: some listener or stream is still to be worked out."""
+        """`listeners_wait`: some listener or stream is still to be computed."""
         xds = _XdsChanges()
         for key, entry in CLUSTERS.of(outputs).items():
             # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.

@@ -1,4 +1,4 @@
-"""One HTTPRoute or GRPCRoute as Envoy's bytes, worked out by itself and kept: a virtual host is a join of these.
+"""One HTTPRoute or GRPCRoute as Envoy's bytes, computed by itself and kept: a virtual host is a join of these.
 
 What cannot be built, or what Envoy refuses, gives way step by step, and only for the route object that it is in:
 

@@ -42,7 +42,7 @@ def placeholder() -> extension_matcher_pb2.ExtensionWithMatcher:
 
 
 def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    """`limit`: the seconds that the whole request may take, if any."""
+    """Returns the settings of one route. `limit`: the seconds that the whole request may take, if any."""
     action = composite_pb2.ExecuteFilterAction()
     action.typed_config.name = "envoy.filters.http.ext_authz"
     action.typed_config.typed_config.CopyFrom(packed(_ext_authz(auth, min(limit or TIMEOUT, TIMEOUT))))

@@ -72,8 +72,8 @@ def listener_name(key: Key, port: int, transport: str) -> str:
 
 @query
 def listener_resources(g: Graph, key: Key) -> tuple[Resource, ...]:
-    """The Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be had is left
-    out."""
+    """Returns the Gateway's listeners by port, without the chains that streams.py has for them; a port that cannot be bound is
+    left out."""
     owner = gateway(g, key)
     if owner is None or not owner.accepted.status:
         return ()
@@ -139,7 +139,8 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_
 
 
 def _closed(listener: Listener) -> listener_components_pb2.FilterChain:
-    """Without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener otherwise."""
+    """Returns a chain without filters: Envoy closes the connection. It holds the name, which would fall to a wider listener
+    otherwise."""
     chain = listener_components_pb2.FilterChain(name=listener.table)
     if listener.protocol == "HTTPS" and listener.hostname:
         chain.filter_chain_match.server_names.append(listener.hostname)
@@ -163,7 +164,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 
 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
-    """The CAs are inline, so that another CA is another chain: connections that the old one let in are drained."""
+    """The CAs are inline, so that another CA is another chain: connections that the old one accepted are drained."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
     pem = union(found for found in bundles if not isinstance(found, Problem)).pem
     validation = context.common_tls_context.validation_context

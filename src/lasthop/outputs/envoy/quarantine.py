@@ -31,7 +31,7 @@ def _input(part: Part) -> NodeId:
 
 
 def quarantined(g: Graph, resource: Resource) -> bool:
-    """Whether a resource that has only itself as a part is withheld."""
+    """Returns whether a resource that has only itself as a part is withheld."""
     return part_quarantined(g, resource.type_url, resource.name, resource.version)
 
 
@@ -40,5 +40,5 @@ def part_quarantined(g: Graph, type_url: str, part: str, digest: str) -> bool:
 
 
 def complaint(g: Graph, type_url: str, part: str, digest: str) -> str | None:
-    """What Envoy said of a part that is withheld; empty while the part is only one of several suspects."""
+    """Returns what Envoy said of a part that is withheld; empty while the part is only one of several suspects."""
     return QUARANTINE.of(g, type_url, part, digest)

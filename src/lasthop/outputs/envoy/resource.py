@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 def type_name(type_url: str) -> str:
-    """`Cluster`, of a type URL."""
+    """Returns `Cluster` of a type URL."""
     return type_url.rpartition(".")[2]
 
 

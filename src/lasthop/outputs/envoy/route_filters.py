@@ -30,7 +30,8 @@ SESSION: Final = "envoy.filters.http.stateful_session"
 
 
 def optional_filters() -> list[hcm_pb2.HttpFilter]:
-    """In the order in which they act: a browser's question about CORS carries no credentials that could be judged."""
+    """Returns the filters in the order in which they act: a browser's question about CORS carries no credentials that could be
+    judged."""
     messages = (
         (CORS, cors_pb2.Cors()),
         (EXTERNAL_AUTH, external_auth.placeholder()),

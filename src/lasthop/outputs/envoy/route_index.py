@@ -50,7 +50,7 @@ class Indexed(Protocol):
 
 
 def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
-    """The routes as an encoded Matcher, in chunks; None where the plain list is better."""
+    """Returns the routes as an encoded Matcher, in chunks; None where the plain list is better."""
     if len(entries) < FROM:
         return None
     tree = leaves([entry.path for entry in entries], most=MOST * len(entries))
@@ -123,7 +123,7 @@ def leaves(paths: Sequence[str], most: int | None = None) -> dict[str, list[int]
 
 
 def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
-    """Of the leaves, without making them."""
+    """Yields the sizes of the leaves, without making them."""
     stack: list[tuple[str, int]] = []
     for path in sorted(by_path):
         while stack and not path.startswith(stack[-1][0]):

@@ -48,7 +48,7 @@ def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
 
 
 def refusing(match: routing.Match, origin: str) -> rc.Route:
-    """What matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
+    """Returns what matches as the route does and answers 500; local replies make that UNAVAILABLE for a gRPC client."""
     direct = rc.DirectResponseAction(status=INTERNAL_ERROR)
     return rc.Route(name=origin, match=route_match(match), direct_response=direct)
 
@@ -152,8 +152,8 @@ _REDIRECT_CODES: Final = {
 
 
 def _redirects(route: routing.Route, redirect: routing.Redirect, listening: Listening) -> list[rc.Route]:
-    """One message; or two, because Envoy would keep a port that the client has written into its Host header, where the spec
-    wants that of the scheme or the listener: for such clients the port is written out."""
+    """Returns one message; or two, because Envoy would keep a port that the client has written into its Host header, where the
+    spec wants that of the scheme or the listener: for such clients the port is written out."""
     # Without a port: that of the scheme if one is given, else the listener's; and a scheme's own port is not written out.
     scheme = redirect.scheme or listening.scheme
     port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
@@ -200,7 +200,7 @@ def _regex(pattern: str, substitution: str) -> regex_pb2.RegexMatchAndSubstitute
 
 
 def _literal(text: str) -> str:
-    """Text in a substitution, where a backslash means something."""
+    """Escapes text for a substitution, where a backslash means something."""
     return text.replace("\\", "\\\\")
 
 
@@ -208,8 +208,8 @@ def _literal(text: str) -> str:
 
 
 def _forwards(message: rc.Route, forward: routing.Forward, protocol: Protocol) -> list[rc.Route]:
-    """One message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy throws
-    one die for all of them, so each takes its own share and those before it."""
+    """Returns one message; or, where backends rewrite the path, which a weighted cluster cannot, one for each backend. Envoy
+    throws one die for all of them, so each takes its own share and those before it."""
     if not any(backend.rewrite and backend.rewrite.path for backend in forward.backends):
         message.route.CopyFrom(_action(forward, forward.backends, forward.rewrite, protocol))
         return [message]
@@ -272,7 +272,7 @@ def _cluster_name(backend: routing.Backend, protocol: Protocol) -> str:
 
 
 def _timeout(forward: routing.Forward) -> float:
-    """Of the whole request; without retries one try is the whole request. Zero: none."""
+    """Returns the time limit of the whole request; without retries one try is the whole request. Zero: none."""
     retries = forward.retry and forward.retry.attempts
     limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
     return min((limit for limit in limits if limit), default=0.0)
@@ -307,7 +307,7 @@ def _rewrite(action: rc.RouteAction, rewrite: routing.Rewrite) -> None:
 
 
 def _mirror(mirror: routing.Mirror) -> rc.RouteAction.RequestMirrorPolicy:
-    """To a hop that may not exist: then the copy is dropped and the request goes on."""
+    """Mirrors to a hop that may not exist: then the copy is dropped and the request goes on."""
     policy = rc.RouteAction.RequestMirrorPolicy(cluster=mirror.hop.name, disable_shadow_host_suffix_append=True)
     policy.runtime_fraction.default_value.CopyFrom(_fraction(mirror.numerator, mirror.denominator))
     return policy

@@ -72,7 +72,7 @@ def _head(hostname: str) -> bytes:
 
 
 def _routes(entries: list[Entry]) -> list[bytes]:
-    """The fields of a VirtualHost."""
+    """Returns the fields of a VirtualHost."""
     tree = indexed(entries)
     if tree is None:
         return [entry.listed() for entry in entries]
@@ -97,12 +97,12 @@ TABLE_NAMES = Output("tables", TABLES, named_table, names=True)
 
 
 def route_table(name: str, hosts: Mapping[str, EncodedHost]) -> Resource:
-    """The RouteConfiguration as the join of its hosts' bytes. Its version is made of the hosts' hashes, which are known: a
-    table may have megabytes."""
+    """Returns the RouteConfiguration as the join of its hosts' bytes. Its version is made of the hosts' hashes, which are
+    known: a table may have megabytes."""
     head = encode(route_pb2.RouteConfiguration(name=name))
     tail = encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=True))
     ordered = [hosts[key] for key in sorted(hosts)]
-    # The names are worked out here, because a domain that stood in two hosts, if only for a moment, would be refused.
+    # The names are computed here, because a domain that stood in two hosts, if only for a moment, would be refused.
     bodies = [_misdirected(h.misdirected - hosts.keys()) if h.misdirected else h.body for h in ordered]
     digests = [h.digest.encode() or body for h, body in zip(ordered, bodies, strict=True)]
     body, version = b"".join([head, *bodies, tail]), content_hash(b"".join([head, *digests, tail]))

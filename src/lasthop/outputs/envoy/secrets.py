@@ -42,7 +42,7 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
 
 @indexer(HOPS)
 def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """The client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
+    """Yields the client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
     tls = hop_tls(g, gateway, backend, port, protocol) if backend.kind == XBACKEND else None
     if isinstance(tls, BackendTLS) and tls.client_certificate:
         yield SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)

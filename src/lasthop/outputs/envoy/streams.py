@@ -64,7 +64,8 @@ class EncodedStream(msgspec.Struct, frozen=True):
 
 @query
 def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
-    """One stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no other."""
+    """Returns one stream as bytes; one that Envoy has refused closes its connections instead, so that they fall to no
+    other."""
     listener = table_listener(g, gateway, table)
     if listener is None:
         return None
@@ -174,7 +175,7 @@ STREAMS = Output("streams", LISTENER_STREAMS, stream_or_closed, named=True, name
 
 
 def with_streams(listener: Resource, streams: Iterable[EncodedStream]) -> Resource | None:
-    """The listener with the streams of its port; None while it has no chain at all, which Envoy would refuse."""
+    """Returns the listener with the streams of its port; None while it has no chain at all, which Envoy would refuse."""
     ordered = sorted(streams, key=lambda each: each.part)
     if not ordered:
         return listener if listener.parts else None

@@ -50,7 +50,7 @@ def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> ba
 
 
 def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | None:
-    """None, which Envoy takes as "check nothing", only where everything is waived."""
+    """Returns None, which Envoy takes as "check nothing", only where everything is waived."""
     if tls.mode is Mode.WAIVED_ALL:
         return None
     if tls.trust is None and not tls.pins:

@@ -65,8 +65,8 @@ def xds_cluster(xds: LocalXds | RemoteXds) -> dict[str, object]:
 
 
 def sds_files(xds: RemoteXds) -> dict[str, bytes]:
-    """File name -> content. Envoy watches the Secret's folder and reads the files again when the kubelet has swapped
-    its `..data` link, so that a renewed certificate needs no restart."""
+    """Returns the content of each file by its name. Envoy watches the Secret's folder and reads the files again when the
+    kubelet has swapped its `..data` link, so that a renewed certificate needs no restart."""
     watched = {"path": str(xds.certificates)}
     client = {
         "tls_certificate": {

@@ -31,7 +31,7 @@ from lasthop.store.graph import Graph
 from lasthop.store.store import OBJECTS, read
 
 CONTENT_KINDS = ("ConfigMap", "Secret", "ClusterTrustBundle", "EndpointSlice", "PinSet", "VerificationWaiver")
-GIVES = {"PinSet": "says what the backends of {} may show", "VerificationWaiver": "weakens {}"}
+GIVES = {"PinSet": "lists the certificates or keys that the backends of {} may present", "VerificationWaiver": "weakens {}"}
 """Kinds that are there to be used by others."""
 
 
@@ -54,7 +54,7 @@ def explain_service(g: Graph, key: Key) -> Fact:
 
 
 def _distinct(hops: Iterable[Hop]) -> list[Hop]:
-    """One hop for each Gateway and port: a BackendTLSPolicy applies to all protocols alike, or not at all."""
+    """Returns one hop for each Gateway and port: a BackendTLSPolicy applies to all protocols alike, or not at all."""
     shown = {(hop.gateway, hop.port, "" if hop.protocol.policed else hop.protocol): hop for hop in sorted(hops, reverse=True)}
     return sorted(shown.values())
 
@@ -77,14 +77,14 @@ def _unreached(g: Graph, key: Key, port: ServicePort) -> Iterator[Fact]:
         return
     winner = port_winner(g, key, port.name)
     if winner:
-        yield plain(f"a request would go by TLS, as {winner.policy} says", object=winner.policy)
+        yield plain(f"a request would use TLS, as {winner.policy} requires", object=winner.policy)
     yield from rivals(g, key, port.port)
     if not claims(g, key):
-        yield plain("no BackendTLSPolicy targets it: a request would go in plaintext")
+        yield plain("no BackendTLSPolicy targets it: a request would use plaintext")
 
 
 def explain_content(g: Graph, key: Key) -> Fact:
-    """A ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
+    """Explains a ConfigMap, Secret, ClusterTrustBundle, or anything else that is only read by others."""
     facts: list[Fact] = []
     uses: dict[Key, str] = {}
     bundles: dict[LocalObjectReference, str] = {}

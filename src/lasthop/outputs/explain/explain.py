@@ -42,7 +42,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
 
 @query
 def explain(g: Graph, key: Key) -> Fact | None:
-    """None if there is no such object."""
+    """Returns None if there is no such object."""
     obj = OBJECTS.of(g, key)
     if obj is None:
         return None

@@ -52,7 +52,7 @@ def plain(text: str, *because: Fact, object: Key | None = None) -> Fact:
 
 
 def worst(facts: Iterable[Fact]) -> State:
-    """Bad if anything is, and good if everything that can be is."""
+    """Returns bad if anything is, and good if everything that can be is."""
     states = {fact.state for fact in facts}
     return next((s for s in (State.BAD, State.WARNING, State.GOOD) if s in states), State.PLAIN)
 

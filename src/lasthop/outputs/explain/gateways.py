@@ -77,7 +77,7 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     known = attached(g, listener)
     routes = [*(_route(g, listener.owner, route) for route in known[:SHOWN]), *_more(len(known), "routes")]
     if not known:
-        answer = "every request gets 404" if listener.http else "nothing is taken in"
+        answer = "every request gets 404" if listener.http else "nothing is accepted"
         routes = [warning(f"no route is attached, so {answer}")]
     state = worst([good(""), *facts, *routes])
     return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
@@ -122,9 +122,9 @@ def _hops(g: Graph, owner: Gateway) -> Iterator[Fact]:
 
 def _targets(g: Graph, key: Key, route: Key) -> Iterator[tuple[tuple[Key, int], Protocol]]:
     """Protocols that differ only in who asks are one hop to a reader."""
-    spoken = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
-    shown = {Protocol.AUTO if protocol.http else protocol for protocols in spoken for protocol in protocols}
-    for target, own in targets(g, route, key) if spoken else ():
+    accepted = {parent.protocols for parent in parents(g, route) if parent.gateway == key and parent.problem is None}
+    shown = {Protocol.AUTO if protocol.http else protocol for protocols in accepted for protocol in protocols}
+    for target, own in targets(g, route, key) if accepted else ():
         yield from (((target.backend, target.port), protocol) for protocol in ((Protocol.AUTO,) if own else shown))
 
 
@@ -138,7 +138,7 @@ def explain_class(g: Graph, key: Key) -> Fact:
     accepted = gateway_class(g, key)
     if obj is None or accepted is None:
         other = obj.spec.controller_name if obj else "unknown"
-        return warning(f"{key}: left alone, its controller is {other} and not {CONTROLLER_NAME}", object=key)
+        return warning(f"{key}: ignored, its controller is {other} and not {CONTROLLER_NAME}", object=key)
     if not accepted.status:
         return bad(f"{key}: not accepted, ", object=key, why=accepted.problem)
     users = sorted(node[1] for node in g.readers_at((gateway_class, key)) if node[0] is gateway)

@@ -99,7 +99,7 @@ def checks(tls: BackendTLS) -> Iterator[Fact]:
 
 
 def trust(g: Graph, root: NodeId, said: str = "verified against {}") -> Iterator[Fact]:
-    """The CA bundles that were read for an answer, and what is in them. `said` is what they are for."""
+    """Yields the CA bundles that were read for an answer, and what is in them. `said` is what they are for."""
     for node in below(g, root):
         if node[0] is bundle:
             yield ca_bundle(g, node[1], node[2], said.format("the bundle of {}"))

@@ -1,4 +1,4 @@
-"""A BackendTLSPolicy in words: what it asks for, whether it can be had, where it rules, who uses it there."""
+"""A BackendTLSPolicy in words: what it asks for, whether that is possible, where it applies, and what uses it there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def explain_policy(g: Graph, key: Key) -> Fact:
     policy, rejected = read_policy(g, key), read_rejected(g, key)
     if rejected and policy is None:
         refused = (plain(f"target {t.kind} {key.namespace}/{t.name}: refused, never plaintext") for t in rejected.targets)
-        return bad(str(key), bad(f"could not be read whole: {rejected.message}"), *refused, object=key)
+        return bad(str(key), bad(f"could not be fully read: {rejected.message}"), *refused, object=key)
     targets = policy.spec.target_refs if policy else ()
     facts = [_validity(g, key), *(_target(g, key, target) for target in targets)]
     reached = ancestors(g, key)
@@ -88,7 +88,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
 
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
-    """The Gateways and routes that get to the backend under this policy."""
+    """Yields the Gateways and routes that get to the backend under this policy."""
     obj = read(g, service, Service)
     for gateway, port in reached_by(g, service, target.section_name):
         name = next((p.name for p in obj.spec.ports if p.port == port and p.protocol == "TCP"), None) if obj else None
@@ -106,7 +106,7 @@ def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> It
 
 
 def _connected(g: Graph, hop: Hop, tls: HopTLS, by: Fact) -> Fact:
-    """A hop that is under the policy, with what has happened on it."""
+    """Describes a hop that is under the policy, with what has happened on it."""
     seen = tuple(observed_fact(g, hop))
     facts, said = (by, *seen), f"{hop.gateway}, port {hop.port}: TLS"
     if isinstance(tls, BackendTLS) and tls.waiver:

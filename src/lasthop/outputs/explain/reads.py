@@ -29,7 +29,7 @@ STATUS_OF: Final = {
 
 
 def below(g: Graph, root: NodeId) -> Iterator[NodeId]:
-    """Everything that an answer rests on, directly or not, each once, in the order in which it was read."""
+    """Yields everything that an answer rests on, directly or not, each once, in the order in which it was read."""
     seen = {root}
     todo = [root]
     while todo:

@@ -109,7 +109,7 @@ def _unfollowed(g: Graph, key: Key, rule: int, number: int, words: str, request:
 
 
 def _status(request: Request) -> int:
-    """A gRPC client is told UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
+    """Returns the status; a gRPC client gets UNAVAILABLE wherever others get 500 (see the listener's local replies)."""
     return UNAVAILABLE if request.grpc else INTERNAL_ERROR
 
 
@@ -130,7 +130,7 @@ def _filters(g: Graph, route: Route) -> Iterator[Fact]:
         origins = ", ".join(route.cors.origins[:5])
         yield plain(f"CORS for {shown(origins, 200)}")
     if route.auth:
-        asked = hop_fact(g, route.auth.hop, "asks first, and refuses what it does not allow: ")
+        asked = hop_fact(g, route.auth.hop, "asks first, and rejects what it does not allow: ")
         yield asked
     yield from _edits("request", route.headers.request)
     yield from _edits("response", route.headers.response)
@@ -151,7 +151,7 @@ def _limits(forward: Forward) -> Iterator[Fact]:
         yield plain(f"one attempt may take {forward.try_timeout:g} s")
     if forward.retry and forward.retry.attempts:
         codes = f", also after {', '.join(map(str, forward.retry.codes))}" if forward.retry.codes else ""
-        yield plain(f"tried again up to {forward.retry.attempts} times{codes}")
+        yield plain(f"retried up to {forward.retry.attempts} times{codes}")
     if forward.session:
         where = "header" if forward.session.header else "cookie"
         yield plain(f"a client stays with its backend by the {where} {forward.session.name}")
@@ -160,13 +160,13 @@ def _limits(forward: Forward) -> Iterator[Fact]:
 def _sent(request: Request, rewritten: tuple[str, str]) -> Iterator[Fact]:
     path, host = rewritten
     if path != request.target:
-        yield plain(f"the backend is asked for {path}")
+        yield plain(f"the path becomes {path}")
     if host != request.authority:
-        yield plain(f"the backend is told Host {host}")
+        yield plain(f"the Host header becomes {host}")
 
 
 def _rewritten(request: Request, of_rule: Rewrite | None, of_backend: Rewrite | None) -> tuple[str, str]:
-    """Path with query, and Host, as the first backend gets them: a backend's own rewrite counts before the rule's."""
+    """Returns path with query, and Host, as the first backend gets them: a backend's own rewrite counts before the rule's."""
     both = [each for each in (of_backend, of_rule) if each]
     edit = next((each.path for each in both if each.path), None)
     host = next((each.hostname for each in both if each.hostname), request.authority)
@@ -181,7 +181,7 @@ def _edited(request: Request, edit: PathEdit | None) -> str:
 
 
 def edited_path(path: str, edit: PathEdit) -> str:
-    """By the spec's table: exactly one slash is between the new prefix and the rest."""
+    """Rewrites a path by the spec's table: exactly one slash is between the new prefix and the rest."""
     if edit.prefix is None:
         return edit.value
     prefix, value = edit.prefix.rstrip("/"), edit.value.rstrip("/")
@@ -192,8 +192,8 @@ def edited_path(path: str, edit: PathEdit) -> str:
 
 
 def location(redirect: Redirect, request: Request, listening: Listening) -> str:
-    """The Location header: without a port of its own that of the scheme if one is given, otherwise the listener's; and a
-    scheme's usual port is written only for a client that has written one."""
+    """Returns the Location header: without a port of its own that of the scheme if one is given, otherwise the listener's; and
+    a scheme's usual port is written only for a client that has written one."""
     scheme = redirect.scheme or listening.scheme
     port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listening.port)
     host = redirect.hostname or _without_port(request.authority)
@@ -208,7 +208,7 @@ def _without_port(authority: str) -> str:
 
 
 def stream_shares(g: Graph, backends: tuple[Backend, ...]) -> tuple[tuple[Share, ...], tuple[Fact, ...]]:
-    """The same for a connection that is forwarded."""
+    """Returns the same for a connection that is forwarded."""
     total = sum(backend.weight for backend in backends)
     shares, facts = [], []
     for backend in backends:

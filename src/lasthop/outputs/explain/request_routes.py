@@ -108,7 +108,7 @@ def choose(found: Iterable[Candidate], request: Request) -> Candidate | None:
 
 
 def described(g: Graph, candidate: Candidate) -> str:
-    """`HTTPRoute shop/web rule 1 (name): GET /path/*`."""
+    """Returns `HTTPRoute shop/web rule 1 (name): GET /path/*`."""
     return f"{candidate.key} rule {candidate.place.rule}{_name(g, candidate)}: {_written(g, candidate)}"
 
 

@@ -69,7 +69,7 @@ def _answer(owner: Key, request: Request, action: Action, said: str, facts: Iter
 
 
 def _nowhere(owners: Sequence[Gateway], request: Request) -> Answer:
-    """No Gateway has a listener on the port."""
+    """Answers for a port that no Gateway has a listener on."""
     known = sorted({(listener.port, listener.protocol, str(owner.key)) for owner in owners for listener in owner.listeners})
     facts = [plain(f"port {port}: {protocol} of {owner}") for port, protocol, owner in known[:SHOWN]]
     wanted = {"http": "HTTP", "https": "HTTPS"}[request.scheme]
@@ -139,7 +139,8 @@ def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request
     where = _entered(listener, request)
     at = {"listener": listener.name, "hostname": hostname or "*"}
     if not found.backends:
-        why = bad(f"{found.origin}: no backend with a weight above 0") if found.origin else bad("no route has the connection")
+        none = f"{found.origin}: no backend with a weight above 0" if found.origin else "no route handles the connection"
+        why = bad(none)
         return _answer(owner.key, request, Action.CLOSE, "closed", (where, why), **at)
     shares, facts = stream_shares(g, found.backends)
     how = {"passthrough": "as it is, in the client's own TLS"}.get(stream_protocol(listener), "as bytes")

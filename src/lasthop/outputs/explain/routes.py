@@ -35,7 +35,7 @@ def explain_route(g: Graph, key: Key) -> Fact:
 def _foreign(g: Graph, key: Key, ref: api.ParentReference) -> Fact:
     parent = parent_key(key, ref)
     if (ref.group, ref.kind) not in PARENT_KINDS:
-        return plain(f"{parent}: left alone, only Gateways and ListenerSets are served")
+        return plain(f"{parent}: ignored, only Gateways and ListenerSets are supported")
     return warning(f"{parent}: no effect, ", object=parent, why=not_ours(g, parent))
 
 
@@ -46,12 +46,12 @@ def _at(g: Graph, key: Key, obj: api.Route, owner: Key, attached: list[Parent]) 
         return bad(f"{owner}: not accepted", *refused, object=owner)
     facts = [*refused, *(_served(g, parent) for parent in accepted)]
     gateway = accepted[0].gateway
-    spoken = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
+    protocols = tuple(dict.fromkeys(protocol for parent in accepted for protocol in parent.protocols))
     if isinstance(obj, api.StreamRoute):
         facts += _rivals(g, key, accepted)
-        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in spoken]
+        rules = [_stream(g, key, gateway, rule, protocol) for rule in obj.spec.rules[:1] for protocol in protocols]
     else:
-        rules = [_rule(g, key, gateway, number, rule, spoken[0]) for number, rule in enumerate(request_rules(obj))]
+        rules = [_rule(g, key, gateway, number, rule, protocols[0]) for number, rule in enumerate(request_rules(obj))]
     return Fact(f"{owner}: accepted", worst([*facts, *rules]), (*facts, *rules), owner)
 
 
@@ -72,7 +72,7 @@ def _served(g: Graph, parent: Parent) -> Fact:
 
 
 def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
-    """Other routes that have connections which this one would take."""
+    """Yields other routes that have connections which this one would take."""
     for parent in accepted:
         for table, hostname in parent.hosts:
             other = stream_owner(g, parent.gateway, table, hostname)
@@ -83,7 +83,7 @@ def _rivals(g: Graph, key: Key, accepted: list[Parent]) -> Iterator[Fact]:
 def _stream(g: Graph, key: Key, owner: Key, rule: api.StreamRouteRule, protocol: Protocol) -> Fact:
     facts = _shares(g, key, owner, rule, protocol)
     if not any(ref.weight for ref in rule.backend_refs):
-        facts.append(bad("no backend, so nothing comes of it"))
+        facts.append(bad("no backend, so nothing is forwarded"))
     what = {Protocol.UDP: "datagrams are forwarded", Protocol.PASSTHROUGH: "connections are forwarded as they are"}
     return Fact(what.get(protocol, "connections are forwarded"), worst(facts), tuple(facts))
 
@@ -127,7 +127,7 @@ def _backend(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, sh
 
 
 def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
-    """A match as a person would say it: `GET /path... with header x: y`."""
+    """Returns a match as a person would say it: `GET /path... with header x: y`."""
     if isinstance(match, api.GRPCRouteMatch):
         called = "/".join(part or "*" for part in (match.method.service, match.method.method))
         called = f"~{called}" if match.method.type != "Exact" else called

@@ -47,9 +47,9 @@ def _tls(g: Graph, key: Key) -> Iterator[Fact]:
     if judged is None:
         yield plain("asks for no TLS (tls.mode None)")
     elif judged.problem:
-        yield bad("its TLS cannot be had, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
+        yield bad("its TLS settings cannot be used, so it is refused: ", *trust(g, (judgement, key)), why=judged.problem)
     else:
-        yield good("its TLS can be had", *trust(g, (judgement, key)), *(warning(text) for text in judged.warnings))
+        yield good("its TLS settings are valid", *trust(g, (judgement, key)), *(warning(text) for text in judged.warnings))
 
 
 def _from(g: Graph, hop: Hop, routes: set[Key]) -> Fact:

@@ -24,7 +24,7 @@ IN_CLUSTER = "Correct the Service's selector and port name, or wait until a Pod 
 
 @query
 def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """An error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
+    """Returns an error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
     service = read(g, service_key, Service) if service_key.kind == "Service" else None
     why = missing_endpoints(g, service_key, port, protocol.transport) if service else ""
     if service is None:

@@ -27,7 +27,7 @@ LISTENER_SET = "its parentRef names no Gateway of this controller; the ListenerS
 
 @query
 def class_finding(g: Graph, key: Key) -> Finding | None:
-    """A Gateway whose class does not exist, or is another controller's."""
+    """Reports a Gateway whose class does not exist, or is another controller's."""
     obj = read(g, key, Gateway)
     if obj is None:
         return None
@@ -58,7 +58,7 @@ def unattached(g: Graph, route: Key, *, served: bool) -> Iterator[Finding]:
 
 
 def unheld(g: Graph, listener_set: Key) -> Finding:
-    """A ListenerSet whose Gateway is not ours."""
+    """Reports a ListenerSet whose Gateway is not ours."""
     if settings(g).pods:
         return Finding(
             listener_set, reasons.NO_MATCHING_PARENT, LISTENER_SET, field="spec.parentRef", severity=Severity.WARNING

@@ -82,7 +82,7 @@ def _findings(
 
 
 def _warnings(key: Key, conditions: tuple[Condition, ...], where: str, field: str) -> Iterator[Finding]:
-    """What a condition says where nothing is wrong: a certificate that should soon, or now, no longer be used."""
+    """Yields what a condition says where nothing is wrong: a certificate that should soon, or now, no longer be used."""
     for condition in conditions:
         if condition.type in (reasons.ACCEPTED, reasons.RESOLVED_REFS) and condition.status and condition.message:
             yield Finding(key, "Warning", f"{where}{condition.message}", field=field, severity=Severity.WARNING)

@@ -59,7 +59,7 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
 
 
 def _at_gateway(g: Graph, key: Key, gateway: Key) -> Iterator[Finding]:
-    """What differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
+    """Yields what differs from Gateway to Gateway: whether its operator permits what the policy asks for."""
     permitted = permitted_tls(g, gateway, key)
     if isinstance(permitted, Problem):
         yield permitted.within(f"at {gateway}", gateway).at("spec.validation").on(key)
@@ -76,7 +76,7 @@ def _weakened(key: Key, gateway: Key, conditions: tuple[Condition, ...], field: 
 
 
 def failing(key: Key, gateway: Key, conditions: tuple[Condition, ...]) -> Iterator[Finding]:
-    """What happens on the wire: the handshakes that a policy or an XBackend asks for fail."""
+    """Reports what happens on the wire: the handshakes that a policy or an XBackend asks for fail."""
     for condition in conditions:
         if condition.type == reasons.BACKEND_CONNECTED and condition.problem:
             yield backend_failing(key, gateway, condition.problem)
@@ -105,7 +105,7 @@ def _of_xbackend(g: Graph, key: Key) -> Iterator[Finding]:
         yield problem.on(key)
     if not gateways:
         message = "no Gateway reaches it through a route, so it has no effect yet"
-        yield Finding(key, "NotReached", message, "Send a route of a Gateway to it.", severity=Severity.WARNING)
+        yield Finding(key, "NotReached", message, "Refer to it in a route of a Gateway.", severity=Severity.WARNING)
         return
     valid = not own and (judged is None or judged.problem is None)
     for gateway in gateways:

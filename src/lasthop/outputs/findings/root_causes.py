@@ -132,7 +132,8 @@ class _Known:
 
 
 def _not_accepted(finding: Finding) -> bool:
-    """Whether it only says that a Gateway is not programmed because it is not accepted, which is a finding of its own."""
+    """Returns whether it only says that a Gateway is not programmed because it is not accepted, which is a finding of its
+    own."""
     return finding.object is not None and (finding.object.kind, finding.reason) == ("Gateway", reasons.INVALID)
 
 

@@ -21,7 +21,7 @@ from lasthop.resolve.routes import PROTOCOLS, read_route, unkept_sessions
 from lasthop.resolve.streams import owner
 from lasthop.store.graph import Graph, query
 
-REPORT: Final = "Edit the route, and please report this: Lasthop should have seen it first."
+REPORT: Final = "Edit the route, and please report this: Lasthop should have rejected it first."
 
 
 @query

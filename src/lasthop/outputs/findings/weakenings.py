@@ -16,7 +16,7 @@ from lasthop.store.stages import Output
 
 @query
 def weakening_findings(g: Graph, route: Key, gateway: Key) -> tuple[Finding, ...]:
-    """On the route: its requests are what is sent there. Several Gateways say the same of one route."""
+    """Reports it on the route, whose requests are what is sent there. Several Gateways say the same of one route."""
     found = dict.fromkeys(WEAKENED_ROUTES.of(g, route, gateway))
     return tuple(_finding(route, each) for each in found)
 

@@ -1,4 +1,4 @@
-"""Statuses of what could not be worked out: a bug, or unforeseen bytes, closes what it concerns and says so.
+"""Statuses of what could not be computed: a bug, or unforeseen bytes, closes what it concerns and says so.
 
 A status without a word would leave the old one, which may say that all is well.
 """
@@ -44,7 +44,7 @@ def or_crashed(status: Query[Key, api.Status | None]) -> Query[Key, api.Status |
 
 
 def crashed_status(g: Graph, key: Key) -> api.Status | None:
-    """None where it is not ours, or nothing of ours reaches it."""
+    """Returns None where it is not ours, or no Gateway of this controller uses it."""
     obj = OBJECTS.of(g, key)
     match obj:
         case GatewayClass():
@@ -75,7 +75,7 @@ def _said_of_listeners(obj: Object) -> tuple[api.ConditionStatus, ...]:
 
 
 def _ours(g: Graph, gateway: Key | None) -> bool:
-    """By the words of the objects alone."""
+    """Decides by the objects alone."""
     found = OBJECTS.of(g, gateway) if gateway else None
     of_class = OBJECTS.of(g, Key("GatewayClass", "", found.spec.gateway_class_name)) if isinstance(found, Gateway) else None
     return isinstance(of_class, GatewayClass) and of_class.spec.controller_name == CONTROLLER_NAME
@@ -102,7 +102,7 @@ def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | Non
 
 
 def crash_finding(id: NodeId) -> Finding:
-    """On the object that the query at fault was about; a Gateway is so only where there is no other."""
+    """Reports a crash on the object that the query at fault was about; a Gateway is so only where there is no other."""
     _, *args = id
     about = [found for arg in args for found in _objects(arg)]
     refs = [Key(b.kind, a, b.name) for a, b in pairwise(args) if isinstance(a, str) and isinstance(b, LocalObjectReference)]

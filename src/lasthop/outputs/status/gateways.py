@@ -38,7 +38,7 @@ def class_status(g: Graph, key: Key) -> GatewayClassStatus | None:
 
 
 def class_conditions(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """None where the class is not ours."""
+    """Returns None where the class is not ours."""
     accepted = gateway_class(g, key)
     return (accepted, supported_version(g)) if accepted else ()
 
@@ -67,7 +67,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
 
 
 def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
-    """Where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
+    """Returns where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
     if settings(g).host_network:
         return tuple(("IPAddress", address) for address in owner.addresses)
     around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
@@ -76,7 +76,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
 
 @query
 def programmed(g: Graph, key: Key) -> Condition:
-    """True as soon as the proxy serves at least one listener as it is written now."""
+    """Returns True as soon as the proxy serves at least one listener as it is written now."""
     owner = gateway(g, key)
     proxy = PROXY.of(g, key) or ProxyState()
     if owner is None or not owner.accepted.status:
@@ -105,7 +105,7 @@ def programmed(g: Graph, key: Key) -> Condition:
 
 
 def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
-    """Those that the Gateway asks for as it is written now; what is known of its Services may be older."""
+    """Returns those that the Gateway asks for as it is written now; what is known of its Services may be older."""
     obj = read(g, key, api.Gateway)
     wanted = {canonical(address.value) for address in obj.spec.addresses} if obj else set()
     return [address for address in addresses if address in wanted]

@@ -31,7 +31,7 @@ def set_conditions(g: Graph, found: ListenerSet) -> tuple[Condition, ...]:
 
 
 def _programmed(g: Graph, found: ListenerSet) -> Condition:
-    """True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
+    """Returns True as soon as the Gateway's proxy serves one of its listeners as it is written now."""
     accepted = found.accepted
     if problem := accepted.problem:
         of_parent = problem.reason == reasons.PARENT_NOT_ACCEPTED

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lasthop.api.documents import Json
 from lasthop.plan.reasons import condition_type
 
-UNREACHED = "nothing of ours reaches it"
+UNREACHED = "no Gateway of this controller uses it"
 
 
 class Summary(NamedTuple):
@@ -38,7 +38,7 @@ def summary(document: Json) -> Summary:
         return Summary(ready, f"{where}{why}{more}", f"{_words_of_failure(condition) or why}{more}")
     seen, now = min(c.get("observedGeneration", 0) for _, c in found), document["metadata"].get("generation", 0)
     if seen < now:
-        return Summary("Unknown", f"no word yet on its newest version (generation {now}, the status speaks of {seen})")
+        return Summary("Unknown", f"its status is out of date: of generation {seen}, and the object has generation {now}")
     if problem:
         return Summary("False", problem)
     return Summary("True", next((c["message"] for _, c in found if condition_type(c["type"]).weakened), ""))
@@ -52,12 +52,12 @@ def _words_of_failure(condition: Json) -> str:
 
 
 def _untried(condition: Json) -> bool:
-    """Nothing has happened yet, which is no bad news."""
+    """Returns whether nothing has happened yet, which is not bad news."""
     return condition["status"] == "Unknown" and condition_type(condition["type"]).observed
 
 
 def is_failing(document: Json) -> bool:
-    """Whether connections to its backends fail."""
+    """Returns whether connections to its backends fail."""
     return any(c["status"] == "False" and condition_type(c["type"]).observed for c in _conditions(document))
 
 
@@ -67,7 +67,7 @@ def observed(document: Json) -> str:
 
 
 def _words(reason: str) -> str:
-    """`HandshakesSucceed` as `handshakes succeed`."""
+    """Writes `HandshakesSucceed` as `handshakes succeed`."""
     return "".join(f" {c.lower()}" if c.isupper() else c for c in reason).strip()
 
 
@@ -76,7 +76,7 @@ def _conditions(document: Json) -> Iterator[Json]:
 
 
 def _besides(name: str, found: list[tuple[str, Json]]) -> str:
-    """What is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
+    """Returns what is weakened elsewhere, of an object that is refused at one Gateway: both are worth knowing."""
     elsewhere = (f"; {other}: {c['message']}" for other, c in found if condition_type(c["type"]).weakened and other != name)
     return next(elsewhere, "")
 

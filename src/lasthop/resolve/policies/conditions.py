@@ -152,8 +152,8 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 @query
 def not_programmed(g: Graph, gateway: Key) -> Condition | None:
-    """Why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate cannot be
-    shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
+    """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate
+    cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
     own = client_certificate(g, gateway)
@@ -177,7 +177,7 @@ def unreached(g: Graph, policy: Key) -> Problem | None:
 
 
 def degraded(waiver: Waiver) -> Condition:
-    """While a waiver is in effect; absent otherwise."""
+    """Returns the condition of a policy while its waiver is in effect; otherwise there is none."""
     return Condition(reasons.VERIFICATION_DEGRADED, True, waiver.mode, describe(waiver))
 
 

@@ -63,7 +63,7 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
     if waiver.expires is None:
         return refused(f"never ends, and {limit}", "give it `expires`")
     if not waiver.created:
-        return refused(f"does not say since when it is, and {limit}", "give it metadata.creationTimestamp")
+        return refused(f"has no creation time, and {limit}", "give it metadata.creationTimestamp")
     if g.before(waiver.created):
         return refused(f"was created in the future ({minute(waiver.created)})", "correct its creationTimestamp")
     last = waiver.created + rules.max_waiver_days * DAY

@@ -206,7 +206,7 @@ def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
     if refs and well_known:
         yield f"caCertificateRefs and {WELL_KNOWN_FIELD} exclude each other; remove one of them"
     if not refs and not well_known:
-        yield f"nothing says which CAs to trust; give caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
+        yield f"no CAs are given; write caCertificateRefs, or {WELL_KNOWN_FIELD}: System"
 
 
 def _combination(refs: _References) -> Iterator[str]:
@@ -226,7 +226,7 @@ def _combination(refs: _References) -> Iterator[str]:
         yield "a waiver of All must be the only reference, as nothing else would be checked; remove it or the other references"
     elif refs.mode is not Mode.WAIVED_ALL and len(refs.entries) == len(refs.waivers):
         virtual = f"{{group: {SYSTEM.group}, kind: {SYSTEM.kind}, name: {SYSTEM.name}}}"
-        yield f"nothing beside the waiver says what is still to be checked; add a CA, a PinSet or {virtual}"
+        yield f"only a waiver is given; to say what is still checked, add a CA, a PinSet or {virtual}"
     elif refs.only_pins:
         yield "pins alone check neither names nor dates, so there is nothing to waive; remove the waiver"
 
@@ -241,8 +241,8 @@ def _system(g: Graph, refs: _References) -> Iterator[str]:
 
 def _unchecked(refs: _References, validation: BackendTLSPolicyValidation) -> Iterator[str]:
     if validation.subject_alt_names and not refs.names:
-        by = "pins alone cannot check them" if refs.mode is Mode.STRICT else "the waiver gives them up"
-        yield f"subjectAltNames are asked for and not checked, because {by}; remove them"
+        by = "pins alone cannot check them" if refs.mode is Mode.STRICT else "the waiver waives them"
+        yield f"subjectAltNames are given but not checked, because {by}; remove them"
 
 
 def _rank(reason: str) -> int:

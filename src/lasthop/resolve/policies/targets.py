@@ -38,7 +38,7 @@ class Claim(msgspec.Struct, frozen=True, order=True):
     policy: Key
     sections: tuple[str, ...]
     rejected: str = ""
-    """Why the policy could not be read whole."""
+    """Why the policy could not be fully read."""
 
 
 CLAIMS = Index[str, str, tuple[Claim, ...]]("claim")

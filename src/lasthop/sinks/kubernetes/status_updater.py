@@ -118,7 +118,7 @@ class StatusUpdater(Sink, Leadership, WriteGuard):
 
 
 def _unheard(before: Json, after: Json) -> bool:
-    """Whether nothing is new but that it is not known any more what proxies have seen."""
+    """Returns whether nothing is new but that it is not known any more what proxies have seen."""
     now = observations(after)
     lost = any(status != "Unknown" and now.get(about) == "Unknown" for about, status in observations(before).items())
     return lost and without_observations(before) == without_observations(after)

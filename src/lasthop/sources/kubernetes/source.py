@@ -201,7 +201,7 @@ class KubernetesSource:
         self.restarts.labels(kind.kind, reason).inc()
 
     def _end(self, watched: _WatchedKind) -> None:
-        """The kind is gone for certain, and its objects with it."""
+        """Removes a kind that is gone for certain, and its objects with it."""
         self._stop(watched)
         del self._watched[watched.kind.kind]
         self.observed.versions.pop(watched.kind.kind, None)
