@@ -11,52 +11,18 @@ from typing import Any
 
 import grpc
 import pytest
-from envoy.service.discovery.v3 import discovery_pb2
 
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER
 from lasthop.xds.server import Server, SyncState
 from tests.unit.xds.playbook import clusters, withdrawn
+from tests.xds_client import proxy
 from tests.xds_envoy import GATEWAY, NODE, Heard, short_directory, until
-
-METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 
 @pytest.fixture
 def socket() -> Any:
     with short_directory() as directory:
         yield directory / "run" / "ads.sock"
-
-
-class Proxy:
-    def __init__(self, stream: Any, node: str) -> None:
-        self._stream = stream
-        self._node = node
-
-    async def ask(self, type_url: str, nonce: str = "", error: str = "") -> None:
-        request = discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, response_nonce=nonce)
-        request.node.id = self._node
-        if error:
-            request.error_detail.message = error
-        await self._stream.write(request)
-
-    async def hear(self) -> Any:
-        return await asyncio.wait_for(self._stream.read(), 5)
-
-    async def ended(self) -> Any:
-        return await asyncio.wait_for(self._stream.code(), 5)
-
-
-@contextlib.asynccontextmanager
-async def proxy(socket: Path, node: str = NODE) -> AsyncIterator[Proxy]:
-    async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
-        call = channel.stream_stream(
-            METHOD,
-            request_serializer=discovery_pb2.DeltaDiscoveryRequest.SerializeToString,
-            response_deserializer=discovery_pb2.DeltaDiscoveryResponse.FromString,
-        )
-        stream = call()
-        yield Proxy(stream, node)
-        stream.cancel()
 
 
 @contextlib.asynccontextmanager
