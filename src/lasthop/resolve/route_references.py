@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lasthop.api.routes import BackendObjectReference, HTTPRouteFilter, RequestRouteRule, StreamRouteRule
+from lasthop.api.routes import (
+    BackendObjectReference,
+    HTTPRequestMirrorFilter,
+    HTTPRouteFilter,
+    RequestRouteRule,
+    StreamRouteRule,
+)
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 
@@ -32,7 +38,16 @@ def references(rule: RequestRouteRule | StreamRouteRule) -> Iterator[Reference]:
 
 def filter_references(filter: HTTPRouteFilter) -> Iterator[Reference]:
     if mirror := filter.request_mirror:
-        yield Reference("requestMirror", mirror.backend_ref, role="mirror to ")
+        part, whole = mirrored(mirror)
+        role = "mirrors to " if part == whole else f"mirrors {part} in {whole} requests to "
+        yield Reference("requestMirror", mirror.backend_ref, role=role)
     if (auth := filter.external_auth) and auth.protocol in AUTH_PROTOCOLS:
-        role = f"asks, by {auth.protocol}, "
+        role = f"asks first, by {auth.protocol}, and rejects what it does not allow: "
         yield Reference("externalAuth", auth.backend_ref, AUTH_PROTOCOLS[auth.protocol], role, asked=True)
+
+
+def mirrored(mirror: HTTPRequestMirrorFilter) -> tuple[int, int]:
+    """Returns how many of how many requests are mirrored."""
+    if mirror.fraction:
+        return mirror.fraction.numerator, mirror.fraction.denominator
+    return 100 if mirror.percent is None else mirror.percent, 100

@@ -26,7 +26,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.http_syntax import grpc_path_regex, seconds
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.refusals import RouteJudgement, judge, long_session_name, session_problems
-from lasthop.resolve.route_references import references
+from lasthop.resolve.route_references import mirrored, references
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
@@ -227,9 +227,7 @@ def _backends(
 def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[routing.Mirror]:
     for mirror in (filter.request_mirror for filter in rule.filters):
         if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0])):
-            part = mirror.fraction
-            numerator = part.numerator if part else 100 if mirror.percent is None else mirror.percent
-            yield routing.Mirror(hop, numerator, part.denominator if part else 100)
+            yield routing.Mirror(hop, *mirrored(mirror))
 
 
 def _backends_session(g: Graph, backends: tuple[routing.Backend, ...]) -> api.SessionPersistence | None:

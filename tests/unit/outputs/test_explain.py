@@ -213,7 +213,7 @@ def test_a_mirror_is_a_hop_too() -> None:
         }
     ]
     fact = _explained(ROUTE, mk_route("shop/r", "shop/web", [], rules=rules))
-    assert _said(fact, "mirror to Service shop/api port 443").state is State.GOOD
+    assert _said(fact, "mirrors to Service shop/api port 443").state is State.GOOD
     assert _said(fact, "Service shop/gone port 80: refused").state is State.BAD
 
 
@@ -225,7 +225,8 @@ def test_a_server_that_is_asked_is_a_hop_too() -> None:
         }
     ]
     route = mk_route("shop/r", "shop/web", [], rules=rules)
-    assert _said(_explained(ROUTE, route), "asks, by GRPC, Service shop/api port 443").state is State.GOOD
+    asked = "asks first, by GRPC, and rejects what it does not allow: Service shop/api port 443"
+    assert _said(_explained(ROUTE, route), asked).state is State.GOOD
     assert _said(_explained(Key("Gateway", "shop", "web"), route), "hop to Service shop/api port 443").state is State.GOOD
 
 

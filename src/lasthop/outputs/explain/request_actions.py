@@ -12,12 +12,14 @@ from lasthop.outputs.envoy.route_messages import DEFAULT_PORTS, INTERNAL_ERROR, 
 from lasthop.outputs.explain.fact import Fact, bad, good, plain
 from lasthop.outputs.explain.hops import hop_fact
 from lasthop.outputs.explain.request_answer import Action, Share
+from lasthop.outputs.explain.routes import reference_fact
 from lasthop.plan.request import Request
 from lasthop.plan.routing import Backend, Forward, HeaderEdit, PathEdit, Redirect, Refuse, Rewrite, Route
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.backends import Target, endpoints, target
 from lasthop.resolve.http_syntax import shown
-from lasthop.resolve.routes import read_route, request_rules, route_judgement
+from lasthop.resolve.route_references import filter_references
+from lasthop.resolve.routes import PROTOCOLS, read_route, request_rules, route_judgement
 from lasthop.store.graph import Graph
 
 UNAVAILABLE: Final = 503
@@ -39,14 +41,14 @@ class Result(NamedTuple):
 
 def result(g: Graph, key: Key, rule: int, route: Route, gateway: Key, request: Request, listening: Listening) -> Result:
     """Returns what the rule does with a request that it takes."""
-    filters = tuple(_filters(g, route))
+    filters = (*_gateway_edits(route), *_referred(g, key, rule, gateway))
     if route.cors and _preflight(request):
         said = "answered by the gateway, as a CORS preflight"
         return Result(Action.RESPOND, said, (good("the CORS filter answers preflights by itself"),), PREFLIGHT)
     match route.action:
         case Refuse():
             problems = route_judgement(g, key, gateway).rules[rule].problems
-            why = tuple(bad(str(problem)) for problem in problems) or (bad("its ExternalAuth server must not be used"),)
+            why = tuple(bad(str(problem)) for problem in problems) or tuple(_referred(g, key, rule, gateway))
             return Result(Action.RESPOND, f"{_refusal(request)}: the rule asks for what cannot be done", why, _status(request))
         case Redirect() as redirect:
             to = location(redirect, request, listening)
@@ -70,14 +72,13 @@ def _forwarded(
         share, fact = _share(g, key, rule, backend, number, total, request)
         shares.append(share)
         hops.append(fact)
-    mirrors = [hop_fact(g, m.hop, f"a copy of {m.numerator} in {m.denominator} to ") for m in forward.mirrors]
     names = ", ".join(f"{s.backend}:{s.port}" if s.backend else "nowhere" for s in shares)
     alone = shares[0] if len(shares) == 1 else None
     if alone and alone.status:
         said = f"{alone.status}: {names} cannot be used" if alone.backend else f"{alone.status}: its backend must not be used"
-        return Result(Action.RESPOND, said, (*facts, *hops, *mirrors), alone.status, "", *rewritten, tuple(shares))
+        return Result(Action.RESPOND, said, (*facts, *hops), alone.status, "", *rewritten, tuple(shares))
     how = f" ({Manner(alone.manner).asked})" if alone else " by weight"
-    return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops, *mirrors), 0, "", *rewritten, tuple(shares))
+    return Result(Action.FORWARD, f"forwarded to {names}{how}", (*facts, *hops), 0, "", *rewritten, tuple(shares))
 
 
 def _share(g: Graph, key: Key, rule: int, backend: Backend, number: int, total: int, request: Request) -> tuple[Share, Fact]:
@@ -125,13 +126,20 @@ def _preflight(request: Request) -> bool:
 # --- edits -----------------------------------------------------------------------------------------------------------
 
 
-def _filters(g: Graph, route: Route) -> Iterator[Fact]:
+def _referred(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
+    """Yields what the filters of a rule refer to."""
+    obj = read_route(g, key)
+    rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
+    for filter in rules[rule].filters if rules else ():
+        for lead in filter_references(filter):
+            protocol = lead.protocol or PROTOCOLS[key.kind][0]
+            yield reference_fact(g, key, gateway, lead.ref, lead.role, protocol)
+
+
+def _gateway_edits(route: Route) -> Iterator[Fact]:
     if route.cors:
         origins = ", ".join(route.cors.origins[:5])
         yield plain(f"CORS for {shown(origins, 200)}")
-    if route.auth:
-        asked = hop_fact(g, route.auth.hop, "asks first, and rejects what it does not allow: ")
-        yield asked
     yield from _edits("request", route.headers.request)
     yield from _edits("response", route.headers.response)
 

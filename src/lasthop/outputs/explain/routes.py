@@ -93,7 +93,7 @@ def _shares(
 ) -> list[Fact]:
     total, several = sum(ref.weight for ref in rule.backend_refs), len(rule.backend_refs) > 1
     shares = (f"{ref.weight} of {total} to " if several else "" for ref in rule.backend_refs)
-    return [_backend(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
+    return [reference_fact(g, key, owner, ref, share, protocol) for ref, share in zip(rule.backend_refs, shares, strict=True)]
 
 
 def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRule, protocol: Protocol) -> Fact:
@@ -111,7 +111,7 @@ def _rule(g: Graph, key: Key, owner: Key, number: int, rule: api.RequestRouteRul
 def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protocol: Protocol) -> Iterator[Fact]:
     for filter in rule.filters:
         if leads := list(filter_references(filter)):
-            yield from (_backend(g, key, owner, lead.ref, lead.role, lead.protocol or protocol) for lead in leads)
+            yield from (reference_fact(g, key, owner, lead.ref, lead.role, lead.protocol or protocol) for lead in leads)
         elif redirect := filter.request_redirect:
             to = "".join((redirect.scheme and f" {redirect.scheme}://", redirect.hostname and f" {redirect.hostname}"))
             yield good(f"answers {redirect.status_code}, redirect{to}")
@@ -119,11 +119,12 @@ def _filters(g: Graph, key: Key, owner: Key, rule: api.RequestRouteRule, protoco
             yield plain(f"filter {filter.type}")
 
 
-def _backend(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, share: str, protocol: Protocol) -> Fact:
+def reference_fact(g: Graph, key: Key, owner: Key, ref: api.BackendObjectReference, role: str, protocol: Protocol) -> Fact:
+    """Explains the hop of a route to what a reference names, or why there is none."""
     found = target(g, key, ref)
     if not isinstance(found, Target):
-        return bad(f"{share}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
-    return hop_fact(g, Hop(owner, found.backend, found.port, protocol), share)
+        return bad(f"{role}{ref.kind} {ref.namespace or key.namespace}/{ref.name}: refused, ", why=found)
+    return hop_fact(g, Hop(owner, found.backend, found.port, protocol), role)
 
 
 def matched(match: api.HTTPRouteMatch | api.GRPCRouteMatch) -> str:
