@@ -19,6 +19,7 @@ import msgspec
 from lasthop.api.meta import Key
 from lasthop.observe.foreign import believed
 from lasthop.observe.observations import EXPIRES, MAX_PROXIES
+from lasthop.on_change import OnChange
 from lasthop.plan.observation import ProxyReport
 from lasthop.xds.credentials import peer_replica, peer_uid
 
@@ -90,7 +91,7 @@ class ReportSender:
         """`certificates` is the folder with tls.crt, tls.key and ca.crt, which are renewed there. `problem` receives why the
         controller cannot be reached, or an empty text once it can."""
         self._address, self._server_name, self._certificates = address, server_name, certificates
-        self._problem, self._told, self._repeat = problem, "", repeat
+        self._problem, self._repeat = OnChange(problem), repeat
         self._latest: ProxyReport | None = None
 
     def update(self, report: ProxyReport) -> None:
@@ -101,9 +102,9 @@ class ReportSender:
             try:
                 await self._connected(self._files())
             except OSError as error:
-                self._tell(f"the certificate for the controller cannot be read: {error}")
+                self._problem(f"the certificate for the controller cannot be read: {error}")
             except grpc.aio.AioRpcError as error:
-                self._tell(f"the controller at {self._address} takes no reports: {error.code().name} {error.details()}")
+                self._problem(f"the controller at {self._address} takes no reports: {error.code().name} {error.details()}")
             await asyncio.sleep(RETRY)
 
     async def _connected(self, files: tuple[bytes, bytes, bytes]) -> None:
@@ -115,15 +116,10 @@ class ReportSender:
             while self._files() == files:
                 if self._latest is not None:
                     await call(encode(self._latest), timeout=ANSWER_WITHIN)
-                    self._tell("")
+                    self._problem("")
                 await asyncio.sleep(self._repeat)
 
     def _files(self) -> tuple[bytes, bytes, bytes]:
         """Reads the files in the order in which gRPC takes them."""
         ca, key, certificate = ((self._certificates / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
         return ca, key, certificate
-
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
-            self._problem(text)

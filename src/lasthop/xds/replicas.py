@@ -16,6 +16,7 @@ import grpc
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.on_change import OnChange
 from lasthop.plan.observation import ProxyReport
 from lasthop.xds import observing
 from lasthop.xds.acks import AckReport
@@ -68,7 +69,7 @@ class Reporter:
         report to this replica have seen; `problem` receives why the leader cannot be reached, or an empty text once it can."""
         self.changed = asyncio.Event()
         self._leader, self._credentials, self._server_name, self._report = leader, credentials, server_name, report
-        self._observed, self._problem, self._reported = observed, problem, ""
+        self._observed, self._problem = observed, OnChange(problem)
 
     async def run(self) -> None:
         while True:
@@ -90,11 +91,11 @@ class Reporter:
                     self.changed.clear()
                     await call(msgspec.msgpack.encode(self._report()), timeout=ANSWER_WITHIN)
                     await self._pass_on(channel, passed_on)
-                    self._report_problem("")
+                    self._problem("")
                     await self._pause()
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:  # it no longer leads, or not yet
-                self._report_problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
+                self._problem(f"the leader at {address} does not take reports: {error.code().name} {error.details()}")
 
     async def _pass_on(self, channel: grpc.aio.Channel, passed_on: dict[tuple[Key, str], float]) -> None:
         """Passes on what proxies have reported since the last time, a call each: together they could be too large for one."""
@@ -111,8 +112,3 @@ class Reporter:
                 await asyncio.sleep(COALESCE)
         except TimeoutError:
             pass
-
-    def _report_problem(self, text: str) -> None:
-        if text != self._reported:
-            self._reported = text
-            self._problem(text)

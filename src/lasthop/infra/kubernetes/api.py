@@ -8,6 +8,7 @@ from typing import Protocol
 from lasthop.api.documents import Json
 from lasthop.infra.kubernetes.manifests import RESOURCES
 from lasthop.kubernetes.client import path_of
+from lasthop.kubernetes.errors import ApiError
 
 
 class Api(Protocol):
@@ -18,6 +19,16 @@ class Api(Protocol):
     async def put(self, path: str, body: Json) -> Json: ...
     async def apply(self, path: str, body: Json) -> Json: ...
     async def delete(self, path: str, *, uid: str = "") -> None: ...
+
+
+async def find(api: Api, path: str) -> Json | None:
+    """Returns the object; None if it does not exist."""
+    try:
+        return await api.get(path)
+    except ApiError as error:
+        if error.not_found:
+            return None
+        raise
 
 
 def collection(kind: str, namespace: str = "") -> str:

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from lasthop.api.documents import Json
-from lasthop.infra.kubernetes.api import Api, collection, path
+from lasthop.infra.kubernetes.api import Api, collection, find, path
 from lasthop.infra.kubernetes.diff import decoded
 from lasthop.infra.kubernetes.manifests import encoded
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
 from lasthop.kubernetes.errors import ApiError
+from lasthop.on_change import OnChange
 from lasthop.pki import authority as ca
 from lasthop.pki.authority import Authority
 from lasthop.xds.credentials import Credentials
@@ -45,11 +46,10 @@ class Identity:
     ) -> None:
         """`may_write` returns whether this replica leads; `problem` receives what is wrong, or an empty text once resolved."""
         self._api, self._namespace, self._names, self._replica = api, namespace, server_names, replica
-        self._may_write, self._problem, self._clock = may_write, problem, clock
+        self._may_write, self._problem, self._clock = may_write, OnChange(problem), clock
         self._authority: Authority | None = None
         self._credentials: Credentials | None = None
         self._client: Credentials | None = None
-        self._reported = ""
         self.known = asyncio.Event()
 
     @property
@@ -69,7 +69,7 @@ class Identity:
     async def run(self) -> None:
         while True:
             await self.refresh()
-            await asyncio.sleep(POLL_INTERVAL if self.known.is_set() and not self._reported else RETRY)
+            await asyncio.sleep(POLL_INTERVAL if self.known.is_set() and not self._problem.last else RETRY)
 
     async def refresh(self) -> None:
         try:
@@ -77,11 +77,11 @@ class Identity:
                 authority: Authority | None = await ensure_authority(self._api, self._namespace, self._clock())
             else:
                 authority = await read_authority(self._api, self._namespace)
-            self._report("")
+            self._problem("")
         except (ApiError, UnusableSecret) as error:
             # The known CA stays in use: our own certificate can be renewed without the API server.
             authority = self._authority
-            self._report(f"CA of the proxies: {error}")
+            self._problem(f"CA of the proxies: {error}")
         if authority is not None:
             self._take(authority)
 
@@ -97,22 +97,17 @@ class Identity:
         self._authority = authority
         self.known.set()
 
-    def _report(self, text: str) -> None:
-        if text != self._reported:
-            self._reported = text
-            self._problem(text)
-
 
 async def read_authority(api: Api, namespace: str) -> Authority | None:
     """Returns None if no leader has created it yet."""
-    document = await _get(api, namespace)
+    document = await find(api, path("Secret", namespace, SECRET))
     return _restored(document, namespace) if document else None
 
 
 async def ensure_authority(api: Api, namespace: str, now: float) -> Authority:
     """Creates or rotates the CA if that is due. If another replica writes at the same time, its CA is used, not replaced."""
     for _ in range(5):
-        document = await _get(api, namespace)
+        document = await find(api, path("Secret", namespace, SECRET))
         old = _restored(document, namespace) if document else None
         new = ca.renewed(old, now)
         if document and new is old:
@@ -127,15 +122,6 @@ async def ensure_authority(api: Api, namespace: str, now: float) -> Authority:
             if not error.conflict:
                 raise
     raise ApiError(409, "Conflict", f"Secret {namespace}/{SECRET} keeps changing")
-
-
-async def _get(api: Api, namespace: str) -> Json | None:
-    try:
-        return await api.get(path("Secret", namespace, SECRET))
-    except ApiError as error:
-        if error.not_found:
-            return None
-        raise
 
 
 def _restored(document: Json, namespace: str) -> Authority:

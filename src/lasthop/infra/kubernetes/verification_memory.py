@@ -10,12 +10,13 @@ from typing import Final
 
 from lasthop.api.documents import Json
 from lasthop.infra import memory
-from lasthop.infra.kubernetes.api import Api
+from lasthop.infra.kubernetes.api import Api, find
 from lasthop.infra.kubernetes.manifests import encoded
 from lasthop.infra.kubernetes.names import MANAGED_BY, MANAGER
 from lasthop.infra.memory import Memory
 from lasthop.kubernetes.client import path_of
 from lasthop.kubernetes.errors import ApiError
+from lasthop.on_change import OnChange
 from lasthop.outputs.audit.changes import merged
 
 CONFIG_MAP: Final = "lasthop-verification"
@@ -48,15 +49,14 @@ class VerificationConfigMap:
     ) -> None:
         """`version` changes whenever `current()` does; `may_write` returns whether this replica leads."""
         self._api, self._namespace, self._version, self._current = api, namespace, version, current
-        self._may_write, self._problem = may_write, problem
+        self._may_write, self._problem = may_write, OnChange(problem)
         self._written: object = None
-        self._reported = ""
 
     async def load(self) -> Memory:
         """Returns what is stored, as soon as the API server answers; empty if it holds none or does not let us read it."""
         while True:
             try:
-                return content(await self._get())
+                return content(await find(self._api, config_map(self._namespace)))
             except ApiError as error:
                 self._report(error)
                 if error.status == 403:
@@ -75,13 +75,13 @@ class VerificationConfigMap:
             return
         try:
             await self.write()
-            self._written, self._reported = version, ""
+            self._written, self._problem.last = version, ""
         except ApiError as error:
             self._report(error)
 
     async def write(self) -> None:
         for _ in range(5):
-            document, current = await self._get(), self._current()
+            document, current = await find(self._api, config_map(self._namespace)), self._current()
             together = Memory(current.ports, merged(content(document).changes, current.changes))
             data = encoded({DATA: await asyncio.to_thread(memory.pack, together, MAX_PORTS)})
             try:
@@ -95,23 +95,12 @@ class VerificationConfigMap:
                     raise
         raise ApiError(409, "Conflict", f"ConfigMap {self._namespace}/{CONFIG_MAP} keeps changing")
 
-    async def _get(self) -> Json | None:
-        try:
-            return await self._api.get(config_map(self._namespace))
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
-
     def _document(self, data: dict[str, str]) -> Json:
         metadata = {"name": CONFIG_MAP, "namespace": self._namespace, "labels": {MANAGED_BY: MANAGER}}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
 
     def _report(self, error: ApiError) -> None:
-        text = f"the record of how backends were verified (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}"
-        if text != self._reported:
-            self._reported = text
-            self._problem(text)
+        self._problem(f"the record of how backends were verified (ConfigMap {self._namespace}/{CONFIG_MAP}): {error}")
 
 
 def content(document: Json | None) -> Memory:
