@@ -46,9 +46,8 @@ def processors(*, terminal: bool, colours: bool = False) -> list[Any]:
 
 
 def _cleaned(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Also leaves out the object of a finding, which its sentence begins with."""
-    named = str(event.get("event", "")).removeprefix("resolved: ").startswith(str(event.get("object") or "\n"))
-    kept = {name: value for name, value in event.items() if not (name == "object" and named)}
+    """Makes everything printable. Leaves out the object of a finding, which has a reason, and names the object in its text."""
+    kept = {name: value for name, value in event.items() if not (name == "object" and "reason" in event)}
     return {name: value if name == "exc_info" else clean(value) for name, value in kept.items()}
 
 
