@@ -188,10 +188,8 @@ def _target(engine: Engine, hop: Hop, tls: HopTLS | None, by: str, refused: str)
 # --- trying it -------------------------------------------------------------------------------------------------------
 
 
-def probe(
-    key: Key, todo: list[Target], *, notes: tuple[str, ...] = (), limit: int = LIMIT, timeout: float = CONNECT_TIMEOUT
-) -> ProbeResult:
-    """Blocks: run it in a thread where something else goes on."""
+def probe(key: Key, todo: list[Target], *, notes: tuple[str, ...] = ()) -> ProbeResult:
+    """Tries the targets. Blocks: run it in a thread where something else goes on."""
     now = time.time()
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
@@ -206,10 +204,10 @@ def probe(
                     places += addresses(endpoint.address, endpoint.port)
                 except NoHandshake as error:
                     found.append(EndpointResult(with_port(endpoint.address, endpoint.port), (unreachable(error),)))
-            found += pool.map(lambda place: check_endpoint(place, expected, now, timeout), places[:limit])
+            found += pool.map(lambda place: check_endpoint(place, expected, now, CONNECT_TIMEOUT), places[:LIMIT])
             if not found:
                 refused = refused or "no endpoint is ready, so there is nothing to connect to"
-            more = max(0, len(places) - limit)
+            more = max(0, len(places) - LIMIT)
             source = str(expected.tls.source)
             return TargetResult(
                 target.gateway, str(target.backend), target.port, source, refused, target.unused, tuple(found), more
