@@ -301,7 +301,7 @@ def test_the_command_says_it_of_the_running_gateway_and_of_the_folder_alike(worl
     for shown in (live.stdout, folder.stdout):
         assert "forwarded to Service shop/one:80 (plaintext)" in shown
         assert "HTTPRoute shop/edits rule 1: /old/*, under edits.test" in shown
-        assert "the backend is asked for /new/x" in shown
+        assert "the path becomes /new/x" in shown
     assert "observed: " in live.stdout and "observed: " not in folder.stdout
 
 
