@@ -32,7 +32,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     there to be copied."""
     import textwrap
 
-    if text and text == text.strip() and text.isprintable() and len(first) + len(text) <= (columns or width()):
+    if text and text == text.strip() and text.isprintable() and len(first) + len(text) <= width():
         return [f"{first}{text}"]
     return textwrap.wrap(
         text, width(), initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
