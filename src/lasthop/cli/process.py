@@ -1,4 +1,4 @@
-"""What the commands share that run until they are stopped."""
+"""What long-running commands share: how signals stop them, and how their errors are printed."""
 
 from __future__ import annotations
 

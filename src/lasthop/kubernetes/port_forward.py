@@ -1,4 +1,4 @@
-"""Forwards local connections to a port of a Pod, through the API server and with the user's rights, as `kubectl port-forward`.
+"""Forwards local connections to a Pod's port as `kubectl port-forward` does: by the API server, with the user's permissions.
 
 Each connection is a WebSocket of its own (subprotocol v4.channel.k8s.io). The first byte of a message names the channel, 0 for
 data and 1 for errors; the first message on each channel is the port, and means nothing else.

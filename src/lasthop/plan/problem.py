@@ -20,7 +20,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.messages import CRASHED, SEPARATOR
 
 DOES_NOT_EXIST: Final = "does not exist"
-"""What is said of an object that is missing; with the rights of some users it is only out of sight."""
+"""What is said of an object that is missing; with the permissions of some users it is only out of sight."""
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Filters of an HTTPRoute: what is done to a request on its way, and which requests for it cannot be met."""
+"""Filters of an HTTPRoute: what is done to a request on its way, and which settings cannot be served."""
 
 from __future__ import annotations
 

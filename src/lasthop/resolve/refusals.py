@@ -1,4 +1,4 @@
-"""What a rule of an HTTPRoute or GRPCRoute asks for and cannot have: such a rule refuses, never as if it had not asked."""
+"""What a rule of an HTTPRoute or GRPCRoute asks for and cannot have: such a rule answers 500, and never works without it."""
 
 from __future__ import annotations
 

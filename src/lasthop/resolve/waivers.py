@@ -1,4 +1,4 @@
-"""VerificationWaivers: which check is given up, why, and until when."""
+"""VerificationWaivers: which check is waived, why, and until when."""
 
 from __future__ import annotations
 
