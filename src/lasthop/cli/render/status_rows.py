@@ -114,7 +114,7 @@ def failing_services(documents: Iterable[Json]) -> dict[str, str]:
             for sentence in condition["message"].split(SEPARATOR):
                 named = _SERVICE.match(sentence)
                 if named and f"Service {named[1]}" in backends:
-                    found.setdefault(named[1], f"at Gateway {place}: {sentence}")
+                    found.setdefault(named[1], f"at {place}: {sentence}")
     return found
 
 
