@@ -3,7 +3,7 @@
 1. CPU of Envoy for a request, with the samples and counters and without, side by side: the same gateway twice, one of them
    without the log of samples and with nobody who reads counters. The two take turns, in short rounds, so that whatever else
    the machine does is in both. Promised: less than 1 %. Where the confidence interval is wider than that, only instructions
-   tell (valgrind; docs/measurements.md has them).
+   tell (`bench.instructions`).
 2. CPU of Lasthop while 1, 100, 1,000 and 2,000 requests a second fail (nothing listens on the backend's port). Promised: it
    does not grow with them.
 """
@@ -128,7 +128,7 @@ def envoys_cpu(home: Path, backend_port: int, pem: str, rounds: int) -> None:
         f"  {rounds} pairs: median {median:+.2f} %, mean {mean:+.2f} ± {100 * half:.2f} % (95 %; promised: less than {GOAL} %)"
     )
     if 100 * half > GOAL:
-        click.echo("  the noise is larger than what is looked for: take more pairs on a quiet machine, or count instructions")
+        click.echo("  the noise is larger than what is looked for: see python -m bench.instructions")
 
 
 def lasthops_cpu(home: Path, backend_port: int, pem: str, seconds: float) -> None:

@@ -133,7 +133,7 @@ async def test_services_without_a_policy_that_fail_are_told_first_from_the_route
     say(api, "httproutes", "api", {"parents": [entry]})
     result = await run("status", "--exit-code")
     first, *table = result.stdout.splitlines()
-    assert first == f"service/shop/api: at Gateway shop/web: {sentences[0]}"
+    assert first == f"service/shop/api: at shop/web: {sentences[0]}"
     row = next(line for line in table if line.startswith("httproute/shop/api"))
     assert row.split(maxsplit=2)[1:] == ["False", "because of service/shop/api"]
     assert result.exit_code == 1

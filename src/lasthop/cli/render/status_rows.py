@@ -126,7 +126,7 @@ def failing_services(documents: Iterable[Json]) -> dict[str, str]:
             for sentence in condition["message"].split(SEPARATOR):
                 about = next(Key.mentioned(sentence), None)
                 if about and about.kind == "Service" and about in backends:
-                    found.setdefault(about.path, f"at Gateway {place}: {sentence}")
+                    found.setdefault(about.path, f"at {place}: {sentence}")
     return found
 
 

@@ -1,0 +1,180 @@
+"""`python -m bench.instructions`: what observing costs Envoy, in instructions of a request, which noise hardly reaches.
+
+Envoy runs under valgrind (callgrind), three times: without the log of samples, with it and no request taken, and with every
+request taken. Of each, the instructions in user space of the threads that handle requests are counted, over connections that
+are open already. Nobody reads counters: that is work of the main thread. The three take turns, and the cost at a high rate is
+put together: the filter for every request, a line for so many a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from bench.observe import CLIENTS, WITHOUT, Load, gateway
+from bench.processes import Gateway, backend
+from examples.quickstart.certificates import Issued
+from lasthop.proxy.binary import OVERRIDE, find_envoy
+from lasthop.proxy.sampler import SAMPLES
+
+WARM = 2.0
+REST = 1.0
+"""Seconds without new requests, in which those under way are answered."""
+MAIN_THREAD = "-01"
+ROUND = 6.0
+RATE = 10_000
+"""Requests a second for which the cost is put together."""
+SHARE = """
+import lasthop.outputs.envoy.access_log as access_log, lasthop.proxy.observer as observer
+whole = access_log.share_of
+def fixed(key):
+    found = whole(key)
+    found.runtime_filter.percent_sampled.numerator = {numerator}
+    return found
+async def nothing(self):
+    import asyncio
+    await asyncio.Event().wait()
+access_log.share_of, observer.Observer.run = fixed, nothing
+from lasthop.cli.main import main
+main()
+"""
+PROGRAMS = {"without": WITHOUT, "none taken": SHARE.format(numerator=0), "all taken": SHARE.format(numerator=1_000_000)}
+WRAPPER = """\
+#!/bin/sh
+if [ "$1" = --version ]; then exec "{envoy}" "$@"; fi
+set -- --callgrind-out-file="{home}/counted.%p" "{envoy}" "$@"
+exec valgrind --quiet --tool=callgrind --separate-threads=yes --instr-atstart=no "$@"
+"""
+
+
+@contextlib.contextmanager
+def under_callgrind(home: Path) -> Iterator[None]:
+    """Lets gateways that are started meanwhile run their Envoy under callgrind."""
+    wrapper = home / "envoy"
+    wrapper.write_text(WRAPPER.format(envoy=find_envoy().path, home=home))
+    wrapper.chmod(0o755)
+    before = os.environ.get(OVERRIDE)
+    os.environ[OVERRIDE] = str(wrapper)
+    try:
+        yield
+    finally:
+        del os.environ[OVERRIDE]
+        if before is not None:
+            os.environ[OVERRIDE] = before
+
+
+class Paused(Load):
+    """Can be made to send nothing for a while."""
+
+    waits = False
+    _held = False
+
+    def _again(self) -> None:
+        if self.waits:
+            self._held = True
+        else:
+            super()._again()
+
+    def resume(self) -> None:
+        self.waits = False
+        if self._held:
+            self._held = False
+            super()._again()
+
+
+async def asked(running: Gateway, port: int, host: str) -> int:
+    """Has the instructions counted that requests need over some seconds; returns how many requests there were."""
+    loop = asyncio.get_running_loop()
+    made = [await loop.create_connection(lambda: Paused(host), "127.0.0.1", port) for _ in range(CLIENTS)]
+    clients = [client for _, client in made]
+
+    async def at_rest(*commands: str) -> int:
+        for client in clients:
+            client.waits = True
+        await asyncio.sleep(REST)
+        for command in commands:
+            await asyncio.to_thread(_control, running.envoy, command)
+        answers = sum(client.answers for client in clients)
+        for client in clients:
+            client.resume()
+        return answers
+
+    await asyncio.sleep(WARM)
+    before = await at_rest("--instr=on", "--zero")
+    await asyncio.sleep(ROUND)
+    after = await at_rest("--dump", "--instr=off")
+    for transport, _ in made:
+        transport.close()
+    return after - before
+
+
+def instructions(running: Gateway, port: int, host: str, home: Path) -> float:
+    """Returns those of a request."""
+    answers = asyncio.run(asked(running, port, host))
+    dumps = list(home.glob(f"counted.{running.envoy}.*-*"))
+    total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
+    for dump in dumps:
+        dump.unlink()
+    return total / max(1, answers)
+
+
+def _total(dump: Path) -> int:
+    return sum(map(int, re.findall(r"^totals: (\d+)", dump.read_text(errors="replace"), re.MULTILINE)))
+
+
+def _control(pid: int, command: str) -> None:
+    subprocess.run(["callgrind_control", command, str(pid)], check=True, capture_output=True)
+
+
+@click.command()
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(2), help="Of 6 s for each of the three.")
+def main(rounds: int) -> None:
+    """What observing costs Envoy, in instructions of a request."""
+    if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
+        sys.exit("valgrind is not installed; Debian and others have a package of that name")
+    counted: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lasthop-bench-", dir="/tmp")))
+        ca = Issued("bench CA")
+        Issued("*.bench.example", ca).write(home, "backend")
+        _, (port, _) = stack.enter_context(backend(home / "backend.crt", home / "backend.key"))
+        stack.enter_context(under_callgrind(home))
+        sides = {
+            name: stack.enter_context(gateway(home / str(number), port, ca.pem.decode(), "-c", program))
+            for number, (name, program) in enumerate(PROGRAMS.items())
+        }
+        for _ in range(rounds):
+            for name, (running, folder, listen) in sides.items():
+                counted[name].append(instructions(running, listen, folder.sets[0].host, home))
+    base = statistics.mean(counted["without"])
+    click.echo(f"instructions of a request without a log of samples: {base:,.0f}")
+    taken_none = _difference(counted["none taken"], counted["without"], base)
+    taken = _difference(counted["all taken"], counted["none taken"], base)
+    click.echo(f"  the log, of which no request is taken: {taken_none[0]:+.2f} ± {taken_none[1]:.2f} % (95 %)")
+    click.echo(f"  a request that is taken: {taken[0]:+.2f} ± {taken[1]:.2f} %")
+    share = SAMPLES / RATE
+    cost, noise = (taken_none[n] + share * taken[n] for n in (0, 1))
+    click.echo(
+        f"  so at {RATE:,} requests a second, of which {SAMPLES:.0f} are taken: {cost:+.2f} ± {noise:.2f} %; promised: < 1 %"
+    )
+
+
+def _difference(one: list[float], other: list[float], base: float) -> tuple[float, float]:
+    """Returns by how many percent of the base they differ, and half of its 95 % confidence interval."""
+    pairs = [100 * (a - b) / base for a, b in zip(one, other, strict=True)]
+    return statistics.mean(pairs), 1.96 * statistics.stdev(pairs) / len(pairs) ** 0.5
+
+
+if __name__ == "__main__":
+    main()
