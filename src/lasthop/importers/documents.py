@@ -129,7 +129,8 @@ def read_texts(texts: Iterable[SourceText], namespace: str = "default") -> ReadT
 
 def _document(text: SourceText, span: Span, base: Path, item: Any, namespace: str) -> Document | Unparsable:
     if not isinstance(item, dict):
-        return Unparsable(text.name, span.line, "this is no object: write apiVersion, kind and metadata")
+        line = Document({}, text, span, base).line(())
+        return Unparsable(text.name, line, "this is no object: write apiVersion, kind and metadata")
     document = Document(item, text, span, base, namespace)
     for field, found in (("apiVersion", document.api_version), ("kind", document.kind), ("metadata.name", document.bare_name)):
         if not found:
