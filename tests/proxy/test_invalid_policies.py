@@ -47,7 +47,7 @@ CASES = {
     "empty-bundle": Case(by("empty"), (docs.config_map("empty", ""),), says=("ca.crt of ConfigMap shop/empty is empty",)),
     "garbage": Case(by("garbage"), (docs.config_map("garbage", GARBAGE),), says=("1 of 1",)),
     "garbage-among-good": Case(by("half-garbage"), (docs.config_map("half-garbage", CA.pem + GARBAGE),), says=("2 of 2",)),
-    "cut-off": Case(by("cut-off"), (docs.config_map("cut-off", CA.pem[:-40]),), says=("cut off",)),
+    "cut-off": Case(by("cut-off"), (docs.config_map("cut-off", CA.pem[:-40]),), says=("truncated",)),
     "private-key-only": Case(
         by("only-key"), (docs.config_map("only-key", CA.key_pem),), says=("no PEM certificate but a private key",)
     ),
