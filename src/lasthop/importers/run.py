@@ -21,7 +21,8 @@ from lasthop.importers.settings import Settings, System
 from lasthop.importers.writer.admission import INADMISSIBLE, Admission
 from lasthop.importers.writer.backends import keep, write_backends
 from lasthop.importers.writer.client_certificates import client_certificates
-from lasthop.importers.writer.gateways import GatewayWriter, write_grants
+from lasthop.importers.writer.gateways import GatewayWriter
+from lasthop.importers.writer.grants import write_grants
 from lasthop.importers.writer.objects import File, ObjectWriter, Written
 from lasthop.importers.writer.operator import external_hostnames, profile, with_profile
 from lasthop.importers.writer.policies import PolicyWriter, Verdict

@@ -2,11 +2,13 @@
 
 Read at kubernetes/ingress-nginx dbb11b92, the last commit before it was retired.
 
-    ingresses.py      which Ingresses, their annotations, the controller's ConfigMap
+    ingresses.py      which Ingresses, and their annotations
+    config.py         the controller's ConfigMap
     backend_tls.py    what nginx verifies of a backend
     locations.py      hosts and paths, as nginx merges them from all Ingresses
     rewrites.py       paths, regular expressions, rewrite-target
     filters.py        headers, CORS, redirects, sessions, external authentication
+    canaries.py       shares and conditions of a second Ingress
     routing.py        listeners and rules
     unsupported.py    annotations without an equivalent
 """

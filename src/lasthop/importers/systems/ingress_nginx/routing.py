@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,12 +27,12 @@ from lasthop.importers.model import (
     SecretCertificate,
     ServiceBackend,
     TrustRef,
-    ValueMatch,
 )
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.importers.systems.ingress_nginx import filters
 from lasthop.importers.systems.ingress_nginx.backend_tls import GRPC, GRPC_TLS, Asked, hop_tls, protocol
+from lasthop.importers.systems.ingress_nginx.canaries import canary_rules
 from lasthop.importers.systems.ingress_nginx.config import Config, read_config
 from lasthop.importers.systems.ingress_nginx.ingresses import Ingress, read_ingresses
 from lasthop.importers.systems.ingress_nginx.locations import Host, Location, hosts
@@ -225,7 +224,7 @@ class _Importer:
         )
         if root := annotations.text("app-root"):
             yield self._app_root(rule, annotations, root)
-        yield from self._canary_rules(each, rule)
+        yield from canary_rules(each, rule)
 
     def _hops(self, each: Location, host: Host, spoken: str) -> tuple[Hop, ...]:
         if spoken == "FCGI":
@@ -294,51 +293,10 @@ class _Importer:
             )
         )
 
-    # --- canaries ----------------------------------------------------------------------------------------------------
-
-    def _canary_rules(self, each: Location, rule: Rule) -> Iterator[Rule]:
-        """Yields the rule, before it those by header and cookie: these go before the weight."""
-        if not each.canaries or not rule.hops:
-            yield rule
-            return
-        canary, at = each.canaries[0]
-        annotations = canary.annotations
-        weight, total = annotations.number("canary-weight", 0), annotations.number("canary-weight-total", 100)
-        main = rule.hops[0]
-        if at.backend is None:
-            yield rule
-            return
-        other = msgspec.structs.replace(main, source=at.source, backend=at.backend)
-        replace = msgspec.structs.replace
-        for condition, to in _conditions(annotations):
-            matches = tuple(replace(match, headers=(*match.headers, condition)) for match in rule.matches)
-            yield replace(rule, matches=matches, hops=(other if to == "canary" else main,))
-        weight = max(0, min(weight, total))
-        if weight and total > 0:
-            yield replace(rule, hops=(replace(main, weight=total - weight), replace(other, weight=weight)))
-        else:
-            yield rule
-
 
 class _Path(msgspec.Struct, frozen=True):
     match: Match
     found: Rewritten
-
-
-def _conditions(annotations: Annotations) -> Iterator[tuple[ValueMatch, str]]:
-    """Yields the header that sends a request to the canary, or to the main backend."""
-    header, value = annotations.text("canary-by-header"), annotations.text("canary-by-header-value")
-    pattern, cookie = annotations.text("canary-by-header-pattern"), annotations.text("canary-by-cookie")
-    if header and value:
-        yield ValueMatch(header, value), "canary"
-    elif header and pattern:
-        yield ValueMatch(header, f".*(?:{pattern}).*", regex=True), "canary"
-    elif header:
-        yield ValueMatch(header, "always"), "canary"
-        yield ValueMatch(header, "never"), "main"
-    if cookie:
-        for word, to in (("always", "canary"), ("never", "main")):
-            yield ValueMatch("Cookie", rf"(?:.*;\s*)?{re.escape(cookie)}={word}(?:;.*)?", regex=True), to
 
 
 _WITH_OTHERS: Final = (
