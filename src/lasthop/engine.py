@@ -37,7 +37,7 @@ from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
 from lasthop.resolve.missing_endpoints import index_stray_slices
-from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_services
+from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_service_imports, index_services
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
@@ -61,7 +61,7 @@ STATUS = tuple(
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
-    *(index_claims, index_services, index_misaimed),
+    *(index_claims, index_services, index_service_imports, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),

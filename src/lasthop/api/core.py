@@ -17,17 +17,31 @@ class ServicePort(Struct, frozen=True):
     target_port: int | str = 0
 
 
-class ServiceSpec(Struct, frozen=True):
-    type: str = "ClusterIP"
+class PortsSpec(Struct, frozen=True):
     ports: tuple[ServicePort, ...] = ()
-    external_name: str = ""
 
 
-class Service(Object, frozen=True):
-    spec: ServiceSpec = ServiceSpec()
+class AnyService(Object, frozen=True):
+    """What a Service and a ServiceImport have in common: named ports, and EndpointSlices that belong to it."""
+
+    spec: PortsSpec = PortsSpec()
 
     def port(self, number: int, transport: str = "TCP") -> ServicePort | None:
         return next((p for p in self.spec.ports if p.port == number and p.protocol == transport), None)
+
+
+class ServiceSpec(PortsSpec, frozen=True):
+    type: str = "ClusterIP"
+    external_name: str = ""
+
+
+class Service(AnyService, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ServiceImport(AnyService, frozen=True):
+    """A service of other clusters of a ClusterSet (GEP-1748). Its virtual IP is of no use to a gateway that knows the
+    endpoints."""
 
 
 class EndpointConditions(Struct, frozen=True):

@@ -14,6 +14,7 @@ from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
 EXPERIMENTAL_API: Final = backends.GROUP
+MULTICLUSTER_API: Final = "multicluster.x-k8s.io"
 LASTHOP_API: Final = profiles.GROUP
 
 
@@ -33,6 +34,10 @@ class Kind(Struct, frozen=True):
         return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
 
 
+SERVICE_GROUPS: Final = {"Service": "", "ServiceImport": MULTICLUSTER_API}
+"""The kinds with ports that a BackendTLSPolicy can name, each with its group."""
+
+
 def has_status(kind: Kind) -> bool:
     """Returns whether we may write its status."""
     return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
@@ -43,6 +48,7 @@ KINDS: Final[dict[str, Kind]] = {
     for k in (
         Kind("Namespace", "", ("v1",), "namespaces", core.Namespace, namespaced=False),
         Kind("Service", "", ("v1",), "services", core.Service),
+        Kind("ServiceImport", MULTICLUSTER_API, ("v1beta1", "v1alpha1"), "serviceimports", core.ServiceImport),
         Kind("EndpointSlice", "discovery.k8s.io", ("v1",), "endpointslices", core.EndpointSlice),
         Kind("ConfigMap", "", ("v1",), "configmaps", core.ConfigMap),
         Kind("Secret", "", ("v1",), "secrets", core.Secret),

@@ -31,7 +31,7 @@ from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
-from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
+from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
 from lasthop.sources.kubernetes.snapshot import ListResult, look
 from lasthop.web.engine_view import EngineView
 
@@ -101,6 +101,7 @@ class ClusterView(EngineView):
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
         SYSTEM_STORE.set(self.engine.graph, host_store())
+        set_absent(self.engine.graph, KINDS.keys() - listed)
         for kind, each in listed.items():
             for item in each.items:
                 read = read_object(kind, item)

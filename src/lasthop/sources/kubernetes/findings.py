@@ -14,7 +14,7 @@ ReadError = tuple[Kind, ApiError, bool]
 
 def optional(kind: Kind) -> bool:
     """Returns whether we can do without a kind: a reference to one that we may not read is invalid and fails closed."""
-    return kind.kind == "ClusterTrustBundle" or kind.group == EXPERIMENTAL_API
+    return kind.kind in ("ClusterTrustBundle", "ServiceImport") or kind.group == EXPERIMENTAL_API
 
 
 def trouble_findings(

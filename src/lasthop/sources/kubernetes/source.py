@@ -110,23 +110,24 @@ class KubernetesSource:
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        published: tuple[tuple[Finding, ...], bool, CrdVersions] = ((), True, ())
+        published: tuple[object, ...] = ()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_discovery(tasks))
             while True:
                 await self._news.wait()
                 await asyncio.sleep(self._settle)
                 self._news.clear()
-                findings, known, crds = self.findings(), self.policies_known, self._crd_versions
+                findings = self.findings()
+                about = (findings, self.policies_known, self._crd_versions, frozenset(self._absent))
                 if not self.started:
                     self._log_findings(findings)
                     if not self.complete:
                         continue
-                elif not self._changes and (findings, known, crds) == published:
+                elif not self._changes and about == published:
                     continue
                 changes, self._changes = self._changes, {}
-                self.started, published = True, (findings, known, crds)
-                yield Batch(changes, findings, known, crds)
+                self.started, published = True, about
+                yield Batch(changes, *about)
 
     def _log_findings(self, findings: tuple[Finding, ...]) -> None:
         """Logs findings before the first batch, when nothing else reports why there is none."""

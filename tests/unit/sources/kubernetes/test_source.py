@@ -165,6 +165,16 @@ async def test_a_missing_crd_is_normal(api: FakeApi) -> None:
         assert reader.names("ConfigMap") == ["ca"] and not reader.findings
 
 
+async def test_which_kinds_are_absent_comes_with_the_batches(api: FakeApi) -> None:
+    imports = ("multicluster.x-k8s.io", "v1alpha1", "serviceimports")
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert "ServiceImport" in reader.batches[0].absent_kinds and "HTTPRoute" not in reader.batches[0].absent_kinds
+        api.served.add(imports)
+        await until(lambda: "ServiceImport" not in reader.batches[-1].absent_kinds)
+        assert api.watching("serviceimports")
+
+
 async def test_a_crd_installed_later_is_picked_up_whole(api: FakeApi) -> None:
     api.served.discard(POLICIES)
     async with reading(api) as reader:
@@ -260,6 +270,17 @@ async def test_a_forbidden_clustertrustbundle_is_a_warning(api: FakeApi) -> None
         await until(lambda: reader.batches)
         [finding] = reader.findings
         assert finding.severity == "warning" and "clustertrustbundles.certificates.k8s.io" in finding.message
+
+
+async def test_a_forbidden_serviceimport_is_a_warning(api: FakeApi) -> None:
+    """As after an upgrade without the new RBAC rules: references to it are invalid, and everything else is served."""
+    api.served.add(("multicluster.x-k8s.io", "v1alpha1", "serviceimports"))
+    for verb in ("list", "watch"):
+        api.fail(verb, "serviceimports", "*", Refusal(403, "Forbidden"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        [finding] = reader.findings
+        assert finding.severity == "warning" and "serviceimports.multicluster.x-k8s.io" in finding.message
 
 
 async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) -> None:
