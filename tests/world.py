@@ -214,6 +214,17 @@ def mk_xbackend(path: str, hostname: str = "", mode: str = "None", validation: A
     return mk("XBackend", path, spec={"port": {"number": 443}, **kind, "tls": tls, **spec})
 
 
+def mk_pod(
+    path: str, ip: str, labels: Mapping[str, str], *, ready: bool = True, phase: str = "Running", leaving: bool = False
+) -> Object:
+    namespace, _, name = path.rpartition("/")
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
+    status = {"podIPs": [{"ip": ip}] if ip else [], "phase": phase, "conditions": conditions}
+    return decode("Pod", {"metadata": metadata, "status": status})
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
     to = {"group": _group(to_kind, ""), "kind": to_kind, **({"name": name} if name else {})}
     from_ = {"group": _group(from_kind, GROUP), "kind": from_kind, "namespace": from_namespace}

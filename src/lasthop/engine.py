@@ -42,7 +42,7 @@ from lasthop.resolve.policies.waiver_index import index_waived, index_waived_por
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.verification import index_ports, index_weakened
-from lasthop.resolve.xbackends import index_labels
+from lasthop.resolve.xbackends import index_labels, index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
@@ -60,7 +60,7 @@ STATUS = tuple(
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
+    *(index_grants, index_slices, index_stray_slices, index_labels, index_pods, index_listener_sets),
     *(index_claims, index_services, index_service_imports, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.

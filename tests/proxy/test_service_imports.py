@@ -1,4 +1,4 @@
-"""ServiceImports with a real Envoy: reached by their own EndpointSlices, verified by a policy that names them, never plaintext."""
+"""ServiceImports with a real Envoy: reached by EndpointSlices of their own, verified by a policy that names them."""
 
 from __future__ import annotations
 

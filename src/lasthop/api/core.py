@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lasthop.api.meta import BytesMap, Object, StringMap, Struct
+import msgspec
+
+from lasthop.api.meta import BytesMap, Object, ObjectMeta, StringMap, Struct
 
 
 class Namespace(Object, frozen=True):
@@ -67,6 +69,38 @@ class EndpointSlice(Object, frozen=True):
     address_type: str = "IPv4"
     endpoints: tuple[Endpoint, ...] = ()
     ports: tuple[EndpointPort, ...] = ()
+
+
+class PodMeta(ObjectMeta, frozen=True):
+    deletion_timestamp: str = ""
+
+
+class PodIP(Struct, frozen=True):
+    ip: str = ""
+
+
+class PodCondition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class PodStatus(Struct, frozen=True):
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+    """The first one is of the cluster's primary family."""
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    metadata: PodMeta = PodMeta()
+    status: PodStatus = PodStatus()
+
+    @property
+    def address(self) -> str:
+        """Its address, if it takes requests as an endpoint of a Service would: ready, not terminating, not finished."""
+        ready = any((each.type, each.status) == ("Ready", "True") for each in self.status.conditions)
+        ended = self.metadata.deletion_timestamp or self.status.phase in ("Succeeded", "Failed")
+        return self.status.pod_ips[0].ip if ready and not ended and self.status.pod_ips else ""
 
 
 class ConfigMap(Object, frozen=True):

@@ -90,6 +90,11 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
+POD: Final = Kind("Pod", "", ("v1",), "pods", core.Pod)
+"""Read in a cluster where the selector of an XBackend may mean them, and nowhere else: a folder has none."""
+READ_KINDS: Final = {**KINDS, POD.kind: POD}
+
+
 def _hook(kind: type, value: Any) -> Any:
     if kind is StringMap:
         return StringMap.of(value)
@@ -103,14 +108,14 @@ def decode(kind: str, document: Json) -> Object:
 
     Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
     """
-    return msgspec.convert(_without_nulls(document), KINDS[kind].struct, dec_hook=_hook)
+    return msgspec.convert(_without_nulls(document), READ_KINDS[kind].struct, dec_hook=_hook)
 
 
 def decode_json(kind: str, content: bytes) -> Object:
     """Decodes JSON as an API server sends it, without a detour through dicts where nothing is null."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        decoder = _DECODERS[kind] = msgspec.json.Decoder(KINDS[kind].struct, dec_hook=_hook)
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(READ_KINDS[kind].struct, dec_hook=_hook)
     try:
         return decoder.decode(content)
     except msgspec.ValidationError:
@@ -122,7 +127,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 def document(kind: str, obj: Object) -> Json:
     """Encodes an object as a user would write it. The content of a Secret is never shown."""
-    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
+    return {"apiVersion": READ_KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
 
 
 def plain(value: Any) -> Any:
