@@ -133,9 +133,26 @@ _ALLOWED_LISTENERS = st.sampled_from(
 
 
 @st.composite
+def _servers(draw: st.DrawFn, ports: list[int]) -> dict[str, Any]:
+    """What a filter refers to."""
+    server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from(ports))}
+    return {**server, **draw(_SERVICE_KINDS)}
+
+
+@st.composite
+def _asking(draw: st.DrawFn) -> dict[str, Any]:
+    """Filters of a listener, if it has any."""
+    server = st.builds(mk_external_auth, st.sampled_from(["HTTP", "GRPC"]), _servers([443, 80, 9]))
+    odd = st.just({"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Auth", "name": "x"}})
+    found = draw(st.one_of(st.just([]), st.lists(server, min_size=1, max_size=2), st.lists(odd, min_size=1, max_size=1)))
+    return {"filters": {"requests": found}} if found else {}
+
+
+@st.composite
 def gateways(draw: st.DrawFn) -> Object:
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
-    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": draw(st.sampled_from(["", "*.example"]))}]
+    hostname = draw(st.sampled_from(["", "*.example"]))
+    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": hostname, **draw(_asking())}]
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})
@@ -173,6 +190,7 @@ def listener_sets(draw: st.DrawFn) -> Object:
         listener: dict[str, Any] = {"name": name, "port": draw(st.sampled_from([80, 443, 8080])), "protocol": protocol}
         listener["hostname"] = "" if protocol == "TCP" else draw(st.sampled_from(["", "x.example", "y.example", "*.example"]))
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
+        listener |= draw(_asking()) if protocol != "TCP" else {}
         if protocol == "HTTPS":
             ref = {"name": draw(st.sampled_from(["k0", "k1"])), "namespace": draw(NAMESPACES)}
             listener["tls"] = {"certificateRefs": [ref]}
@@ -207,13 +225,6 @@ def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
         st.fixed_dictionaries({**xbackend, **more}),
         st.fixed_dictionaries(imported),
     )
-
-
-@st.composite
-def _servers(draw: st.DrawFn, ports: list[int]) -> dict[str, Any]:
-    """What a filter refers to."""
-    server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from(ports))}
-    return {**server, **draw(_SERVICE_KINDS)}
 
 
 @st.composite
@@ -396,6 +407,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
                 *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
                 *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
                 *[("HTTPRoute", "ServiceImport"), ("TLSRoute", "ServiceImport")],
+                *[("Gateway", "Service"), ("ListenerSet", "Service"), ("ListenerSet", "ServiceImport")],
             ]
         ),
     ),

@@ -31,7 +31,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
-from lasthop.resolve.attachment import index_routes, index_tables
+from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
 from lasthop.resolve.backends import index_slices
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
@@ -64,7 +64,7 @@ STAGES: tuple[Stage, ...] = (
     *(index_claims, index_services, index_service_imports, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.
-    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
+    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),
     *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),

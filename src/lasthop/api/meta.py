@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+
+GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 
 
 class Key(NamedTuple):
