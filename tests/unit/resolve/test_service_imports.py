@@ -68,8 +68,8 @@ def test_a_policy_for_the_service_of_the_same_name_is_not_one_for_the_import() -
 
 def test_a_slice_may_belong_to_a_service_and_an_import() -> None:
     labels = {"kubernetes.io/service-name": "derived", "multicluster.kubernetes.io/service-name": "far"}
-    parts = {"endpoints": [{"addresses": ["10.0.0.7"]}], "ports": [{"name": "https", "port": 1}]}
-    both = mk("EndpointSlice", "a/far-1", labels=labels, **parts)
+    ports = [{"name": "https", "port": 1}]
+    both = mk("EndpointSlice", "a/far-1", labels=labels, endpoints=[{"addresses": ["10.0.0.7"]}], ports=ports)
     engine, _ = settled({**WORLD, **keyed(both, mk_service("a/derived"))}, store=STORE)
     for backend in (Key("Service", "a", "derived"), Key("ServiceImport", "a", "far")):
         assert endpoints(engine.graph, backend, 443, "TCP").endpoints == (Endpoint("10.0.0.7", 1),)

@@ -175,9 +175,9 @@ def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[
         at = {"listener": listener.name, "status": MISDIRECTED_STATUS}
         return _answer(owner.key, request, Action.RESPOND, "421, misdirected request", (where, *why), **at)
     if unusable := unusable_servers(g, listener):
-        why = [bad("a server that its listener asks cannot be asked: ", why=problem) for problem in unusable]
+        refused = [bad("a server that its listener asks cannot be asked: ", why=problem) for problem in unusable]
         at = {"listener": listener.name, "hostname": _shown(host), "status": UNAVAILABLE}
-        return _answer(owner.key, request, Action.RESPOND, "503 before a route is chosen", (where, *why), **at)
+        return _answer(owner.key, request, Action.RESPOND, "503 before a route is chosen", (where, *refused), **at)
     found = choice.candidates(g, owner.key, listener.table, host.name) if host.found else []
     winner = choice.choose(found, asked)
     if winner is None:
