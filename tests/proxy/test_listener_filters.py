@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -70,6 +71,8 @@ def test_every_request_of_the_listener_is_asked_about_and_none_of_another(site: 
     assert ask(site.lasthop, GUARDED, "/nowhere").status == 402
     assert ask(site.lasthop, GUARDED, "/nowhere", headers=PASS).status == 404
     assert site.grpc.asked[-1].path == "/nowhere"
+    told = json.dumps(site.lasthop.explained("GET", f"http://{GUARDED}:{site.lasthop.port}/a"))
+    assert "asks, before a route is chosen, Service shop/auth-grpc" in told
 
 
 def test_several_servers_are_asked_in_order_and_the_first_that_denies_decides(site: Site) -> None:
@@ -125,6 +128,7 @@ def test_a_server_that_cannot_be_asked_closes_the_listener_and_no_other(site: Si
             assert ask(site.lasthop, GUARDED, path, headers=PASS).status == 503
         assert ask(site.lasthop, "open.test", "/a").seen["backend"] == "main"
         assert unsafe.seen == []
+        assert site.lasthop.explained("GET", f"http://{GUARDED}:{site.lasthop.port}/a")["status"] == 503
         (listener,) = (x for x in site.lasthop.object("Gateway", "web")["status"]["listeners"] if x["name"] == "guarded")
         (resolved,) = (x for x in listener["conditions"] if x["type"] == "ResolvedRefs")
         reason = "BackendNotFound" if flaw == "nobody" else "InvalidBackendTLS"

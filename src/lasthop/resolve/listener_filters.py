@@ -6,7 +6,9 @@ the listener; a server that cannot be connected to is its cluster's affair, as t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from lasthop.api import gateway as api
 from lasthop.api.meta import Key
@@ -17,12 +19,12 @@ from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS, external_auth, problems
 from lasthop.resolve.profiles import limits
-from lasthop.store.graph import Graph
+from lasthop.store.graph import Graph, query
 
 EXTERNAL_AUTH: Final = "ExternalAuth"
 
 
-class ListenerFilters(NamedTuple):
+class ListenerFilters(msgspec.Struct, frozen=True):
     auth: tuple[ExternalAuth, ...] = ()
     """The servers to ask, in this order."""
     refused: Problem | None = None
@@ -31,6 +33,7 @@ class ListenerFilters(NamedTuple):
     """The reference that may not be followed."""
 
 
+@query
 def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilters:
     """Returns what a listener asks for; `owner` is the Gateway or ListenerSet that has it, and needs the grants."""
     found: list[ExternalAuth] = []

@@ -167,7 +167,9 @@ def _with_filters(g: Graph, gateway: Key, listener: Listener, spec: api.Listener
     """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
     if not spec.filters.requests or not listener.http:
         return listener
-    found, (accepted, resolved) = listener_filters(g, gateway, listener.owner, spec), listener.conditions
+    found, (accepted, resolved) = listener_filters.attempt(g, gateway, listener.owner, spec), listener.conditions
+    if isinstance(found, Crash):
+        return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
     if found.refused and accepted.status:
         accepted = failed(reasons.ACCEPTED, found.refused)
     if found.unresolved and resolved.status:
