@@ -145,7 +145,8 @@ def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
     slice = read(g, key, EndpointSlice)
     kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
-    ports = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport and p.port] if slice else []
+    named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
+    ports = [port for port in named_so if port and 0 < port < 65536]
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
     # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]

@@ -20,12 +20,13 @@ from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
-from lasthop.store.store import read
+from lasthop.store.store import OBJECTS, read
 
 
 @query
 def age(g: Graph, key: Key) -> tuple[str, str]:
-    obj = read(g, key, api.Gateway)
+    """Of a Gateway or a ListenerSet."""
+    obj = OBJECTS.of(g, key)
     return obj.age if obj else ("", key.path)
 
 
@@ -102,15 +103,21 @@ def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
     found = gateway(g, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return
-    for port in {(listener.port, listener.transport) for listener in found.listeners if listener.served}:
-        yield SOCKETS.entry(port, (age(g, key), key, found.addresses))
+    # A port that only ListenerSets want is wanted since the oldest of these, or they could take it from others' Gateways.
+    claims: dict[tuple[int, str], tuple[str, str]] = {}
+    for listener in found.listeners:
+        if listener.served:
+            port, since = (listener.port, listener.transport), max(age(g, key), age(g, listener.owner))
+            claims[port] = min(since, claims.get(port, since))
+    for port, since in claims.items():
+        yield SOCKETS.entry(port, (since, key, found.addresses))
 
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """An older Gateway that has this Gateway's address and port already, on a host that they share."""
     sockets = sorted(SOCKETS.of(g, port, transport))
-    mine = next((addresses for _, owner, addresses in sockets if owner == key), ())
-    older = [(owner, addresses) for since, owner, addresses in sockets if since < age(g, key)]
+    own, mine = next(((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ()))
+    older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own, key)]
     every = WILDCARDS.intersection(mine)
     return next((owner for owner, addresses in older if every or {*mine, *WILDCARDS} & {*addresses}), None)

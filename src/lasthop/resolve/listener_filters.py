@@ -19,7 +19,7 @@ from lasthop.plan.upstream import Hop
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS, external_auth, problems
 from lasthop.resolve.profiles import limits
-from lasthop.store.graph import Graph, query
+from lasthop.store.graph import Graph
 
 EXTERNAL_AUTH: Final = "ExternalAuth"
 
@@ -33,7 +33,6 @@ class ListenerFilters(msgspec.Struct, frozen=True):
     """The reference that may not be followed."""
 
 
-@query
 def listener_filters(g: Graph, gateway: Key, owner: Key, listener: api.Listener) -> ListenerFilters:
     """Returns what a listener asks for; `owner` is the Gateway or ListenerSet that has it, and needs the grants."""
     found: list[ExternalAuth] = []

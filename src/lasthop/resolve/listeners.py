@@ -22,7 +22,7 @@ from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
-from lasthop.resolve.listener_filters import listener_filters
+from lasthop.resolve.listener_filters import ListenerFilters, listener_filters
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Graph, query
@@ -86,8 +86,8 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
         # A set whose list cannot be read has none; its Gateway and the other sets go on.
         read = () if isinstance(written, Crash) else written
         own = tuple(
-            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, spec)))
-            for each, spec in zip(read, spec_listeners(g, owner), strict=False)
+            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
+            for number, each in enumerate(read)
         )
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
@@ -163,11 +163,16 @@ def _settled(listener: Listener, conflict: Problem | None) -> Listener:
     return replace(listener, conditions=conditions, served=False, conflicted=True)
 
 
-def _with_filters(g: Graph, gateway: Key, listener: Listener, spec: api.Listener) -> Listener:
+@query
+def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilters:
+    return listener_filters(g, gateway, owner, spec_listeners(g, owner)[number])
+
+
+def _with_filters(g: Graph, gateway: Key, listener: Listener, number: int) -> Listener:
     """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
-    if not spec.filters.requests or not listener.http:
+    if not listener.http:
         return listener
-    found, (accepted, resolved) = listener_filters.attempt(g, gateway, listener.owner, spec), listener.conditions
+    found, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
     if isinstance(found, Crash):
         return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
     if found.refused and accepted.status:

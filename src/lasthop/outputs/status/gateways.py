@@ -121,7 +121,11 @@ def programmed(g: Graph, key: Key) -> Condition:
     if not proxy.connected:
         return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
     if any(proxy.serves(*port) for port in problems) or not served:
-        return true(reasons.PROGRAMMED, "; ".join(problem.text for problem in blocked))
+        # Ports that only ListenerSets want are theirs to report.
+        own = {(listener.port, listener.transport) for listener in served if listener.owner == key}
+        return true(
+            reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own)
+        )
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
 
 
