@@ -261,26 +261,19 @@ async def test_a_newer_version_that_appears_is_used_and_nothing_is_forgotten(api
         assert all(batch.policies_known for batch in reader.batches)
 
 
-async def test_a_forbidden_clustertrustbundle_is_a_warning(api: FakeApi) -> None:
-    """References to it are invalid then, which fails closed."""
-    api.served.add(("certificates.k8s.io", "v1beta1", "clustertrustbundles"))
+@pytest.mark.parametrize(
+    ("group", "version", "plural"),
+    [("certificates.k8s.io", "v1beta1", "clustertrustbundles"), ("multicluster.x-k8s.io", "v1alpha1", "serviceimports")],
+)
+async def test_an_optional_kind_that_may_not_be_read_is_a_warning(api: FakeApi, group: str, version: str, plural: str) -> None:
+    """As after an upgrade without the new RBAC rules: references to it are invalid, which fails closed."""
+    api.served.add((group, version, plural))
     for verb in ("list", "watch"):
-        api.fail(verb, "clustertrustbundles", "*", Refusal(403, "Forbidden"))
+        api.fail(verb, plural, "*", Refusal(403, "Forbidden"))
     async with reading(api) as reader:
         await until(lambda: reader.batches)
         [finding] = reader.findings
-        assert finding.severity == "warning" and "clustertrustbundles.certificates.k8s.io" in finding.message
-
-
-async def test_a_forbidden_serviceimport_is_a_warning(api: FakeApi) -> None:
-    """As after an upgrade without the new RBAC rules: references to it are invalid, and everything else is served."""
-    api.served.add(("multicluster.x-k8s.io", "v1alpha1", "serviceimports"))
-    for verb in ("list", "watch"):
-        api.fail(verb, "serviceimports", "*", Refusal(403, "Forbidden"))
-    async with reading(api) as reader:
-        await until(lambda: reader.batches)
-        [finding] = reader.findings
-        assert finding.severity == "warning" and "serviceimports.multicluster.x-k8s.io" in finding.message
+        assert finding.severity == "warning" and f"{plural}.{group}" in finding.message
 
 
 async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) -> None:
