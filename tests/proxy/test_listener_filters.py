@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import ssl
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.certificates import Certificate, dns
+from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.auth_server import AuthServer, auth_server
 from tests.proxy.certs import CA, HOSTNAME, issued
@@ -117,6 +119,19 @@ def test_an_edit_holds_on_connections_that_are_open(site: Site) -> None:
         site.guard(external_auth("GRPC", "auth-grpc"))
         assert status() == 402
         assert connection.sock is opened
+
+
+def test_an_https_listener_for_every_name_asks_about_names_that_no_route_has_too(site: Site) -> None:
+    port, any_name = free_port(), ssl.create_default_context(cadata=CA.pem)
+    any_name.check_hostname = False
+    asking = {**docs.https(port, "own"), "filters": {"requests": [external_auth("GRPC", "auth-grpc")]}}
+    gateway = docs.gateway("web", docs.http(site.lasthop.port), asking)
+    own = docs.key_pair("own", Certificate("gateway", CA, sans=dns("own.test")))
+    site.lasthop.load("gateway.yaml", *standing(gateway), own)
+    for host, path, status in ((GUARDED, "/a", 200), (GUARDED, "/nowhere", 404), ("nobody.test", "/a", 404)):
+        assert ask(site.lasthop, host, path, port=port, tls=any_name).status == 402
+        assert ask(site.lasthop, host, path, port=port, tls=any_name, headers=PASS).status == status
+    assert ask(site.lasthop, GUARDED, "/a").status == 200, "by the listener that does not ask"
 
 
 @pytest.mark.parametrize("flaw", ["missing bundle", "nobody"])
