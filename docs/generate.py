@@ -10,6 +10,7 @@ import click
 
 from lasthop.api.kinds import KINDS
 from lasthop.api.profiles import PREFIX
+from lasthop.api.unserved import FIELDS as UNSERVED_FIELDS
 from lasthop.api.unserved import Unserved
 from lasthop.cli.commands.explain import request_command
 from lasthop.cli.main import COMMANDS, main
@@ -45,6 +46,13 @@ def kinds() -> Iterator[str]:
     yield ""
 
 
+def unserved() -> Iterator[str]:
+    yield from ("| kind | field | what happens |", "|---|---|---|")
+    yield from (f"| {kind.kind} | all of it | no effect |" for kind in KINDS.values() if kind.struct is Unserved)
+    yield from (f"| {', '.join(each.kinds)} | `{each.path}` | {each.instead} |" for each in UNSERVED_FIELDS)
+    yield ""
+
+
 def option_values() -> Iterator[str]:
     yield from ("| option | values | default |", "|---|---|---|")
     for option in OPTIONS:
@@ -72,7 +80,14 @@ def limits() -> Iterator[str]:
     yield ""
 
 
-PARTS = {"commands": commands, "kinds": kinds, "options": option_values, "remedies": remedies, "limits": limits}
+PARTS = {
+    "commands": commands,
+    "kinds": kinds,
+    "unserved": unserved,
+    "options": option_values,
+    "remedies": remedies,
+    "limits": limits,
+}
 
 
 def generated(text: str) -> str:

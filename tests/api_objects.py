@@ -27,6 +27,19 @@ def mk_policy(name: str, service: str = "erp", namespace: str = "shop", **more: 
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
+def mk_selector(name: str, namespace: str = "shop", port: int = 8443, **labels: str) -> Json:
+    """An XBackend of type EndpointSelector."""
+    spec = {"type": "EndpointSelector", "port": {"number": port}, "endpointSelector": {"matchLabels": labels}}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def mk_pod(name: str, ip: str, namespace: str = "shop", *, ready: bool = True, labels: Json | None = None) -> Json:
+    conditions = [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True" if ready else "False"}]
+    status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": conditions}
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {"app": "x"}, "annotations": {"a": "b"}}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": status}
+
+
 def mk_condition(type: str = "Accepted", status: str = "True", generation: int = 1, message: str = "") -> ConditionStatus:
     return ConditionStatus(type, status, type, message, generation)
 

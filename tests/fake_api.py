@@ -45,6 +45,8 @@ KINDS = {
     "leases": "Lease",
     "events": "Event",
     "clustertrustbundles": "ClusterTrustBundle",
+    "xbackends": "XBackend",
+    "pods": "Pod",
 }
 
 

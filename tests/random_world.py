@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, SERVICE_GROUPS
 from lasthop.api.meta import Object, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.tls_options import OPTIONS
@@ -19,6 +19,7 @@ from tests.world import (
     PORTS,
     STREAMS,
     ca_pem,
+    import_ref,
     key_pair,
     keyed,
     mk,
@@ -34,6 +35,7 @@ from tests.world import (
     mk_route,
     mk_secret,
     mk_service,
+    mk_service_import,
     mk_slice,
     mk_stream_route,
     mk_waiver,
@@ -48,6 +50,9 @@ HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
 SERVICES = st.sampled_from(["s0", "s1"])
+_SERVICE_KINDS = st.sampled_from(
+    [{"group": group, "kind": kind} for kind, group in (*SERVICE_GROUPS.items(), ("Service", ""))]
+)
 
 
 def ca_content(kind: str) -> str | None:
@@ -128,9 +133,26 @@ _ALLOWED_LISTENERS = st.sampled_from(
 
 
 @st.composite
+def _servers(draw: st.DrawFn, ports: list[int]) -> dict[str, Any]:
+    """What a filter refers to."""
+    server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from(ports))}
+    return {**server, **draw(_SERVICE_KINDS)}
+
+
+@st.composite
+def _asking(draw: st.DrawFn) -> dict[str, Any]:
+    """Filters of a listener, if it has any."""
+    server = st.builds(mk_external_auth, st.sampled_from(["HTTP", "GRPC"]), _servers([443, 80, 9]))
+    odd = st.just({"type": "ExtensionRef", "extensionRef": {"group": "x.example", "kind": "Auth", "name": "x"}})
+    found = draw(st.one_of(st.just([]), st.lists(server, min_size=1, max_size=2), st.lists(odd, min_size=1, max_size=1)))
+    return {"filters": {"requests": found}} if found else {}
+
+
+@st.composite
 def gateways(draw: st.DrawFn) -> Object:
     path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['g0', 'g1']))}"
-    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": draw(st.sampled_from(["", "*.example"]))}]
+    hostname = draw(st.sampled_from(["", "*.example"]))
+    listeners = [{"name": "http", "port": 80, "protocol": "HTTP", "hostname": hostname, **draw(_asking())}]
     if draw(st.booleans()):
         tls = {"certificateRefs": [{"name": draw(st.sampled_from(["k0", "k1"]))}]}
         listeners.append({"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls})
@@ -168,6 +190,7 @@ def listener_sets(draw: st.DrawFn) -> Object:
         listener: dict[str, Any] = {"name": name, "port": draw(st.sampled_from([80, 443, 8080])), "protocol": protocol}
         listener["hostname"] = "" if protocol == "TCP" else draw(st.sampled_from(["", "x.example", "y.example", "*.example"]))
         listener["allowedRoutes"] = {"namespaces": {"from": draw(st.sampled_from(["All", "Same"]))}}
+        listener |= draw(_asking()) if protocol != "TCP" else {}
         if protocol == "HTTPS":
             ref = {"name": draw(st.sampled_from(["k0", "k1"])), "namespace": draw(NAMESPACES)}
             listener["tls"] = {"certificateRefs": [ref]}
@@ -195,8 +218,12 @@ def _backends(ports: list[int]) -> st.SearchStrategy[dict[str, Any]]:
     service = {"name": SERVICES, "namespace": NAMESPACES, "port": st.sampled_from(ports), "weight": weights, "kind": kinds}
     xbackend = {"group": st.just(EXPERIMENTAL_GROUP), "kind": st.just("XBackend"), "name": st.sampled_from(["x0", "x1"])}
     more = {"namespace": NAMESPACES, "weight": weights, "port": st.sampled_from([0, 0, 0, 80])}
+    imported = {**service, "group": st.just(MULTICLUSTER_API), "kind": st.just("ServiceImport"), "name": SERVICES}
     return st.one_of(
-        st.fixed_dictionaries(service), st.fixed_dictionaries(service), st.fixed_dictionaries({**xbackend, **more})
+        st.fixed_dictionaries(service),
+        st.fixed_dictionaries(service),
+        st.fixed_dictionaries({**xbackend, **more}),
+        st.fixed_dictionaries(imported),
     )
 
 
@@ -209,10 +236,10 @@ def routes(draw: st.DrawFn) -> Object:
     rule: dict[str, Any] = {"matches": [match], "backendRefs": draw(st.lists(backend, max_size=2))}
     filters = []
     if draw(st.booleans()):
-        mirrored = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": 443}
+        mirrored = draw(_servers([443]))
         filters.append({"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}})
     if kind == "HTTPRoute" and draw(st.booleans()):
-        server = {"name": draw(SERVICES), "namespace": draw(NAMESPACES), "port": draw(st.sampled_from([443, 80, 9]))}
+        server = draw(_servers([443, 80, 9]))
         filters.append(mk_external_auth(draw(st.sampled_from(["HTTP", "GRPC"])), server))
     rule["filters"] = filters
     parents = draw(st.lists(_PARENTS, min_size=1, max_size=2))
@@ -239,10 +266,8 @@ def stream_routes(draw: st.DrawFn) -> Object:
 
 @st.composite
 def policies(draw: st.DrawFn) -> Object:
-    target = st.fixed_dictionaries(
-        {"group": st.just(""), "kind": st.just("Service"), "name": SERVICES, "sectionName": SECTIONS}
-    )
-    targets = draw(st.lists(target, min_size=1, max_size=2))
+    target = st.fixed_dictionaries({"name": SERVICES, "sectionName": SECTIONS})
+    targets = [{**draw(_SERVICE_KINDS), **each} for each in draw(st.lists(target, min_size=1, max_size=2))]
     return mk_policy(
         f"{draw(NAMESPACES)}/{draw(st.sampled_from(['p0', 'p1', 'p2']))}",
         "",
@@ -272,7 +297,8 @@ def xbackends(draw: st.DrawFn) -> Object:
 
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
-    target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
+    kind = draw(_SERVICE_KINDS)
+    target = PolicyTargetReference(kind["group"], kind["kind"], draw(SERVICES), draw(SECTIONS))
     good = draw(st.none() | policies())
     assert good is None or isinstance(good, BackendTLSPolicy)
     name, namespace = (good.metadata.name, good.metadata.namespace) if good else ("p3", draw(NAMESPACES))
@@ -354,7 +380,19 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     st.builds(
         lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
     ),
-    st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
+    st.builds(
+        lambda ns, s, p: mk_service_import(f"{ns}/{s}", p),
+        NAMESPACES,
+        SERVICES,
+        st.sampled_from([PORTS, PORTS[:1], PORTS[2:]]),
+    ),
+    st.builds(
+        lambda ns, s, a, i: mk_slice(f"{ns}/{s}-{1 + i}", s, a, imported=i),
+        NAMESPACES,
+        SERVICES,
+        st.sampled_from([[], ["10.1.0.1"]]),
+        st.booleans(),
+    ),
     st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),
     st.builds(
         lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
@@ -368,6 +406,8 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
                 *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
                 *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
                 *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
+                *[("HTTPRoute", "ServiceImport"), ("TLSRoute", "ServiceImport")],
+                *[("Gateway", "Service"), ("ListenerSet", "Service"), ("ListenerSet", "ServiceImport")],
             ]
         ),
     ),
@@ -426,6 +466,26 @@ BASE = keyed(
             }
         ],
     ),
+    mk_service_import("a/s0", PORTS),
+    mk_slice("a/s0-2", "s0", ["10.2.0.1"], imported=True),
+    mk_grant("a/i-grant", "b", "HTTPRoute", "ServiceImport"),
+    mk_policy(
+        "a/p3", "s0", "far.example", ["c1"], targets=[{"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": "s0"}]
+    ),
+    mk_route("a/far", "a/g0", [import_ref("s0")], ["far.example"]),
+    mk_route(
+        "b/far",
+        "b/g1",
+        [],
+        ["far.example"],
+        rules=[
+            {
+                "filters": [mk_external_auth("HTTP", import_ref("s0", namespace="a"))],
+                "backendRefs": [import_ref("s0", namespace="a"), {"name": "s1", "port": 443}],
+            }
+        ],
+    ),
+    mk_stream_route("TCPRoute", "a/far", "b/g1", [import_ref("s0")], section="ends"),
     mk_route("b/calls", "b/g1", [{"name": "s1", "port": 443}], kind="GRPCRoute"),
     mk_stream_route("TLSRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}], ["a.p.example", "x.example"]),
     mk_stream_route("TCPRoute", "b/r0", "b/g1", [{"name": "s1", "port": 443}, {"name": "s0", "port": 80}], section="tcp"),

@@ -23,7 +23,7 @@ FILTERS = {
 def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     """A list; or, where the host has an index, the list of each of its leaves."""
     if not host.HasField("matcher"):
-        return [route_line(route) for route in host.routes if _normal(route)]
+        return [*_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
     index = host.matcher
     if index.HasField("matcher_list"):
         assert [str(m.predicate.single_predicate.input.name) for m in index.matcher_list.matchers] == ["upgrade"]
@@ -32,6 +32,17 @@ def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     if index.HasField("on_no_match"):
         tree["otherwise"] = _leaf(index.on_no_match.action)
     return tree
+
+
+def _asked_first(host: Any) -> Iterator[str]:
+    """What the listener asks for, and that it leaves no filter of a route out."""
+    found = dict(host.typed_per_filter_config)
+    asking = [name for name in sorted(found) if name.startswith("lasthop.listener_auth")]
+    assert not found or {*found} == {*asking, *FILTERS}
+    for name in asking:
+        config, per_host = rc.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
+        assert found[name].Unpack(config) and config.config.Unpack(per_host)
+        yield f"first {_asks(ext_authz(per_host), routes=True)}"
 
 
 def _leaf(action: Any) -> list[str]:
@@ -138,8 +149,8 @@ def ext_authz(per_route: Any) -> Any:
     return found
 
 
-def _asks(found: Any) -> str:
-    assert not found.failure_mode_allow and not found.clear_route_cache and found.status_on_error.code == 503
+def _asks(found: Any, *, routes: bool = False) -> str:
+    assert not found.failure_mode_allow and found.clear_route_cache == routes and found.status_on_error.code == 503
     http = found.http_service
     cluster = http.server_uri.cluster or found.grpc_service.envoy_grpc.cluster_name
     timeout = found.grpc_service.timeout if found.HasField("grpc_service") else http.server_uri.timeout

@@ -9,6 +9,7 @@ import msgspec
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
+from lasthop.api.kinds import MULTICLUSTER_API
 from lasthop.api.meta import Key, Object
 from lasthop.api.status import GatewayStatus, ListenerSetStatus, Status
 from lasthop.engine import Engine
@@ -20,6 +21,7 @@ from tests.world import (
     PINS,
     PORTS,
     ca_pem,
+    import_ref,
     key_pair,
     keyed,
     mk,
@@ -34,6 +36,7 @@ from tests.world import (
     mk_route,
     mk_secret,
     mk_service,
+    mk_service_import,
     mk_slice,
     mk_stream_route,
     mk_waiver,
@@ -49,13 +52,15 @@ SHARED = "edge/web"
 UNUSED = ("8444/pass/*.p.example",)
 """The name of a shared listener that nobody uses, so that whoever comes may."""
 _ALL = {"namespaces": {"from": "All"}}
+IMPORTS = {"group": MULTICLUSTER_API, "kind": "ServiceImport"}
 
 
 def tenant(ns: str, created: str) -> list[Object]:
     """All that a tenant usually has. Its hostnames end in `<tenant>.example`."""
     https = {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": f"set.{ns}.example"}
     secure = {**https, "tls": {"certificateRefs": [{"name": "pair"}]}, "allowedRoutes": _ALL}
-    plain = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": f"plain.{ns}.example"}
+    asks = {"requests": [mk_external_auth("GRPC", {"name": "s0", "port": 443}), mk_external_auth("HTTP", import_ref("far"))]}
+    plain = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": f"plain.{ns}.example", "filters": asks}
     ends = {"name": "ends", "port": 443, "protocol": "TLS", "hostname": f"tls.{ns}.example", "tls": secure["tls"]}
     x = {"group": EXPERIMENTAL_GROUP, "kind": "XBackend", "name": "x"}
     by_ca = {"hostname": "api.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}
@@ -91,6 +96,8 @@ def tenant(ns: str, created: str) -> list[Object]:
         mk_config_map(f"{ns}/ca", ca_pem("good")),
         *(mk_service(f"{ns}/{name}", PORTS) for name in ("s0", "s1")),
         *(mk_slice(f"{ns}/{name}-1", name, ["10.0.0.1"]) for name in ("s0", "s1")),
+        mk_service_import(f"{ns}/far", PORTS),
+        mk_slice(f"{ns}/far-1", "far", ["10.0.0.2"], imported=True),
         mk_pin_set(f"{ns}/pins", PINS[0], certificates=[ca_pem("leaf")]),
         mk_waiver(f"{ns}/waiver", "Names", "2026-12-01T00:00:00Z", OLD),
         mk_policy(
@@ -105,6 +112,7 @@ def tenant(ns: str, created: str) -> list[Object]:
         mk_policy(
             f"{ns}/p1", "s1", "api.example", ["ca", own_ref("VerificationWaiver", "waiver")], section="https", created=created
         ),
+        mk_policy(f"{ns}/p2", "", "far.example", ["ca"], targets=[{**IMPORTS, "name": "far"}], created=created),
         mk_xbackend(f"{ns}/x", "api.example", "ServerOnly", by_ca),
         mk_route(
             f"{ns}/web",
@@ -123,7 +131,7 @@ def tenant(ns: str, created: str) -> list[Object]:
             SHARED,
             [],
             [f"grpc.{ns}.example"],
-            rules=[{"matches": [call], "backendRefs": [{"name": "s0", "port": 443}]}],
+            rules=[{"matches": [call], "backendRefs": [{"name": "s0", "port": 443}, import_ref("far")]}],
             kind="GRPCRoute",
             created=created,
         ),

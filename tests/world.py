@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lasthop.api.kinds import CONTROLLER_NAME, decode
+from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, decode
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
 from lasthop.plan.tls import SystemStore
@@ -106,11 +106,22 @@ def mk_service(path: str, ports: list[dict[str, Any]] | None = None, **spec: Any
     return mk("Service", path, spec={"ports": ports or [{"name": "https", "port": 443}], **spec})
 
 
-def mk_slice(path: str, service: str, addresses: list[str], port: int = 9443, port_name: str = "https") -> Object:
+def mk_service_import(path: str, ports: list[dict[str, Any]] | None = None) -> Object:
+    return mk("ServiceImport", path, spec={"type": "ClusterSetIP", "ports": ports or [{"name": "https", "port": 443}]})
+
+
+def import_ref(name: str, port: int = 443, **more: Any) -> dict[str, Any]:
+    return {"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": name, "port": port, **more}
+
+
+def mk_slice(
+    path: str, service: str, addresses: list[str], port: int = 9443, port_name: str = "https", *, imported: bool = False
+) -> Object:
+    """Of a Service, or of a ServiceImport."""
     return mk(
         "EndpointSlice",
         path,
-        labels={"kubernetes.io/service-name": service},
+        labels={f"{'multicluster.' if imported else ''}kubernetes.io/service-name": service},
         addressType="IPv4",
         endpoints=[{"addresses": [address]} for address in addresses],
         ports=[{"name": port_name, "port": port}],
@@ -203,6 +214,17 @@ def mk_xbackend(path: str, hostname: str = "", mode: str = "None", validation: A
     return mk("XBackend", path, spec={"port": {"number": 443}, **kind, "tls": tls, **spec})
 
 
+def mk_pod(
+    path: str, ip: str, labels: Mapping[str, str], *, ready: bool = True, phase: str = "Running", leaving: bool = False
+) -> Object:
+    namespace, _, name = path.rpartition("/")
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
+    status = {"podIPs": [{"ip": ip}] if ip else [], "phase": phase, "conditions": conditions}
+    return decode("Pod", {"metadata": metadata, "status": status})
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
     to = {"group": _group(to_kind, ""), "kind": to_kind, **({"name": name} if name else {})}
     from_ = {"group": _group(from_kind, GROUP), "kind": from_kind, "namespace": from_namespace}
@@ -210,7 +232,7 @@ def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_ki
 
 
 def _group(kind: str, otherwise: str) -> str:
-    return EXPERIMENTAL_GROUP if kind == "XBackend" else otherwise
+    return {"XBackend": EXPERIMENTAL_GROUP, "ServiceImport": MULTICLUSTER_API}.get(kind, otherwise)
 
 
 def key(obj: Object) -> Key:

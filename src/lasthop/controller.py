@@ -36,7 +36,7 @@ from lasthop.plan.observation import ProxyReport
 from lasthop.plan.tls import SystemStore
 from lasthop.problem_log import ProblemLog
 from lasthop.resolve.gateways import gateway
-from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE
+from lasthop.resolve.settings import CRD_VERSIONS, OBSERVED, OBSERVES, POLICIES_DOUBTFUL, PROXY, SYSTEM_STORE, set_absent
 from lasthop.sinks.sink import Sink
 from lasthop.sources.source import Batch, Source
 from lasthop.store.node import Crash
@@ -88,6 +88,7 @@ class Controller:
         self.engine.policies.set_known(batch.policies_known)
         POLICIES_DOUBTFUL.set(graph, batch.policies_doubtful or None)
         CRD_VERSIONS.set(graph, batch.crd_versions)
+        set_absent(graph, batch.absent_kinds)
         self.engine.apply(batch.changes)
         self.log.debug("objects read", objects_changed=len(batch.changes), files_not_applied=len(batch.not_applied))
         self.source_findings, self.not_applied = batch.findings, batch.not_applied

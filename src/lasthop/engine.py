@@ -32,19 +32,19 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
-from lasthop.resolve.attachment import index_routes, index_tables
+from lasthop.resolve.attachment import index_listener_hops, index_routes, index_tables
 from lasthop.resolve.backends import index_slices
 from lasthop.resolve.failing import index_failing
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
 from lasthop.resolve.listener_sets import index_accepted_sets
 from lasthop.resolve.missing_endpoints import index_stray_slices
-from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_services
+from lasthop.resolve.policies.targets import index_claims, index_misaimed, index_service_imports, index_services
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
 from lasthop.resolve.verification import index_ports, index_weakened
-from lasthop.resolve.xbackends import index_labels
+from lasthop.resolve.xbackends import index_labels, index_pods
 from lasthop.store.graph import Graph
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.stages import Changes, Gone, Output, Stage, Stages
@@ -61,11 +61,11 @@ STATUS = tuple(
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
-    *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
-    *(index_claims, index_services, index_misaimed),
+    *(index_grants, index_slices, index_stray_slices, index_labels, index_pods, index_listener_sets),
+    *(index_claims, index_services, index_service_imports, index_misaimed),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was, what fails.
-    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
+    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_listener_hops),
     *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened, index_failing),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),

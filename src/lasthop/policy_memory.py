@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
 from lasthop.outputs.envoy.clusters import CLUSTERS, ClusterEntry
 from lasthop.plan.reasons import INTERNAL_ERROR
@@ -34,7 +35,7 @@ class PolicyMemory:
             self._unmark(tuple(self.marks))
             return
         for hop in self._plaintext:
-            if hop.backend.kind == "Service" and (hop.backend, hop.port) not in self.marks:
+            if hop.backend.kind in SERVICE_GROUPS and (hop.backend, hop.port) not in self.marks:
                 self.marks[hop.backend, hop.port] = hop
                 SERVED_PLAINTEXT.set(self._graph, True, hop.backend, hop.port)
         self._unmark_claimed(self.marks)

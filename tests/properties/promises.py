@@ -15,7 +15,7 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.backends import XBackend
-from lasthop.api.core import Secret, Service
+from lasthop.api.core import Secret, Service, ServiceImport
 from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
@@ -46,7 +46,7 @@ def sections(obj: Text, service: Key) -> list[str]:
     if obj.metadata.namespace != service.namespace:
         return []
     targets = obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets
-    named = [t.section_name for t in targets if t.kind == "Service" and t.name == service.name]
+    named = [t.section_name for t in targets if t.kind == service.kind and t.name == service.name]
     if isinstance(obj, BackendTLSPolicy) or obj.last_good is None:
         return named
     covered = sections(obj.last_good, service)
@@ -67,11 +67,10 @@ def winner(policies: list[Text], service: Key, port_name: str) -> Text:
     return min(policies, key=rank)
 
 
-def missed(objects: Objects, service: Service) -> list[str]:
+def missed(objects: Objects, key: Key, service: Service | ServiceImport) -> list[str]:
     """Ports that policies name and the Service does not have."""
     known = {"", *(port.name for port in service.spec.ports)}
-    path = Key("Service", service.metadata.namespace, service.metadata.name)
-    return [section for obj in texts(objects) for section in sections(obj, path) if section not in known]
+    return [section for obj in texts(objects) for section in sections(obj, key) if section not in known]
 
 
 def check_clients(objects: Objects, snapshot: Snapshot) -> None:
@@ -117,9 +116,9 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if kind == "XBackend":
             check_xbackend(objects, snapshot, gateway, name, now)
             continue
-        service = Key("Service", namespace, service_name)
+        service = Key("ServiceImport" if kind == "ServiceImport" else "Service", namespace, service_name)
         obj = objects.get(service)
-        assert isinstance(obj, Service), f"{name} leads to a Service that does not exist"
+        assert isinstance(obj, Service | ServiceImport), f"{name} leads to a {service.kind} that does not exist"
         transport = "UDP" if protocol == "udp" else "TCP"
         service_port = next(p for p in obj.spec.ports if p.port == int(port) and p.protocol == transport)
         port_name = service_port.name
@@ -136,7 +135,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
             means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
-            astray = missed(objects, obj)
+            astray = missed(objects, service, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
         assert policies, f"{name} speaks TLS and no policy asked for it"

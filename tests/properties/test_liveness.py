@@ -14,7 +14,8 @@ from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from hypothesis import HealthCheck, given, settings
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
+from lasthop.api.kinds import MULTICLUSTER_API
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
@@ -51,9 +52,10 @@ def named_hops(snapshot: Snapshot) -> set[tuple[Key, str]]:
 
 def expected(objects: Objects, gateway: Key, name: str) -> str | None:
     """How a hop must be served: "plaintext", or the SNI of the policy that rules it; None where the case is not plain."""
-    *_, namespace, service_name, port, _ = name.split("/")
-    service = objects.get(Key("Service", namespace, service_name))
-    served = service.spec.ports if isinstance(service, Service) else ()
+    *_, kind, namespace, service_name, port, _ = name.split("/")
+    group, kind = (MULTICLUSTER_API, kind) if kind == "ServiceImport" else ("", "Service")
+    service = objects.get(Key(kind, namespace, service_name))
+    served = service.spec.ports if isinstance(service, AnyService) else ()
     ports = [p for p in served if p.port == int(port) and p.protocol == "TCP"]
     owner: Any = objects[gateway]
     rules = profiles_of(objects, gateway)
@@ -64,7 +66,7 @@ def expected(objects: Objects, gateway: Key, name: str) -> str | None:
         for obj in texts(objects)
         if obj.metadata.namespace == namespace
         for target in (obj.spec.target_refs if isinstance(obj, BackendTLSPolicy) else obj.targets)
-        if (target.group, target.kind, target.name) == ("", "Service", service_name)
+        if (target.group, target.kind, target.name) == (group, kind, service_name)
     ]
     # A section that names no port concerns them all: it may be a typo.
     names = {p.name for p in served}

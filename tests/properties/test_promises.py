@@ -9,6 +9,7 @@ from envoy.config.core.v3 import address_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,9 +92,12 @@ def test_everything_that_is_named_in_a_table_and_may_be_served_has_its_endpoints
         if cluster.HasField("load_assignment"):
             continue  # a name, which the proxy resolves itself
         assert cluster.eds_cluster_config.service_name in names[gateway, ENDPOINTS]
-    for gateway, type_url in names:
-        if type_url == LISTENER:
-            assert names[gateway, ROUTES], "a listener without a route table"
+    for (gateway, type_url, _), resource in snapshot.xds.items():
+        for chain in listener_pb2.Listener.FromString(resource.body).filter_chains if type_url == LISTENER else ():
+            manager = hcm_pb2.HttpConnectionManager()
+            for config in (filter.typed_config for filter in chain.filters if filter.typed_config.Is(manager.DESCRIPTOR)):
+                assert config.Unpack(manager)
+                assert manager.rds.route_config_name in names[gateway, ROUTES], "a listener without its route table"
 
 
 _MATTERS = st.builds(
@@ -247,21 +251,72 @@ def check_asked(objects: Objects, snapshot: Snapshot) -> int:
             if wanted is None or route.HasField("direct_response"):
                 assert wanted is None or route.direct_response.status == 500
                 continue
-            ref, protocol = wanted.backend_ref, {"HTTP": "auto", "GRPC": "h2"}[wanted.protocol]
-            namespace = ref.namespace or obj.metadata.namespace
             found = _asked(route)
-            named = (found.http_service.server_uri.cluster, found.grpc_service.envoy_grpc.cluster_name)
-            assert f"{gateway.path}/{namespace}/{ref.name}/{ref.port}/{protocol}" in named
+            assert _wanted(gateway, obj, wanted) in _named(found)
             assert not found.failure_mode_allow and not found.clear_route_cache
             asking += 1
     return asking
 
 
-def _asked(route: Any) -> Any:
+def _asked(message: Any, filter: str = "lasthop.external_auth") -> Any:
     config, per_route = route_components_pb2.FilterConfig(), extension_matcher_pb2.ExtensionWithMatcherPerRoute()
-    assert route.typed_per_filter_config["lasthop.external_auth"].Unpack(config) and not config.disabled
+    assert message.typed_per_filter_config[filter].Unpack(config) and not config.disabled
     assert config.config.Unpack(per_route)
     return ext_authz(per_route)
+
+
+def _wanted(gateway: Key, owner: Any, auth: Any) -> str:
+    """The cluster of the server that an object's filter refers to."""
+    ref, protocol = auth.backend_ref, {"HTTP": "auto", "GRPC": "h2"}[auth.protocol]
+    kind = f"{ref.kind}/" if ref.kind != "Service" else ""
+    return f"{gateway.path}/{kind}{ref.namespace or owner.metadata.namespace}/{ref.name}/{ref.port}/{protocol}"
+
+
+def _named(found: Any) -> tuple[str, str]:
+    return found.http_service.server_uri.cluster, found.grpc_service.envoy_grpc.cluster_name
+
+
+@slow
+@given(EDITS)
+def test_no_request_goes_around_the_servers_that_its_listener_asks(edits: list[Edit]) -> None:
+    """Every virtual host asks what the listener with the most specific hostname asks, in its order, and what no other listener
+    of the port asks; each server fails closed, and a route is chosen anew, with all its own filters."""
+    objects, _, snapshot = walk(edits)
+    for (gateway, type_url, name), resource in snapshot.xds.items():
+        table = name.removeprefix(f"{gateway.path}/").split("/")
+        for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts if type_url == ROUTES else ():
+            possible = _possible_servers(objects, gateway, table, host.domains[0])
+            filters = sorted(each for each in host.typed_per_filter_config if each.startswith("lasthop.listener_auth"))
+            asked = [_asked(host, each) for each in filters]
+            assert all(not each.failure_mode_allow and each.clear_route_cache for each in asked)
+            found = tuple(next(filter(None, _named(each))) for each in asked)
+            forwards = any(route.HasField("route") for route in host.routes)
+            assert found in possible or (not found and not forwards), (name, host.name)
+            routes_on = {"envoy.filters.http.cors", "lasthop.external_auth", "envoy.filters.http.stateful_session"}
+            assert not found or routes_on <= {*host.typed_per_filter_config}
+            assert not found or host.routes[-1].match.prefix == "/", "what no route takes is asked about too"
+
+
+def _possible_servers(objects: Objects, gateway: Key, table: list[str], domain: str) -> list[tuple[str, ...]]:
+    """What the listeners of a table ask that have the most specific hostname for a domain; several where they conflict."""
+    hostname = "" if domain == "*" else domain
+    sets = [obj for key, obj in sorted(objects.items()) if key.kind == "ListenerSet"]
+    owners: list[Any] = [objects[gateway], *sets]
+    port, *named = table
+    there = [
+        (listener, owner)
+        for owner in owners
+        for listener in owner.spec.listeners
+        if listener.port == int(port) and listener.protocol == ("HTTPS" if named else "HTTP")
+        if not named or listener.name == named[-1]
+        if listener.hostname in ("", hostname) or hostname.endswith(listener.hostname.removeprefix("*"))
+    ]
+    longest = max((len(listener.hostname) for listener, _ in there), default=0)
+    fitting = [(listener, owner) for listener, owner in there if named or len(listener.hostname) == longest]
+    return [
+        tuple(_wanted(gateway, owner, each.external_auth) for each in listener.filters.requests if each.external_auth)
+        for listener, owner in fitting
+    ]
 
 
 def _clusters(chain: Any) -> list[str]:
@@ -334,5 +389,5 @@ def test_the_world_is_rich_enough_to_mean_something() -> None:
     engine.apply(keyed(mk_config_map("a/c0", "")))
     settle(engine, snapshot)
     assert {name for _, name in snapshot.clusters()} == {
-        name for name in before if "/a/s0/" not in name and "/a/x0/" not in name
+        name for name in before if ("/a/s0/" not in name or "/ServiceImport/" in name) and "/a/x0/" not in name
     }

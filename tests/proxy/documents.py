@@ -100,6 +100,26 @@ def endpoints(path: str, *ports: int, port_name: str = "https", service: str = "
     return found
 
 
+MULTICLUSTER = "multicluster.x-k8s.io"
+
+
+def service_import(path: str) -> Document:
+    spec = {"type": "ClusterSetIP", "ports": [{"name": "https", "port": 443}]}
+    return obj(f"{MULTICLUSTER}/v1beta1", "ServiceImport", path, spec=spec)
+
+
+def imported_endpoints(path: str, *ports: int) -> list[Document]:
+    """The same for a ServiceImport."""
+    found = endpoints(f"{path}-import", *ports, service=path)
+    for document in found:
+        document["metadata"]["labels"] = {"multicluster.kubernetes.io/service-name": path}
+    return found
+
+
+def to_import(name: str, port: int = 443) -> Document:
+    return to(name, port, group=MULTICLUSTER, kind="ServiceImport")
+
+
 def route(
     path: str, *backends: Document, gateway: str = "web", gateway_namespace: str = NAMESPACE, host: str = ""
 ) -> Document:
@@ -128,8 +148,9 @@ def policy(
     options: dict[str, str] | None = None,
     service: str = "",
     created: str = "",
+    imported: bool = False,
 ) -> Document:
-    """For the Service of the same name; without CAs it is the system store's."""
+    """For the Service (or ServiceImport) of the same name; without CAs it is the system store's."""
     validation: Document = {"hostname": hostname}
     if cas:
         validation["caCertificateRefs"] = [ref(ca) if isinstance(ca, str) else ca for ca in cas]
@@ -137,7 +158,8 @@ def policy(
         validation["wellKnownCACertificates"] = "System"
     if sans:
         validation["subjectAltNames"] = sans
-    target = {"group": "", "kind": "Service", "name": service or path.rpartition("/")[2]}
+    kind = {"group": MULTICLUSTER, "kind": "ServiceImport"} if imported else {"group": "", "kind": "Service"}
+    target = {**kind, "name": service or path.rpartition("/")[2]}
     spec = {"targetRefs": [target], "validation": validation, **({"options": options} if options else {})}
     return obj(GATEWAY_API, "BackendTLSPolicy", path, created=created, spec=spec)
 

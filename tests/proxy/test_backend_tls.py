@@ -68,11 +68,15 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
         lasthop.write(
             "gateway.yaml",
             docs.gateway_class(),
-            docs.gateway("web", docs.http(lasthop.port), docs.https(ports["https"], "own"), *listeners(ports)),
+            docs.gateway(
+                "web", docs.http(lasthop.port), docs.https(ports["https"], "own"), *listeners(ports), *asking(lasthop.port)
+            ),
             docs.key_pair("own", own),
             docs.config_map("ca", CA.pem),
             docs.policy("valid", "api.example", "ca"),
             docs.policy("invalid", "api.example", "missing"),
+            docs.policy("valid-import", "api.example", "ca", service="valid", imported=True),
+            docs.policy("invalid-import", "api.example", "missing", service="invalid", imported=True),
         )
         for name in POLICIES:
             udp = stack.enter_context(udp_backend(name))
@@ -90,6 +94,12 @@ def listeners(ports: dict[str, int]) -> Iterator[Document]:
         yield docs.listener(f"udp-{policy}", "UDP", ports[f"udp-{policy}"])
 
 
+def asking(port: int) -> Iterator[Document]:
+    for policy in POLICIES:
+        filters = {"requests": [external_auth("HTTP", policy)]}
+        yield {**docs.http(port, f"asks-{policy}"), "hostname": f"listener-{policy}.test", "filters": filters}
+
+
 def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
     """A Service and every route to it."""
     yield docs.service(name, {"name": "https", "port": 443}, {"name": "udp", "port": UDP, "protocol": "UDP"})
@@ -100,6 +110,10 @@ def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
     yield docs.route(name, docs.to(name))
     yield grpc_route(name, grpc_rule(docs.to(name)))
     yield rules(f"asks-{name}", rule("/", external_auth("HTTP", name), to=[docs.to("none")]))
+    yield docs.route(f"listener-{name}", docs.to("none"))
+    yield docs.service_import(name)
+    yield from docs.imported_endpoints(name, port)
+    yield docs.route(f"import-{name}", docs.to_import(name))
     yield docs.stream_route("TLSRoute", name, docs.to(name), hosts=(f"{name}.pass.test", f"{name}.ends.test"))
     yield docs.stream_route("TCPRoute", name, docs.to(name), listener=f"tcp-{name}")
     yield docs.stream_route("TCPRoute", f"{name}-tls", docs.to(name), listener=f"tls-{name}")
@@ -118,8 +132,14 @@ def ask(world: World, row: Row, policy: str) -> str:
         case "GRPCRoute", "HTTPS":
             port = world.ports["https"]
             return called(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=ANY_NAME), policy)
-        case "HTTPRoute, the server of its ExternalAuth filter", "HTTP":
-            status, body = world.lasthop.get(f"asks-{policy}")
+        case "HTTPRoute, to a ServiceImport", "HTTP":
+            status, body = world.lasthop.get(f"import-{policy}")
+            return body if status == 200 else f"{status}{'' if body == BACKEND_FAILURE else body}"
+        case (
+            "HTTPRoute, the server of its ExternalAuth filter" | "HTTPRoute, the server of its listener's ExternalAuth filter",
+            _,
+        ):
+            status, body = world.lasthop.get(f"{'listener' if 'listener' in row.route else 'asks'}-{policy}")
             return policy if (status, body) == (200, "none") else f"{status}{body}"
         case "TLSRoute", "TLS, Passthrough":
             return asked(world.ports["tls"], f"{policy}.pass.test")

@@ -15,6 +15,7 @@ from lasthop.cluster_host import ClusterHostRuntime
 from lasthop.proxy.binary import find_envoy
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.metrics import metrics
+from tests.api_objects import mk_pod, mk_selector
 from tests.backends import Backend
 from tests.fake_api import KINDS, FakeApi, client_of, serving, until
 from tests.ports import free_port
@@ -52,6 +53,29 @@ async def ask(port: int) -> int:
     url, headers = f"http://127.0.0.1:{port}/", {"host": "api.test"}
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
         return response.status
+
+
+async def test_a_selector_of_an_xbackend_leads_to_pods_that_are_ready() -> None:
+    port = free_port()
+    with contextlib.closing(Backend(certs.issued())) as backend:
+        async with serving(FakeApi()) as api:
+            api.served |= {("", "v1", "pods"), ("gateway.networking.x-k8s.io", "v1alpha1", "xbackends")}
+            selector = mk_selector("api", port=backend.port, app="x")
+            validation = {"hostname": certs.HOSTNAME, "caCertificateRefs": [docs.ref("ca")]}
+            selector["spec"]["tls"] = {"mode": "ServerOnly", "validation": validation}
+            api.put("xbackends", selector)
+            api.put("pods", mk_pod("one", "127.0.0.1"))
+            put(api, docs.gateway_class(), docs.namespace("shop"), docs.gateway("web", docs.http(port)))
+            put(api, docs.route("api", docs.to_xbackend("api")), docs.config_map("ca", certs.CA.pem))
+            async with running(api):
+                await until(lambda: programmed(api) == "True")
+                assert await ask(port) == 200
+                assert not backend.saw_plaintext
+                for ready, status in ((False, 503), (True, 200)):
+                    api.put("pods", mk_pod("one", "127.0.0.1", ready=ready))
+                    async with asyncio.timeout(30):
+                        while await ask(port) != status:  # noqa: ASYNC110
+                            await asyncio.sleep(0.05)
 
 
 async def test_a_gateway_of_a_cluster_runs_on_this_host_and_says_so_in_its_status() -> None:

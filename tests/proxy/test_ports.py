@@ -1,4 +1,4 @@
-"""Ports and addresses that a Gateway cannot have."""
+"""Ports and addresses that a Gateway cannot have, and from where those that it has can be reached."""
 
 from __future__ import annotations
 
@@ -93,3 +93,16 @@ def test_of_two_gateways_that_want_a_port_the_older_has_it(lasthop: Lasthop) -> 
     (lasthop.folder / "old.yaml").unlink()
     until(lambda: programmed(lasthop, "new")[0] == "True")
     until(lambda: lasthop.get("by-new").status == 500)
+
+
+def test_an_address_for_the_cluster_alone_can_be_reached_from_this_host_and_by_no_other_address(lasthop: Lasthop) -> None:
+    inside = docs.gateway("web", docs.http(lasthop.port), addresses=[{"routability": "Cluster"}])
+    lasthop.write("gateway.yaml", docs.gateway_class(), docs.namespace("shop"), inside)
+    lasthop.start()
+    (address,) = lasthop.object("Gateway", "web")["status"]["addresses"]
+    assert (address["value"], address["routability"]) == ("127.0.0.1", "Cluster")
+    assert lasthop.conditions("Gateway", "web")["AddressesAssigned"][:2] == ("True", "Assigned")
+    with socket.create_connection(("127.0.0.1", lasthop.port), 5):
+        pass
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.2", lasthop.port), 5):
+        pass

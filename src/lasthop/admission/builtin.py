@@ -40,6 +40,10 @@ def service(key: Key, document: Json, problems: Problems) -> None:
     _unique_names(ports, ("spec", "ports"), problems)
 
 
+def service_import(key: Key, document: Json, problems: Problems) -> None:
+    _unique_names(document["spec"]["ports"], ("spec", "ports"), problems)
+
+
 def endpoint_slice(key: Key, document: Json, problems: Problems) -> None:
     kind = document["addressType"]
     for i, endpoint in enumerate(document.get("endpoints", [])):
@@ -85,6 +89,7 @@ def cluster_trust_bundle(key: Key, document: Json, problems: Problems) -> None:
 
 CHECKS: Final[dict[str, Check]] = {
     "Service": service,
+    "ServiceImport": service_import,
     "EndpointSlice": endpoint_slice,
     "ConfigMap": config_map,
     "Secret": secret,

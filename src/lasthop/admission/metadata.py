@@ -27,7 +27,7 @@ from lasthop.admission.names import (
 from lasthop.admission.problem import Path, Problem, Problems, shown
 from lasthop.admission.structural import unknown_field
 from lasthop.api.documents import Json
-from lasthop.api.kinds import Kind
+from lasthop.api.kinds import SERVICE_GROUPS, Kind
 from lasthop.api.meta import Key
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
@@ -90,7 +90,7 @@ def _name(kind: Kind, metadata: Json, problems: Problems) -> str:
         problems.append(Problem("must be a string", path, "Put it in quotes."))
     elif kind.kind == "ClusterTrustBundle":
         pass  # depends on its signer: builtin.py
-    elif kind.kind in ("Namespace", "Service"):
+    elif kind.kind in ("Namespace", *SERVICE_GROUPS):
         if not is_dns_label(name):
             problems.append(Problem(f"{shown(name)} is not a valid name", path, f"Use {DNS_LABEL}."))
     elif not is_dns_subdomain(name):

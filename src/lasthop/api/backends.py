@@ -52,3 +52,8 @@ class XBackend(Object, frozen=True):
     spec: XBackendSpec = XBackendSpec()
     status: PolicyStatus = PolicyStatus()
     """Only the entries of other controllers matter."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether its endpoints are what its labels select."""
+        return self.spec.type == ENDPOINT_SELECTOR

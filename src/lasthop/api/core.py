@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lasthop.api.meta import BytesMap, Object, StringMap, Struct
+import msgspec
+
+from lasthop.api.meta import BytesMap, Object, ObjectMeta, StringMap, Struct
 
 
 class Namespace(Object, frozen=True):
@@ -17,17 +19,31 @@ class ServicePort(Struct, frozen=True):
     target_port: int | str = 0
 
 
-class ServiceSpec(Struct, frozen=True):
-    type: str = "ClusterIP"
+class PortsSpec(Struct, frozen=True):
     ports: tuple[ServicePort, ...] = ()
-    external_name: str = ""
 
 
-class Service(Object, frozen=True):
-    spec: ServiceSpec = ServiceSpec()
+class AnyService(Object, frozen=True):
+    """What a Service and a ServiceImport have in common: named ports, and EndpointSlices that belong to it."""
+
+    spec: PortsSpec = PortsSpec()
 
     def port(self, number: int, transport: str = "TCP") -> ServicePort | None:
         return next((p for p in self.spec.ports if p.port == number and p.protocol == transport), None)
+
+
+class ServiceSpec(PortsSpec, frozen=True):
+    type: str = "ClusterIP"
+    external_name: str = ""
+
+
+class Service(AnyService, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ServiceImport(AnyService, frozen=True):
+    """A service of other clusters of a ClusterSet (GEP-1748). Its virtual IP is of no use to a gateway that knows the
+    endpoints."""
 
 
 class EndpointConditions(Struct, frozen=True):
@@ -53,6 +69,38 @@ class EndpointSlice(Object, frozen=True):
     address_type: str = "IPv4"
     endpoints: tuple[Endpoint, ...] = ()
     ports: tuple[EndpointPort, ...] = ()
+
+
+class PodMeta(ObjectMeta, frozen=True):
+    deletion_timestamp: str = ""
+
+
+class PodIP(Struct, frozen=True):
+    ip: str = ""
+
+
+class PodCondition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class PodStatus(Struct, frozen=True):
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+    """The first one is of the cluster's primary family."""
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    metadata: PodMeta = PodMeta()
+    status: PodStatus = PodStatus()
+
+    @property
+    def address(self) -> str:
+        """Its address, if it takes requests as an endpoint of a Service would: ready, not terminating, not finished."""
+        ready = any((each.type, each.status) == ("Ready", "True") for each in self.status.conditions)
+        ended = self.metadata.deletion_timestamp or self.status.phase in ("Succeeded", "Failed")
+        return self.status.pod_ips[0].ip if ready and not ended and self.status.pod_ips else ""
 
 
 class ConfigMap(Object, frozen=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.meta import Object, StringMap, Struct
+from lasthop.api.meta import GATEWAY_GROUP, Object, StringMap, Struct
+from lasthop.api.routes import ExtensionReference, HTTPExternalAuthFilter
 
-GROUP = "gateway.networking.k8s.io"
+GROUP = GATEWAY_GROUP
 
 
 class ParametersReference(Struct, frozen=True):
@@ -73,9 +74,9 @@ class ListenerTLSConfig(Struct, frozen=True):
 
 
 class ListenerFilter(Struct, frozen=True):
-    """Only its type is read: none is served yet, and a listener that has one is closed."""
-
     type: str
+    external_auth: HTTPExternalAuthFilter | None = None
+    extension_ref: ExtensionReference | None = None
 
 
 class ListenerFilters(Struct, frozen=True):

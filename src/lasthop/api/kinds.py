@@ -14,6 +14,7 @@ from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 CONTROLLER_NAME: Final = "lasthop.dev/gateway-controller"
 GATEWAY_API: Final = gateway.GROUP
 EXPERIMENTAL_API: Final = backends.GROUP
+MULTICLUSTER_API: Final = "multicluster.x-k8s.io"
 LASTHOP_API: Final = profiles.GROUP
 
 
@@ -33,6 +34,10 @@ class Kind(Struct, frozen=True):
         return tuple(f"{self.group}/{v}" if self.group else v for v in self.versions)
 
 
+SERVICE_GROUPS: Final = {"Service": "", "ServiceImport": MULTICLUSTER_API}
+"""The kinds with ports that a BackendTLSPolicy can name, each with its group."""
+
+
 def has_status(kind: Kind) -> bool:
     """Returns whether we may write its status."""
     return kind.group in (GATEWAY_API, EXPERIMENTAL_API) and kind.kind != "ReferenceGrant"
@@ -43,6 +48,7 @@ KINDS: Final[dict[str, Kind]] = {
     for k in (
         Kind("Namespace", "", ("v1",), "namespaces", core.Namespace, namespaced=False),
         Kind("Service", "", ("v1",), "services", core.Service),
+        Kind("ServiceImport", MULTICLUSTER_API, ("v1beta1", "v1alpha1"), "serviceimports", core.ServiceImport),
         Kind("EndpointSlice", "discovery.k8s.io", ("v1",), "endpointslices", core.EndpointSlice),
         Kind("ConfigMap", "", ("v1",), "configmaps", core.ConfigMap),
         Kind("Secret", "", ("v1",), "secrets", core.Secret),
@@ -84,6 +90,11 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
+POD: Final = Kind("Pod", "", ("v1",), "pods", core.Pod)
+"""Read in a cluster where the selector of an XBackend may mean them, and nowhere else: a folder has none."""
+READ_KINDS: Final = {**KINDS, POD.kind: POD}
+
+
 def _hook(kind: type, value: Any) -> Any:
     if kind is StringMap:
         return StringMap.of(value)
@@ -97,7 +108,7 @@ def decode(kind: str, document: Json) -> Object:
 
     Raises `msgspec.ValidationError`; for a BackendTLSPolicy that includes any spec field we do not know.
     """
-    struct = KINDS[kind].struct
+    struct = READ_KINDS[kind].struct
     try:
         return msgspec.convert(document, struct, dec_hook=_hook)
     except msgspec.ValidationError:
@@ -108,7 +119,7 @@ def decode_json(kind: str, content: bytes) -> Object:
     """Decodes JSON as an API server sends it, without a detour through dicts where nothing is null."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        decoder = _DECODERS[kind] = msgspec.json.Decoder(KINDS[kind].struct, dec_hook=_hook)
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(READ_KINDS[kind].struct, dec_hook=_hook)
     try:
         return decoder.decode(content)
     except msgspec.ValidationError:
@@ -120,7 +131,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Object]]] = {}
 
 def document(kind: str, obj: Object) -> Json:
     """Encodes an object as a user would write it. The content of a Secret is never shown."""
-    return {"apiVersion": KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
+    return {"apiVersion": READ_KINDS[kind].api_versions[0], "kind": kind, **plain(obj)}
 
 
 def plain(value: Any) -> Any:

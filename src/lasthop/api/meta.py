@@ -11,6 +11,7 @@ import msgspec
 
 _WRITTEN: Final = re.compile(r"\b([A-Z][A-Za-z]+) ((?:[a-z0-9.-]+/)?[a-z0-9.-]*[a-z0-9])")
 """A key inside a sentence."""
+GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 
 
 class Key(NamedTuple):

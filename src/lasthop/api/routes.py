@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.gateway import GROUP
-from lasthop.api.meta import Object, Struct
+from lasthop.api.meta import GATEWAY_GROUP, Object, Struct
 
 
 class ParentReference(Struct, frozen=True):
     name: str
-    group: str = GROUP
+    group: str = GATEWAY_GROUP
     kind: str = "Gateway"
     namespace: str = ""
     section_name: str = ""

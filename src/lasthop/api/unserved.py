@@ -1,6 +1,9 @@
-"""Kinds of the bundle that are admitted but have no effect in this version, which their status says."""
+"""What of the bundle is admitted and not served in this version: whole kinds, and fields of kinds that are. The status of an
+object says so, and the list in docs/reference.md is made from this one."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from lasthop.api.meta import Object, Struct
 
@@ -18,3 +21,24 @@ class UnservedSpec(Struct, frozen=True):
 
 class Unserved(Object, frozen=True):
     spec: UnservedSpec = UnservedSpec()
+
+
+class UnservedField(Struct, frozen=True):
+    kinds: tuple[str, ...]
+    path: str
+    """As in the CRD, `[]` for the entries of a list."""
+    instead: str
+    """What happens."""
+
+
+_ROUTES: Final = ("HTTPRoute", "GRPCRoute")
+FIELDS: Final = (
+    UnservedField(("Gateway",), "spec.defaultScope", "no effect (GEP-3793); routes name their Gateways"),
+    UnservedField((*_ROUTES, "TLSRoute", "TCPRoute", "UDPRoute"), "spec.useDefaultGateways", "no effect (GEP-3793)"),
+    UnservedField(_ROUTES, "spec.rules[].filters[].extensionRef", "the rule answers 500 (gRPC: UNAVAILABLE)"),
+    UnservedField(_ROUTES, "spec.rules[].backendRefs[].filters[].extensionRef", "the rule answers 500 (gRPC: UNAVAILABLE)"),
+    UnservedField(("Gateway", "ListenerSet"), "spec.listeners[].filters.requests[].extensionRef", "the listener is closed"),
+    UnservedField(("Gateway",), "spec.addresses[].type", "others than IPAddress: the Gateway is not accepted"),
+    UnservedField(("Gateway",), "spec.addresses[].routability", "others than Cluster: the address is not assigned"),
+)
+"""Those that are there for people, as a description, are none."""

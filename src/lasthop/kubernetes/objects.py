@@ -1,7 +1,8 @@
 """Decodes the API server's JSON: the typed object, its version, and its status as bytes.
 
-Only what a gateway needs stays in memory: three keys of Secrets, one of ConfigMaps; managedFields and everything else that no
-struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a `RejectedPolicy`.
+Only what a gateway needs stays in memory: three keys of Secrets, one of ConfigMaps, labels and address of Pods; managedFields
+and everything else that no struct declares is dropped with the JSON. A BackendTLSPolicy that cannot be decoded fully becomes a
+`RejectedPolicy`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from lasthop.api import core
 from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS, decode_json, has_status
+from lasthop.api.kinds import READ_KINDS, decode_json, has_status
 from lasthop.api.meta import BytesMap, Key, Object, ObjectMeta, StringMap
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 from lasthop.kubernetes.observed import ObservedStatus
@@ -25,6 +26,8 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of the whole object."""
 FIELD_SELECTORS: Final = {"Secret": "type!=helm.sh/release.v1"}
 """Keeps the server from sending Helm's releases, which are many, large and never a certificate."""
+
+_READY: Final = core.PodCondition("Ready", "True")
 
 replace = msgspec.structs.replace
 
@@ -68,7 +71,7 @@ def read_object(kind: str, content: bytes | msgspec.Raw) -> DecodedObject:
     meta = envelope.metadata
     key = Key(kind, meta.namespace, meta.name)
     seen = ObservedStatus(meta.resource_version, bytes(envelope.status), meta.generation)
-    status = seen if has_status(KINDS[kind]) else None
+    status = seen if has_status(READ_KINDS[kind]) else None
     try:
         return DecodedObject(key, trimmed(kind, decode_json(kind, bytes(content))), status)
     except (msgspec.ValidationError, ValueError) as error:
@@ -88,6 +91,11 @@ def trimmed(kind: str, obj: Object) -> Object:
         case core.ConfigMap():
             data = StringMap(pair for pair in obj.data if pair[0] in CONFIG_MAP_KEYS)
             return core.ConfigMap(metadata=_bare(obj.metadata), data=data)
+        case core.Pod():
+            # Of the many writes to a Pod's status only those are seen that begin or end its being an endpoint.
+            status = core.PodStatus((core.PodIP(obj.address),), conditions=(_READY,)) if obj.address else core.PodStatus()
+            meta = core.PodMeta(obj.metadata.name, obj.metadata.namespace, labels=obj.metadata.labels)
+            return core.Pod(metadata=meta, status=status)
         case core.EndpointSlice():
             return replace(obj, metadata=replace(obj.metadata, annotations=StringMap(), generation=0))
     if not obj.metadata.annotations.get(LAST_APPLIED):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan.condition import Condition
+from lasthop.plan.infrastructure import RequestedAddresses
 from lasthop.plan.problem import Problem
+from lasthop.plan.routing import ExternalAuth
+
+MAX_AUTH: Final = 4
+"""Servers that one listener may ask before routing. Each has a place in every listener of Envoy, so no edit drains one."""
 
 
 class ClientCertificates(msgspec.Struct, frozen=True):
@@ -43,6 +50,8 @@ class Listener(msgspec.Struct, frozen=True):
     """Its hostname is not one, so there is no name to keep."""
     passthrough: bool = False
     """TLS that is left to the backend."""
+    auth: tuple[ExternalAuth, ...] = ()
+    """Servers that are asked about each request, in this order, before a route is chosen."""
 
     @property
     def shut(self) -> bool:
@@ -66,6 +75,7 @@ class Gateway(msgspec.Struct, frozen=True):
     listeners: tuple[Listener, ...]
     """Its own and those of its ListenerSets, in the order of precedence."""
     accepted: Condition
+    requested: RequestedAddresses = RequestedAddresses()
 
 
 class ListenerSet(msgspec.Struct, frozen=True):

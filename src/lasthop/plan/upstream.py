@@ -1,4 +1,4 @@
-"""The last hop itself: from a Gateway to a port of a Service, or to an XBackend."""
+"""The last hop itself: from a Gateway to a port of a Service or ServiceImport, or to an XBackend."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Hop(NamedTuple):
 
     gateway: Key
     backend: Key
-    """A Service or an XBackend."""
+    """A Service, a ServiceImport or an XBackend."""
     port: int
     protocol: Protocol
 

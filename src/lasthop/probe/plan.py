@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from lasthop.api.addresses import with_port
-from lasthop.api.core import Secret, Service, ServicePort
+from lasthop.api.core import AnyService, Secret, ServicePort
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.api.profiles import PREFIX
@@ -27,7 +28,7 @@ from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.conditions import target_problem
 from lasthop.resolve.policies.judgement import judgement
-from lasthop.resolve.policies.targets import WHOLE, claims, is_service, port_winner
+from lasthop.resolve.policies.targets import WHOLE, claims, port_winner, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.store.graph import Graph
 
@@ -90,7 +91,7 @@ def _leads_to(engine: Engine, key: Key) -> Callable[[Hop, HopTLS], bool]:
 
 
 def _policies(engine: Engine, key: Key) -> list[Key]:
-    return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind == "Service" else []
+    return list(dict.fromkeys(claim.policy for claim in claims(engine.graph, key))) if key.kind in SERVICE_GROUPS else []
 
 
 def _of_hops(engine: Engine, wanted: Callable[[Hop, HopTLS], bool]) -> Iterator[Target]:
@@ -129,9 +130,9 @@ def _unreached(engine: Engine, policy: Key) -> Iterator[Target]:
 
 def _ports(engine: Engine, policy: BackendTLSPolicy) -> Iterator[tuple[Key, ServicePort]]:
     for ref in policy.spec.target_refs:
-        key = Key("Service", policy.metadata.namespace, ref.name)
-        service = engine.store.get(key)
-        if is_service(ref) and isinstance(service, Service):
+        key = service_of(Key("BackendTLSPolicy", policy.metadata.namespace, policy.metadata.name), ref)
+        service = engine.store.get(key) if key else None
+        if key and isinstance(service, AnyService):
             for port in service.spec.ports:
                 if port.protocol == "TCP" and ref.section_name in (WHOLE, port.name):
                     yield key, port
@@ -151,7 +152,7 @@ def _without_effect(engine: Engine, policy: Key) -> Iterator[Target]:
     if obj is None:
         return
     for ref in obj.spec.target_refs:
-        key = Key("Service", policy.namespace, ref.name)
+        key = Key(ref.kind, policy.namespace, ref.name)
         if problem := target_problem(g, policy, ref):
             unused = problem.text if problem.reason == CONFLICTED else ""
             yield Target("", key, 0, None, "" if unused else problem.text, unused=unused)

@@ -219,9 +219,9 @@ def _no_cluster(entry: AccessLogEntry) -> str:
 
 def _unanswered(entry: AccessLogEntry) -> str:
     return (
-        f"the ExternalAuth server of {entry.route or 'the route'} could not be asked, or gave no decision: its "
-        "certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it answers 5xx; "
-        "see `lasthop explain`"
+        f"the ExternalAuth server of {entry.route or 'the route'} (or of its listener) could not be asked, or gave no "
+        "decision: its certificate does not fit, its BackendTLSPolicy or backendRef is invalid, it does not answer, or it "
+        "answers 5xx; see `lasthop explain`"
     )
 
 

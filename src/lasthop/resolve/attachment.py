@@ -17,7 +17,7 @@ from lasthop.api.routes import ParentReference, Route
 from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.problem import Problem, unsupported_value
-from lasthop.plan.routing import Parent
+from lasthop.plan.routing import ExternalAuth, Parent
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.allowed_listeners import allows_namespace
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
@@ -158,6 +158,10 @@ LISTENER_STREAMS = Index[Key, str, str, tuple[Rank, Key] | None]("stream")
 """By Gateway, listener's table and hostname: (rank, route), None for the listener itself."""
 
 
+ASKING = Index[Key, str, str, tuple[ExternalAuth, ...]]("asking")
+"""By Gateway, table and hostname of a listener: the servers that it asks before a route is chosen, in this order."""
+
+
 @indexer(*ROUTE_KINDS, keeps=True)
 def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
     for parent in parents(g, route):
@@ -198,6 +202,27 @@ def in_order(routes: Iterable[tuple[Rank, Sequence[tuple[tuple[int, ...], T]]]])
     return [found for *_, found in ranked]
 
 
+@query
+def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[ExternalAuth, ...]:
+    """Returns the servers that are asked about every request of a virtual host: those of the listener that its names belong
+    to, and of no other listener of the port."""
+    listener = table_listener(g, gateway, table)
+    if listener is None:
+        return ()
+    there = served_hostnames(g, gateway, listener.port, listener.transport)
+    owner = listener.hostname if listener.protocol == "HTTPS" else most_specific(there, hostname)
+    return () if owner is None else next(iter(ASKING.of(g, gateway, table, owner)), ())
+
+
+@indexer("Gateway", "ListenerSet", keeps=True)
+def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
+    """The servers that listeners ask are reached by their owner, as the backends of a route are by the route."""
+    found = holder(g, owner)
+    for listener in found.listeners if found and not found.problem else ():
+        for auth in listener.auth if listener.served else ():
+            yield HOPS.entry((auth.hop.gateway, auth.hop.backend, auth.hop.port, auth.hop.protocol), owner)
+
+
 MISDIRECTED = "!misdirected"
 """In place of a hostname: the names of the port's other listeners, as one entry, for there may be a thousand of them."""
 
@@ -217,8 +242,10 @@ def index_tables(g: Graph, key: Key) -> Iterator[Entry]:
         at = (key, listener.table, listener.hostname)
         if not listener.http:
             yield LISTENER_STREAMS.entry(at, None)
-        elif listener.hostname:
+        elif listener.hostname or listener.auth:
             yield VIRTUAL_HOSTS.entry(at, None)
+        if listener.auth:
+            yield ASKING.entry(at, listener.auth)
         # On a connection that was opened for one HTTPS listener, the names of the others are misdirected (RFC 9110 15.5.20).
         if listener.protocol == "HTTPS":
             names = served_hostnames(g, key, listener.port, "TCP")

@@ -1,4 +1,4 @@
-"""Backends: what a backendRef leads to, and where the endpoints of a Service port or an XBackend are."""
+"""Backends: what a backendRef leads to, and where the endpoints of a Service port, ServiceImport or XBackend are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from lasthop.api.addresses import is_ip
 from lasthop.api.backends import GROUP as XBACKEND_GROUP
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.core import EndpointSlice, Service
+from lasthop.api.core import AnyService, EndpointSlice, Service
 from lasthop.api.gateway import GROUP
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan.limits import MAX_ENDPOINTS
@@ -21,14 +22,16 @@ from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
 from lasthop.resolve.grants import permitted
+from lasthop.resolve.settings import installed
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
-SERVICE_NAME = "kubernetes.io/service-name"
-SLICES = Index[str, str, Key]("slice")
-"""EndpointSlices by the namespace and name of their Service."""
+SLICE_LABELS: Final = {"Service": "kubernetes.io/service-name", "ServiceImport": "multicluster.kubernetes.io/service-name"}
+"""The label of an EndpointSlice that says to which object of a kind it belongs. One slice may belong to one of each."""
+SLICES = Index[Key, Key]("slice")
+"""EndpointSlices by Service or ServiceImport."""
 
 
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
@@ -53,7 +56,7 @@ def says_plaintext(app_protocol: str) -> bool:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A permitted reference to a Service port or an XBackend, whether or not that exists."""
+    """A permitted reference to a port of a Service or ServiceImport, or to an XBackend, whether or not that exists."""
 
     backend: Key
     port: int
@@ -68,10 +71,10 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Proble
         # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
         own = xbackends.port(g, backend)
         return Target(backend, own if ref.port in (0, own) else ref.port)
-    if (ref.group, ref.kind) != ("", "Service"):
+    if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
         return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
-    service = Key("Service", ref.namespace or route.namespace, ref.name)
-    if not permitted(g, GROUP, route, "", service):
+    service = Key(ref.kind, ref.namespace or route.namespace, ref.name)
+    if not permitted(g, GROUP, route, ref.group, service):
         return ref_not_permitted(route, service)
     return Target(service, ref.port)
 
@@ -82,7 +85,7 @@ def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
     if backend.kind == XBACKEND:
         xbackend = read(g, backend, XBackend)
         return xbackend is not None and xbackend.spec.protocol in xbackends.H2C
-    service = read(g, backend, Service)
+    service = read(g, backend, AnyService)
     found = service.port(port) if service else None
     return found is not None and found.app_protocol == H2C
 
@@ -99,11 +102,11 @@ def endpoints(g: Graph, backend: Key, port_number: int, transport: str) -> Endpo
     if backend.kind == XBACKEND:
         found = xbackends.endpoints(g, backend)
         return Endpoints(found.kind, tuple(each for each in found.endpoints[:MAX_ENDPOINTS] if _sound(found.kind, each)))
-    service = read(g, backend, Service)
+    service = read(g, backend, AnyService)
     port = service.port(port_number, transport) if service else None
     if service is None or port is None:
         return Endpoints(EndpointsKind.ADDRESSES)
-    if service.spec.type == "ExternalName":
+    if isinstance(service, Service) and service.spec.type == "ExternalName":
         target_port = port.target_port if isinstance(port.target_port, int) and port.target_port else port.port
         kind, named = _kind_of(service.spec.external_name), Endpoint(service.spec.external_name, target_port)
         return Endpoints(kind, (named,) if _sound(kind, named) else ())
@@ -117,7 +120,7 @@ def _sound(kind: EndpointsKind, endpoint: Endpoint) -> bool:
 
 
 def slices(g: Graph, service: Key) -> list[EndpointSlice]:
-    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service.namespace, service.name))
+    found = (read(g, key, EndpointSlice) for key in SLICES.of(g, service))
     return [slice for slice in found if slice]
 
 
@@ -128,7 +131,7 @@ def _kind_of(name: str) -> EndpointsKind:
 def _from_slices(g: Graph, service: Key, port_name: str, transport: str) -> Endpoints:
     # Kubernetes keeps one addressType per slice. Where a Service has both, addresses are preferred: they need no resolver.
     found: dict[EndpointsKind, set[Endpoint]] = {kind: set() for kind in EndpointsKind}
-    for key in sorted(SLICES.of(g, service.namespace, service.name)):
+    for key in sorted(SLICES.of(g, service)):
         of_slice = _of_slice(g, key, port_name, transport)
         found[of_slice.kind].update(of_slice.endpoints)
         if len(found[EndpointsKind.ADDRESSES]) >= MAX_ENDPOINTS:
@@ -142,7 +145,8 @@ def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
     """Returns the endpoints of one slice. A query of its own: a Service with thousands of them changes slice by slice."""
     slice = read(g, key, EndpointSlice)
     kind = EndpointsKind.DNS if slice and slice.address_type == "FQDN" else EndpointsKind.ADDRESSES
-    ports = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport and p.port] if slice else []
+    named_so = [p.port for p in slice.ports if p.name == port_name and p.protocol == transport] if slice else []
+    ports = [port for port in named_so if port and 0 < port < 65536]
     addresses = {address for e in slice.endpoints if e.usable for address in e.addresses[:1]} if slice and ports else set()
     # Envoy refuses anything but an address here; an API server does too, unless its validation is off.
     usable = [address for address in addresses if _kind_of(address) is kind]
@@ -152,6 +156,12 @@ def _of_slice(g: Graph, key: Key, port_name: str, transport: str) -> Endpoints:
 
 @indexer("EndpointSlice")
 def index_slices(g: Graph, key: Key) -> Iterator[Entry]:
+    for service in slice_services(g, key):
+        yield SLICES.entry((service,), key)
+
+
+def slice_services(g: Graph, key: Key) -> list[Key]:
+    """Returns the Service and the ServiceImport that an EndpointSlice says it belongs to."""
     found = read(g, key, EndpointSlice)
-    if name := found.metadata.labels.get(SERVICE_NAME) if found else "":
-        yield SLICES.entry((key.namespace, name), key)
+    names = ((kind, found.metadata.labels.get(label)) for kind, label in SLICE_LABELS.items()) if found else ()
+    return [Key(kind, key.namespace, name) for kind, name in names if name]

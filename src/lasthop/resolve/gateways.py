@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from lasthop.api import gateway as api
@@ -11,6 +10,7 @@ from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid_kind, listeners_not_valid, ref_not_permitted
+from lasthop.resolve.addresses import WILDCARDS, addresses
 from lasthop.resolve.certificates import key_pair, refused_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.grants import permitted
@@ -20,14 +20,13 @@ from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
 from lasthop.store.stages import indexer
-from lasthop.store.store import read
-
-WILDCARDS = frozenset({"0.0.0.0", "::"})
+from lasthop.store.store import OBJECTS, read
 
 
 @query
 def age(g: Graph, key: Key) -> tuple[str, str]:
-    obj = read(g, key, api.Gateway)
+    """Of a Gateway or a ListenerSet."""
+    obj = OBJECTS.of(g, key)
     return obj.age if obj else ("", key.path)
 
 
@@ -41,14 +40,14 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
     if of_class is None:
         return None
     merged = listeners(g, key)
-    addresses, bad_address = _addresses(g, obj)
+    wanted = addresses(g, obj)
     profile = own_profile(g, key)
     if of_class.problem:
         accepted = failed(reasons.ACCEPTED, of_class.problem.within("its GatewayClass is not accepted"))
     elif isinstance(profile, Problem):
         accepted = failed(reasons.ACCEPTED, profile)
-    elif bad_address:
-        accepted = failed(reasons.ACCEPTED, bad_address)
+    elif wanted.problem:
+        accepted = failed(reasons.ACCEPTED, wanted.problem)
     else:
         # The mistakes of its ListenerSets are theirs to report; and as long as one of them can be served, a Gateway whose
         # own listeners cannot is no reason to close theirs.
@@ -60,7 +59,7 @@ def gateway(g: Graph, key: Key) -> Gateway | None:
         else:
             said = "; ".join(filter(None, (invalid.text, without_effect("defaultScope", obj.spec.default_scope))))
             accepted = true(reasons.ACCEPTED, said, invalid.reason if bad else "")
-    return Gateway(key, addresses, merged, accepted)
+    return Gateway(key, wanted.bound, merged, accepted, wanted.requested)
 
 
 @query
@@ -76,26 +75,6 @@ def without_effect(field: str, scope: str) -> str:
     if scope in ("", "None"):
         return ""
     return f"{field} {scope} has no effect: default Gateways are not supported, so each route must name its own"
-
-
-def _addresses(g: Graph, obj: api.Gateway) -> tuple[tuple[str, ...], Problem | None]:
-    default = settings(g).default_address
-    found: list[str] = []
-    for number, address in enumerate(obj.spec.addresses):
-        if address.type != "IPAddress":
-            return (), _unsupported(number, f"type {address.type} is not supported", "use IPAddress")
-        if address.routability:
-            return (), _unsupported(number, f"routability {address.routability} is not supported", "remove it")
-        try:
-            found.append(str(ipaddress.ip_address(address.value)) if address.value else default)
-        except ValueError:
-            return (), _unsupported(number, f"{address.value} is not an IP address")
-    # In a pod the addresses belong to the Service in front of it; the proxy binds whatever the pod has.
-    return (tuple(dict.fromkeys(found)) or (default,) if settings(g).host_network else (default,)), None
-
-
-def _unsupported(number: int, message: str, remedy: str = "") -> Problem:
-    return Problem(reasons.UNSUPPORTED_ADDRESS, f"addresses[{number}]: {message}", remedy=remedy)
 
 
 @query
@@ -125,15 +104,21 @@ def index_sockets(g: Graph, key: Key) -> Iterator[Entry]:
     found = gateway(g, key)
     if found is None or not found.accepted.status or not settings(g).host_network:
         return
-    for port in {(listener.port, listener.transport) for listener in found.listeners if listener.served}:
-        yield SOCKETS.entry(port, (age(g, key), key, found.addresses))
+    # A port that only ListenerSets want is wanted since the oldest of these, or they could take it from others' Gateways.
+    claims: dict[tuple[int, str], tuple[str, str]] = {}
+    for listener in found.listeners:
+        if listener.served:
+            port, since = (listener.port, listener.transport), max(age(g, key), age(g, listener.owner))
+            claims[port] = min(since, claims.get(port, since))
+    for port, since in claims.items():
+        yield SOCKETS.entry(port, (since, key, found.addresses))
 
 
 @query
 def port_holder(g: Graph, key: Key, port: int, transport: str) -> Key | None:
     """Returns an older Gateway that has this Gateway's address and port already, on a host that they share."""
     sockets = sorted(SOCKETS.of(g, port, transport))
-    mine = next((addresses for _, owner, addresses in sockets if owner == key), ())
-    older = [(owner, addresses) for since, owner, addresses in sockets if since < age(g, key)]
+    own, mine = next(((since, addresses) for since, owner, addresses in sockets if owner == key), (age(g, key), ()))
+    older = [(owner, addresses) for since, owner, addresses in sockets if (since, owner) < (own, key)]
     every = WILDCARDS.intersection(mine)
     return next((owner for owner, addresses in older if every or {*mine, *WILDCARDS} & {*addresses}), None)

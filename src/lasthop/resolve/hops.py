@@ -16,7 +16,7 @@ import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.core import Service, ServicePort
+from lasthop.api.core import AnyService, Service, ServicePort
 from lasthop.api.meta import Key
 from lasthop.plan import problem as problems
 from lasthop.plan import reasons
@@ -57,10 +57,10 @@ def _service_problem(g: Graph, hop: Hop) -> Problem | None:
     port = _service_port(g, hop.backend, hop.port, hop.protocol.transport)
     if isinstance(port, Problem):
         return port
-    service, said = read(g, hop.backend, Service), backend_rules(g, hop.gateway).external_names
+    service, said = read(g, hop.backend, AnyService), backend_rules(g, hop.gateway).external_names
     if settings(g).external_names if said is None else said:
         return None
-    if service and service.spec.type == "ExternalName":
+    if isinstance(service, Service) and service.spec.type == "ExternalName":
         message = f"{hop.backend} is of type ExternalName, which could point anywhere"
         return problems.unsupported_value(message, "", "use EndpointSlices", hop.backend)
     # Names in EndpointSlices lead as far as ExternalName does; kube-proxy ignores them, and no API server looks behind them.
@@ -71,7 +71,7 @@ def _service_problem(g: Graph, hop: Hop) -> Problem | None:
 
 
 def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> ServicePort | Problem:
-    service = read(g, key, Service)
+    service = read(g, key, AnyService)
     if service is None:
         return problems.backend_not_found(key)
     ports = (port.port for port in service.spec.ports if port.protocol == transport)

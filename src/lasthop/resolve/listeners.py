@@ -22,6 +22,7 @@ from lasthop.resolve.frontend import asks_clients, frontend
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.hostnames import fitting
 from lasthop.resolve.http_syntax import MAX_PORT, is_hostname, shown
+from lasthop.resolve.listener_filters import ListenerFilters, listener_filters
 from lasthop.resolve.settings import settings
 from lasthop.resolve.trust import pair_dates
 from lasthop.store.graph import Graph, query
@@ -85,7 +86,10 @@ def listeners_by_owner(g: Graph, gateway: Key) -> dict[Key, tuple[Listener, ...]
         written = own_listeners(g, owner) if owner == gateway else own_listeners.attempt(g, owner)
         # A set whose list cannot be read has none; its Gateway and the other sets go on.
         read = () if isinstance(written, Crash) else written
-        own = tuple(_with_clients(g, gateway, _without_refused(g, gateway, each)) for each in read)
+        own = tuple(
+            _with_clients(g, gateway, _without_refused(g, gateway, _with_filters(g, gateway, each, number)))
+            for number, each in enumerate(read)
+        )
         late = {listener: taken.conflict_with_earlier(listener) for listener in own}
         claims = _Claims()
         for listener in own:
@@ -158,6 +162,26 @@ def _settled(listener: Listener, conflict: Problem | None) -> Listener:
     _, resolved = listener.conditions
     conditions = (failed(reasons.ACCEPTED, conflict), resolved, failed(reasons.CONFLICTED, conflict))
     return replace(listener, conditions=conditions, served=False, conflicted=True)
+
+
+@query
+def own_filters(g: Graph, gateway: Key, owner: Key, number: int) -> ListenerFilters:
+    return listener_filters(g, gateway, owner, spec_listeners(g, owner)[number])
+
+
+def _with_filters(g: Graph, gateway: Key, listener: Listener, number: int) -> Listener:
+    """Adds the servers that are asked before routing; a listener whose filters cannot act is closed."""
+    if not listener.http:
+        return listener
+    found, (accepted, resolved) = own_filters.attempt(g, gateway, listener.owner, number), listener.conditions
+    if isinstance(found, Crash):
+        return replace(listener, conditions=(accepted if not accepted.status else _crashed(), resolved), served=False)
+    if found.refused and accepted.status:
+        accepted = failed(reasons.ACCEPTED, found.refused)
+    if found.unresolved and resolved.status:
+        resolved = failed(reasons.RESOLVED_REFS, found.unresolved)
+    served = listener.served and not found.refused and not found.unresolved
+    return replace(listener, conditions=(accepted, resolved), served=served, auth=found.auth)
 
 
 def _without_refused(g: Graph, gateway: Key, listener: Listener) -> Listener:
@@ -281,9 +305,8 @@ def _refusal(g: Graph, listener: api.Listener) -> Problem | None:
     if listener.protocol == "HTTPS" and listener.tls and listener.tls.mode != "Terminate":
         message = f"tls.mode {listener.tls.mode} cannot be combined with protocol HTTPS"
         return problems.unsupported_value(message, remedy="use Terminate")
-    if listener.filters.requests:
-        kinds = ", ".join(dict.fromkeys(found.type for found in listener.filters.requests))
-        message = f"filters.requests: filters of listeners ({kinds}) are not supported, so the listener is closed"
+    if listener.filters.requests and listener.protocol not in ("HTTP", "HTTPS"):
+        message = f"filters.requests: protocol {listener.protocol} has no requests that a filter could act on"
         return problems.unsupported_value(message, remedy="remove them")
     own = [key for key, _ in listener.tls.options if key.startswith(PREFIX)] if listener.tls else []
     if own:

@@ -1,12 +1,13 @@
-"""Why a Service port has no endpoint to send anything to, which no status says: to the spec it is a valid backend."""
+"""Why a port of a Service or ServiceImport has no endpoint to send anything to, which no status says: to the spec it is a
+valid backend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api.core import EndpointSlice, Service
+from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
-from lasthop.resolve.backends import SERVICE_NAME, endpoints, slices
+from lasthop.resolve.backends import SLICE_LABELS, endpoints, slice_services, slices
 from lasthop.resolve.meant import meant
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
@@ -18,7 +19,7 @@ from lasthop.store.store import read
 @query
 def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: str) -> str:
     """Returns why a port of an existing Service has no ready endpoint; empty if it has one, or if that is as it should be."""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, AnyService)
     port = service.port(port_number, transport) if service else None
     if port is None or endpoints(g, service_key, port_number, transport).endpoints:
         return ""
@@ -39,21 +40,21 @@ def missing_endpoints(g: Graph, service_key: Key, port_number: int, transport: s
 
 
 def _unlabelled(g: Graph, service: Key) -> str:
-    said = f"no EndpointSlice in namespace {service.namespace} has the label {SERVICE_NAME}: {service.name}"
+    said = f"no EndpointSlice in namespace {service.namespace} has the label {SLICE_LABELS[service.kind]}: {service.name}"
     if settings(g).pods:
         return said  # there they are not written by hand
-    strays = dict(STRAY_SLICES.of(g, service.namespace))
+    strays = dict(STRAY_SLICES.of(g, service.kind, service.namespace))
     guess = meant(service.name, strays)
-    return f"{said}; that of {strays[guess]} is {guess}, of which there is no Service" if guess else said
+    return f"{said}; that of {strays[guess]} is {guess}, of which there is no {service.kind}" if guess else said
 
 
-STRAY_SLICES = Index[str, tuple[str, Key]]("stray-slice")
-"""EndpointSlices of Services that do not exist, where people write them by hand, by namespace: (the Service's name, slice)."""
+STRAY_SLICES = Index[str, str, tuple[str, Key]]("stray-slice")
+"""EndpointSlices of Services that do not exist, where people write them by hand, by the Service's kind and namespace: (its
+name, slice)."""
 
 
 @indexer("EndpointSlice")
 def index_stray_slices(g: Graph, key: Key) -> Iterator[Entry]:
-    found = read(g, key, EndpointSlice)
-    name = found.metadata.labels.get(SERVICE_NAME) if found else ""
-    if name and not settings(g).pods and read(g, Key("Service", key.namespace, name), Service) is None:
-        yield STRAY_SLICES.entry((key.namespace,), (name, key))
+    for service in () if settings(g).pods else slice_services(g, key):
+        if read(g, service, AnyService) is None:
+            yield STRAY_SLICES.entry((service.kind, service.namespace), (service.name, key))

@@ -13,7 +13,7 @@ from lasthop.store.stages import indexer
 HOPS = Index[Key, Key, int, Protocol, Key]("hop")
 """The routes that lead over a hop."""
 REACH = Index[Key, Hop]("reach")
-"""The hops to a Service or an XBackend."""
+"""The hops to a Service, a ServiceImport or an XBackend."""
 
 
 @indexer(HOPS)

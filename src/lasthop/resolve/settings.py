@@ -3,11 +3,13 @@ laptop and in a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
 from lasthop.api.bundle import CrdVersions
+from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.observation import HopState
@@ -46,6 +48,8 @@ HELD: Final = Input[Key, int, Strength, HopVerification]("held")
 """How a port of a Service, or an XBackend, was verified when it was last verified as strongly as that."""
 SYSTEM_STORE: Final = Input[SystemStore]("system-store")
 CRD_VERSIONS: Final = Input[CrdVersions]("crd-versions")
+ABSENT_KIND: Final = Input[str, bool]("absent-kind")
+"""Set for a kind that the API server does not serve, so that references to it are of an unknown kind."""
 PROXY: Final = Input[Key, ProxyState]("proxy")
 INFRASTRUCTURE: Final = Input[Key, Infrastructure]("infrastructure")
 OBSERVED: Final = Input[Key, Key, int, Protocol, HopState]("observed")
@@ -55,6 +59,16 @@ OBSERVES: Final = Input[bool]("observes")
 """Set where proxies tell what they see, so that what has not been seen has not been tried."""
 
 IN_CLUSTER: Final = Settings(host_network=False, external_names=False, pods=True)
+
+
+def set_absent(g: Graph, kinds: Collection[str]) -> None:
+    """Says which kinds the API server does not serve: all of them, each time."""
+    for kind in KINDS:
+        ABSENT_KIND.set(g, kind in kinds or None, kind)
+
+
+def installed(g: Graph, kind: str) -> bool:
+    return not ABSENT_KIND.of(g, kind)
 
 
 def settings(g: Graph) -> Settings:

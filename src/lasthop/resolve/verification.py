@@ -19,7 +19,7 @@ import msgspec
 
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
 from lasthop.api.meta import Key, Object
 from lasthop.api.profiles import PREFIX
 from lasthop.plan import reasons
@@ -32,7 +32,7 @@ from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, S
 from lasthop.resolve.backends import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.judgement import judgement, validation_of
-from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.profiles import backend_rules
 from lasthop.resolve.reach import HOPS
@@ -134,7 +134,7 @@ def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
 
 
 def _port_name(g: Graph, backend: Key, port: int) -> str:
-    service = read(g, backend, Service) if backend.kind != XBACKEND else None
+    service = read(g, backend, AnyService) if backend.kind != XBACKEND else None
     found = service.port(port) if service else None
     return found.name if found else ""
 
@@ -147,7 +147,7 @@ def _acknowledged(g: Graph, gateway: Key, backend: Key, number: int, tls: HopTLS
         return f'{tls.waiver.key}: "{tls.waiver.reason}"'
     if now.strength is Strength.VERIFIED:
         return ""
-    service = read(g, backend, Service) if backend.kind != XBACKEND else None
+    service = read(g, backend, AnyService) if backend.kind != XBACKEND else None
     port = service.port(number) if service else None
     if port and now.strength is Strength.PLAINTEXT and says_plaintext(port.app_protocol):
         return f"appProtocol {port.app_protocol} of {backend}"
@@ -221,9 +221,9 @@ def _lost(g: Graph, source: Key, backend: Key) -> str:
     obj = read_policy(g, source)
     if obj is None:
         return f"{source} was deleted"
-    named = [(t, Key("Service", source.namespace, t.name)) for t in obj.spec.target_refs if is_service(t)]
+    named = [(t, service) for t in obj.spec.target_refs if (service := service_of(source, t))]
     for _, service in named:
-        if service != backend and read(g, service, Service) is None:
+        if service != backend and read(g, service, AnyService) is None:
             return f"{source} names {service}, which does not exist"
     sections = [t.section_name for t, service in named if service == backend and t.section_name != WHOLE]
     if sections:

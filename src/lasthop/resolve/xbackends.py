@@ -15,8 +15,9 @@ import msgspec
 
 from lasthop.api.addresses import is_ip
 from lasthop.api.backends import ENDPOINT_SELECTOR, EXTERNAL_HOSTNAME, GROUP, KIND, XBackend
-from lasthop.api.core import EndpointSlice
-from lasthop.api.meta import Key
+from lasthop.api.core import EndpointSlice, Pod
+from lasthop.api.kinds import POD
+from lasthop.api.meta import Key, StringMap
 from lasthop.api.routes import SessionPersistence
 from lasthop.plan import problem as problems
 from lasthop.plan import reasons
@@ -76,9 +77,9 @@ def spec_problem(g: Graph, key: Key) -> Problem | None:
     if spec.tls.mode not in MODES or (spec.tls.mode == PLAINTEXT) == (spec.tls.validation is not None):
         message = f"tls.mode {spec.tls.mode} is not understood together with the rest of tls"
         return problems.invalid(message, remedy="correct it")
-    if spec.type == ENDPOINT_SELECTOR:
-        message = "type EndpointSelector is not served in a cluster by this version"
-        return problems.unsupported_value(message, remedy="use a Service with the same selector") if settings(g).pods else None
+    if obj.selects:
+        # The schema asks for a label; without one, everything in the namespace would be meant.
+        return None if spec.endpoint_selector.match_labels else problems.unsupported_value("it selects by no label")
     name = spec.external_hostname.hostname.lower().rstrip(".")
     if is_address(name):
         remedy = "use a name, or a Service with EndpointSlices"
@@ -171,18 +172,33 @@ def endpoints(g: Graph, key: Key) -> Endpoints:
 
 
 def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
-    """A folder has no Pods: the selector is for the EndpointSlices themselves, of which the addresses count; the port is the
-    XBackend's."""
+    """Yields the addresses of Pods. A folder has none: there the selector is for the EndpointSlices themselves, of which the
+    addresses count; the port is the XBackend's."""
     labels = obj.spec.endpoint_selector.match_labels
-    first = next(iter(labels), None)
-    for slice_key in LABELLED.of(g, key.namespace, *first) if first else ():
-        found = read(g, slice_key, EndpointSlice)
+    first = min(labels, key=lambda each: LABELLED.size(g, key.namespace, *each), default=None)
+    for each in LABELLED.of(g, key.namespace, *first) if first else ():
+        if settings(g).pods:
+            yield from _pod_address(g, each, labels)
+            continue
+        found = read(g, each, EndpointSlice)
         if found and found.address_type != "FQDN" and set(labels) <= set(found.metadata.labels):
             yield from (address for e in found.endpoints if e.usable for address in e.addresses[:1])
 
 
+def _pod_address(g: Graph, key: Key, labels: StringMap) -> tuple[str, ...]:
+    pod = read(g, key, Pod)
+    return (pod.address,) if pod and pod.address and set(labels) <= set(pod.metadata.labels) else ()
+
+
 LABELLED = Index[str, str, str, Key]("labelled")
-"""EndpointSlices by namespace, label and value, where there are no Pods."""
+"""Pods by namespace, label and value; where there are none, EndpointSlices."""
+
+
+@indexer(POD.kind)
+def index_pods(g: Graph, key: Key) -> Iterator[Entry]:
+    pod = read(g, key, Pod)
+    for name, value in pod.metadata.labels if pod else ():
+        yield LABELLED.entry((key.namespace, name, value), key)
 
 
 @indexer("EndpointSlice")

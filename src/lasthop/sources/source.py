@@ -24,6 +24,8 @@ class Batch(msgspec.Struct, frozen=True):
     new may be served in plaintext, because "unknown" does not mean "none"."""
     crd_versions: CrdVersions = ()
     """Of the CRDs of the Gateway API that are installed. Those of our own that admit files are not mentioned."""
+    absent_kinds: frozenset[str] = frozenset()
+    """Those that an API server does not serve. In files every kind may come."""
     not_applied: tuple[NotApplied, ...] = ()
     """The files whose current text is rejected, and what is in force instead: the whole list."""
     complete: bool = True

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.documents import Json
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.outputs.audit.audit import placed
@@ -162,7 +163,7 @@ class PageModel:
         if found is None:
             return None
         ruling = self._ruling(found)
-        first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", "Service")][:1]
+        first = [key for key in ruling if key.kind in ("BackendTLSPolicy", "XBackend", *SERVICE_GROUPS)][:1]
         routes = [key for key in ruling if key.kind in ROUTE_KINDS]
         explained = [(key, tree) for key in (*first, *routes) if (tree := await self.view.explain(key))]
         documents = await in_slices((key, self._place(key), self._written(key)) for key in ruling)

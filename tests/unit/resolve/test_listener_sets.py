@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lasthop.api.gateway import Gateway
 from lasthop.api.meta import Key, Object
@@ -15,7 +16,7 @@ from lasthop.infra.kubernetes.desired import desired_gateway
 from lasthop.outputs.envoy.resource import LISTENER
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
-from lasthop.resolve.gateways import gateway
+from lasthop.resolve.gateways import gateway, port_holder
 from lasthop.resolve.ports import PROBE, Probe
 from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
 from tests.snapshot import Snapshot, settle, settled
@@ -120,7 +121,21 @@ def test_a_port_that_cannot_be_had_is_the_sets_problem_only() -> None:
     assert reasons(snapshot) == ("Accepted", "-PortUnavailable")
     status = snapshot.status[WEB]
     assert isinstance(status, GatewayStatus)
-    assert [c.status for c in status.conditions] == ["True", "True"]
+    assert [(c.status, c.message) for c in status.conditions] == [("True", ""), ("True", "")]
+
+
+def test_a_younger_set_of_an_old_gateway_does_not_take_the_port_of_another_gateway_on_the_host() -> None:
+    other = Key("Gateway", "shop", "own")
+    set_ = mk_listener_set("team/set", "edge/web", [http(81)], created="2026-03-01T00:00:00Z")
+    engine, snapshot = running(set_)
+    assert reasons(snapshot, Key("ListenerSet", "team", "set")) == ("Accepted", "Programmed")
+    obj = mk_gateway("shop/own", [http(81)])
+    engine.apply({other: replace(obj, metadata=replace(obj.metadata, creation_timestamp="2026-02-01T00:00:00Z"))})
+    settle(engine, snapshot)
+    assert port_holder(engine.graph, other, 81, "TCP") is None
+    assert port_holder(engine.graph, WEB, 81, "TCP") == other
+    assert port_holder(engine.graph, WEB, 80, "TCP") is None
+    assert reasons(snapshot, Key("ListenerSet", "team", "set")) == ("Accepted", "-PortUnavailable")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,20 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, Settings
-from lasthop.resolve.xbackends import is_address
-from tests.world import keyed, mk_class, mk_gateway, mk_profile, mk_waiver, mk_xbackend, own_ref, profile_ref
+from lasthop.resolve.xbackends import is_address, spec_problem
+from tests.world import (
+    keyed,
+    mk,
+    mk_class,
+    mk_gateway,
+    mk_pod,
+    mk_profile,
+    mk_slice,
+    mk_waiver,
+    mk_xbackend,
+    own_ref,
+    profile_ref,
+)
 
 KEY = Key("XBackend", "a", "x")
 NOT_PERMITTED = "ExternalHostnameNotPermitted"
@@ -67,9 +79,34 @@ def test_what_is_no_name_outside_is_refused_whoever_allows_it(name: str) -> None
     assert refused("ServerOnly", name, "Allow") == "Invalid"
 
 
-def test_a_selector_needs_pods_that_are_not_looked_at_yet() -> None:
-    assert refused(hostname="") == "UnsupportedValue"
-    assert refused(hostname="", settings=Settings()) == ""
+def test_a_selector_is_served_wherever_it_is_and_needs_a_label() -> None:
+    assert refused(hostname="") == refused(hostname="", settings=Settings()) == ""
+    engine = Engine(IN_CLUSTER)
+    spec = {"type": "EndpointSelector", "port": {"number": 443}, "endpointSelector": {"matchLabels": {}}}
+    engine.apply(keyed(mk("XBackend", "a/x", spec=spec), mk_pod("a/p", "10.0.0.1", {})))
+    assert endpoints(engine.graph, KEY, 443, "TCP").endpoints == ()
+    problem = spec_problem(engine.graph, KEY)
+    assert problem and problem.reason == "UnsupportedValue"
+
+
+def test_in_a_cluster_the_selector_is_for_pods_of_its_namespace_that_are_ready() -> None:
+    engine = Engine(IN_CLUSTER)
+    app = {"app": "x"}
+    pods = [
+        mk_pod("a/one", "10.0.0.1", {**app, "tier": "front"}),
+        mk_pod("a/two", "fd00::2", app),
+        mk_pod("a/unready", "10.0.0.3", app, ready=False),
+        mk_pod("a/ended", "10.0.0.4", app, phase="Succeeded"),
+        mk_pod("a/leaving", "10.0.0.5", app, leaving=True),
+        mk_pod("a/other", "10.0.0.6", {"app": "y"}),
+        mk_pod("b/far", "10.0.0.7", app),
+        mk_pod("a/odd", "not-an-address", app),
+        mk_slice("a/slice", "x", ["10.0.0.8"]),
+    ]
+    engine.apply(keyed(mk_xbackend("a/x"), *pods))
+    engine.settle()
+    found = endpoints(engine.graph, KEY, 443, "TCP").endpoints
+    assert [(each.address, each.port) for each in found] == [("10.0.0.1", 443), ("fd00::2", 443)]
 
 
 def test_a_name_is_looked_up_as_it_stands_where_pods_have_a_search_list() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHORT: Final = {
     "svc": "Service",
+    "svcim": "ServiceImport",
     "cm": "ConfigMap",
     "ns": "Namespace",
     "gc": "GatewayClass",

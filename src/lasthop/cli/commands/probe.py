@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lasthop.probe.result import ProbeResult
 
 KIND = "BackendTLSPolicy"
-KINDS = (KIND, "Service", "XBackend", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute")
+KINDS = (KIND, "Service", "ServiceImport", "XBackend", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute")
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -41,10 +41,10 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     with 1 if the gateway would fail, or does not use the object.
 
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or a name as `lasthop status` prints it: KIND/NAMESPACE/NAME or
-    KIND/NAME of a BackendTLSPolicy, a Service, an XBackend, or a route, whose backends are all tested. The default is all
-    BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the connections; with
-    --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context, --kubeconfig or -A, of a cluster,
-    whose addresses must be reachable from this machine.
+    KIND/NAME of a BackendTLSPolicy, a Service, a ServiceImport, an XBackend, or a route, whose backends are all tested. The
+    default is all BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the
+    connections; with --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context, --kubeconfig or
+    -A, of a cluster, whose addresses must be reachable from this machine.
 
     \b
     Examples:

@@ -10,9 +10,11 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
 from lasthop.api.documents import Json
 from lasthop.api.gateway import Gateway
-from lasthop.api.kinds import GATEWAY_API, KINDS
+from lasthop.api.kinds import GATEWAY_API, KINDS, POD
 from lasthop.api.meta import Key
 from lasthop.cli.args.target import CLUSTER, ClusterOptions
 from lasthop.cli.guesses import guessed
@@ -31,7 +33,7 @@ from lasthop.outputs.findings.foreign import class_finding
 from lasthop.plan.finding import Finding
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
-from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE
+from lasthop.resolve.settings import IN_CLUSTER, SYSTEM_STORE, set_absent
 from lasthop.sources.kubernetes.snapshot import ListResult, look
 from lasthop.web.engine_view import EngineView
 
@@ -91,7 +93,12 @@ class ClusterView(EngineView):
     async def load(cls, client: Client, namespace: str) -> ClusterView:
         """Reads all namespaces where permitted: references may point to any of them."""
         own = namespace or client.access.namespace
-        return cls(require_crds(await look(client, KINDS.values(), own, beyond=True)), namespace)
+        listed = require_crds(await look(client, KINDS.values(), own, beyond=True))
+        found = listed.get(XBACKEND)
+        backends = (read_object(XBACKEND, item).object for item in (found.items if found else ()))
+        if any(isinstance(backend, XBackend) and backend.selects for backend in backends):
+            listed |= await look(client, [POD], own, beyond=True)
+        return cls(listed, namespace)
 
     def __init__(self, listed: dict[str, ListResult], namespace: str = "") -> None:
         super().__init__(Engine(IN_CLUSTER, now=time.time()))
@@ -101,6 +108,7 @@ class ClusterView(EngineView):
         self._objects: list[Key] = []
         self._unseen: dict[Key, None] = {}
         SYSTEM_STORE.set(self.engine.graph, host_store())
+        set_absent(self.engine.graph, KINDS.keys() - listed)
         for kind, each in listed.items():
             for item in each.items:
                 read = read_object(kind, item)

@@ -21,6 +21,8 @@ def serve_all(engine: Engine) -> None:
         for address in found.addresses:
             for listener in found.listeners:
                 PROBE.set(engine.graph, Probe(), key, address, listener.port, listener.transport)
-        INFRASTRUCTURE.set(engine.graph, Infrastructure((("IPAddress", "0.0.0.0"),)), key)
+        inside = ("::",) if found.requested.inside else ()
+        given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
+        INFRASTRUCTURE.set(engine.graph, Infrastructure(tuple(given), inside=inside), key)
         PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
     engine.settle()

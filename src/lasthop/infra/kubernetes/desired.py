@@ -10,7 +10,7 @@ from lasthop.api import gateway as api
 from lasthop.api.addresses import with_port
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.profiles import ProxySettings
-from lasthop.plan.infrastructure import READY_PORT, canonical
+from lasthop.plan.infrastructure import READY_PORT
 from lasthop.plan.listener import Gateway
 
 TRANSPORT: Final = {"HTTP": "TCP", "HTTPS": "TCP", "TLS": "TCP", "TCP": "TCP", "UDP": "UDP"}
@@ -41,6 +41,10 @@ class DesiredGateway(msgspec.Struct, frozen=True):
     labels: StringMap = StringMap()
     annotations: StringMap = StringMap()
     settings: ProxySettings = ProxySettings()
+    inside: tuple[str, ...] = ()
+    """Addresses that it requests with routability Cluster; an empty one is any."""
+    outside: bool = True
+    """Whether it requests any without a routability, or says nothing of addresses."""
     hold: bool = False
     """The Gateway is not accepted. What exists stays as it is, so that a wrong edit does not lose an address; a Gateway that
     was never accepted gets nothing."""
@@ -56,9 +60,11 @@ def desired_gateway(obj: api.Gateway, plan: Gateway, settings: ProxySettings) ->
         plan.key,
         obj.metadata.uid,
         tuple(sorted(ports)),
-        tuple(dict.fromkeys(canonical(a.value) for a in obj.spec.addresses if a.value and a.type == "IPAddress")),
+        tuple(filter(None, plan.requested.outside)),
         infrastructure.labels,
         infrastructure.annotations,
         settings,
+        inside=plan.requested.inside,
+        outside=bool(plan.requested.outside) or not plan.requested.inside,
         hold=not plan.accepted.status,
     )

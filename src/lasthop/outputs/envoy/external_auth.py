@@ -1,7 +1,8 @@
-"""ExternalAuth as Envoy's ext_authz filter, whole in the route that wants it.
+"""ExternalAuth as Envoy's ext_authz filter, whole in the route that wants it, or in the virtual hosts of a listener that does.
 
 Envoy lets a route choose another server for the listener's filter, but not which headers that is told. So the listener has an
 empty `composite` instead, and the route fills it: neither a new ExternalAuth filter nor an edited one touches a listener.
+What a listener itself asks for is in others of these, which its virtual hosts fill: an edit holds for open connections too.
 """
 
 from __future__ import annotations
@@ -43,9 +44,25 @@ def placeholder() -> extension_matcher_pb2.ExtensionWithMatcher:
 
 def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
     """Returns the settings of one route. `limit`: the seconds that the whole request may take, if any."""
-    action = composite_pb2.ExecuteFilterAction()
-    action.typed_config.name = "envoy.filters.http.ext_authz"
-    action.typed_config.typed_config.CopyFrom(packed(_ext_authz(auth, min(limit or TIMEOUT, TIMEOUT))))
+    action = composite_pb2.ExecuteFilterAction(typed_config=_named(_ext_authz(auth, min(limit or TIMEOUT, TIMEOUT))))
+    return _always(action)
+
+
+def per_host(auth: ExternalAuth) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
+    """What the server adds to a request counts when its route is chosen, so that is done anew."""
+    return _always(composite_pb2.ExecuteFilterAction(typed_config=_named(_ext_authz(auth, TIMEOUT, routes=True))))
+
+
+def nothing() -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
+    """Switches the filter of routes on without a server to ask."""
+    return extension_matcher_pb2.ExtensionWithMatcherPerRoute(xds_matcher=matcher_pb2.Matcher())
+
+
+def _named(message: ext_authz_pb2.ExtAuthz) -> extension_pb2.TypedExtensionConfig:
+    return extension_pb2.TypedExtensionConfig(name="envoy.filters.http.ext_authz", typed_config=packed(message))
+
+
+def _always(action: composite_pb2.ExecuteFilterAction) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
     # A matcher without conditions: whatever the request is like, it is asked about.
     message = extension_matcher_pb2.ExtensionWithMatcherPerRoute()
     message.xds_matcher.on_no_match.action.name = "ask"
@@ -53,13 +70,15 @@ def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.
     return message
 
 
-def _ext_authz(auth: ExternalAuth, timeout: float) -> ext_authz_pb2.ExtAuthz:
+def _ext_authz(auth: ExternalAuth, timeout: float, *, routes: bool = False) -> ext_authz_pb2.ExtAuthz:
+    """`routes`: the route is chosen after it."""
     grpc = auth.hop.protocol is Protocol.H2
     all_headers = not grpc and not auth.response_headers
     untouched = "|".join((*_FRAMING, *([_OWN_BODY] if all_headers else [])))
     message = ext_authz_pb2.ExtAuthz(
         transport_api_version=config_source_pb2.V3,
         failure_mode_allow=False,
+        clear_route_cache=routes,
         status_on_error=http_status_pb2.HttpStatus(code=UNANSWERED),
         decoder_header_mutation_rules=mutation_rules_pb2.HeaderMutationRules(
             disallow_expression=regex_pb2.RegexMatcher(regex=untouched)

@@ -24,7 +24,7 @@ from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, sock
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
 from lasthop.outputs.envoy.route_filters import optional_filters
-from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR
+from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR, NO_ROUTE
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
@@ -44,8 +44,6 @@ BACKEND_FAILURE: Final = "The gateway could not make a verified connection to th
 """All that a client learns of a failed hop; the reason is in the log, the status and the metrics."""
 NO_ANSWER: Final = "The gateway got no answer from the backend."
 """The same of a backend that was connected to."""
-NO_ROUTE: Final = "No route of this gateway matches the request."
-"""404, which is the gateway's own; a backend's says something else."""
 NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
 UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""

@@ -1,11 +1,16 @@
 """HTTP filters that only some routes use: present in every listener but off, and switched on by the routes that ask.
 
 A filter that is off costs nothing per request, and switching one on is a route edit, so no listener is drained for it.
+
+Which filters are on is decided by the first route that is found for a request. Where a listener asks a server before routing,
+the answer may lead to another route, whose filters must not be left out: so there all of them are on, and do nothing unless
+the route says what.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from envoy.config.route.v3 import route_components_pb2 as rc
@@ -22,17 +27,21 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from lasthop.outputs.envoy import external_auth
 from lasthop.outputs.envoy.encode import packed, seconds
-from lasthop.plan.routing import Cors, Forward, Route, Session
+from lasthop.plan.listener import MAX_AUTH
+from lasthop.plan.routing import Cors, ExternalAuth, Forward, Route, Session
 
 CORS: Final = "envoy.filters.http.cors"
+LISTENER_AUTH: Final = tuple(f"lasthop.listener_auth.{number}" for number in range(MAX_AUTH))
+"""One for each server: several in one `composite` (`filter_chain`) are not asked after the first has answered."""
 EXTERNAL_AUTH: Final = "lasthop.external_auth"
 SESSION: Final = "envoy.filters.http.stateful_session"
 
 
 def optional_filters() -> list[hcm_pb2.HttpFilter]:
-    """Returns the filters in the order in which they act: a browser's question about CORS carries no credentials that could be
-    judged."""
+    """Returns the filters in the order in which they act. Those of listeners come before all that is chosen by routes; of
+    these, CORS is the first: a browser's question about it carries no credentials that could be judged."""
     messages = (
+        *((name, external_auth.placeholder()) for name in LISTENER_AUTH),
         (CORS, cors_pb2.Cors()),
         (EXTERNAL_AUTH, external_auth.placeholder()),
         (SESSION, stateful_session_pb2.StatefulSession()),
@@ -50,6 +59,18 @@ def per_route_filters(route: Route) -> dict[str, AnyMessage]:
     if isinstance(route.action, Forward) and route.action.session:
         found[SESSION] = _on(_session(route.action.session))
     return found
+
+
+def per_host_filters(auths: Sequence[ExternalAuth]) -> dict[str, AnyMessage]:
+    """Returns what a virtual host says of the filters, if its listener asks servers before routing."""
+    if not auths:
+        return {}
+    return {
+        **{name: _on(external_auth.per_host(auth)) for name, auth in zip(LISTENER_AUTH, auths, strict=False)},
+        CORS: _on(cors_pb2.CorsPolicy(forward_not_matching_preflights=BoolValue(value=True))),
+        EXTERNAL_AUTH: _on(external_auth.nothing()),
+        SESSION: _on(stateful_session_pb2.StatefulSessionPerRoute(stateful_session=stateful_session_pb2.StatefulSession())),
+    }
 
 
 def _on(config: Message) -> AnyMessage:

@@ -43,6 +43,10 @@ class Listening(NamedTuple):
     port: int
 
 
+NO_ROUTE: Final = "No route of this gateway matches the request."
+"""404, which is the gateway's own; a backend's says something else."""
+
+
 def refusal(status: int = INTERNAL_ERROR) -> rc.Route:
     return rc.Route(match=rc.RouteMatch(prefix="/"), direct_response=rc.DirectResponseAction(status=status))
 

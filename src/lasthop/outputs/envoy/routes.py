@@ -5,7 +5,7 @@ An edit encodes one route (`encoded_routes.py`) and joins one virtual host; only
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,13 +15,16 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
+from lasthop.outputs.envoy.route_filters import per_host_filters
 from lasthop.outputs.envoy.route_index import indexed
-from lasthop.outputs.envoy.route_messages import refusal
-from lasthop.resolve.attachment import MISDIRECTED, TABLES, in_order, misdirected
+from lasthop.outputs.envoy.route_messages import NO_ROUTE, refusal
+from lasthop.plan.routing import ExternalAuth
+from lasthop.resolve.attachment import MISDIRECTED, TABLES, asked_first, in_order, misdirected
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 
+NO_ROUTE_STATUS: Final = 404
 MISDIRECTED_STATUS: Final = 421
 """So that the client asks again on a connection of its own."""
 _VIRTUAL_HOSTS: Final = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
@@ -53,7 +56,9 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     members = (each.route for each in there if isinstance(each, RouteCost) and each.route not in cut)
     served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
-    body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname), *_routes(in_order(ranked))]))
+    asked = asked_first(g, gateway, table, hostname)
+    entries = [*in_order(ranked), *([_NO_ROUTE] if asked else [])]
+    body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname, asked), *_routes(entries)]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
     parts = {found.part: found.encoded.digest for _, found in blamed}
     return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})
@@ -66,9 +71,20 @@ def refused_host(hostname: str) -> EncodedHost:
     return EncodedHost(name, body, content_hash(body))
 
 
-def _head(hostname: str) -> bytes:
-    name = hostname or "*"
-    return encode(route_components_pb2.VirtualHost(name=name, domains=[name]))
+def _head(hostname: str, asked: Sequence[ExternalAuth]) -> bytes:
+    name, filters = hostname or "*", per_host_filters(asked)
+    return encode(route_components_pb2.VirtualHost(name=name, domains=[name], typed_per_filter_config=filters))
+
+
+def _last_resort() -> Entry:
+    """Answers 404 where no route fits: without a route, Envoy does not ask the servers that the listener wants asked."""
+    route = refusal(NO_ROUTE_STATUS)
+    route.direct_response.body.inline_string = f"{NO_ROUTE}\n"
+    body = (encode(route),)
+    return Entry("", (), body, body)
+
+
+_NO_ROUTE: Final = _last_resort()
 
 
 def _routes(entries: list[Entry]) -> list[bytes]:

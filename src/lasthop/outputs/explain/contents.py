@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lasthop.api.core import Service, ServicePort
+from lasthop.api.core import AnyService, ServicePort
 from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
@@ -36,7 +36,7 @@ GIVES = {"PinSet": "lists the certificates or keys that the backends of {} may p
 
 
 def explain_service(g: Graph, key: Key) -> Fact:
-    obj = read(g, key, Service)
+    obj = read(g, key, AnyService)
     hops = _distinct(REACH.of(g, key))
     facts: list[Fact] = []
     for port in obj.spec.ports if obj else ():

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.documents import Json
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
@@ -34,7 +35,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "ListenerSet": explain_listener_set,
     **dict.fromkeys(ROUTE_KINDS, explain_route),
     "BackendTLSPolicy": explain_policy,
-    "Service": explain_service,
+    **dict.fromkeys(SERVICE_GROUPS, explain_service),
     "XBackend": explain_xbackend,
     "ReferenceGrant": explain_grant,
 }

@@ -18,6 +18,7 @@ from lasthop.resolve.attachment import ATTACHED, parents
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.classes import gateway_class
 from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.listener_conditions import listener_conditions
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.resolve.ours import not_ours
 from lasthop.resolve.ports import port_problem
@@ -69,8 +70,9 @@ def attached(g: Graph, listener: Listener) -> tuple[Key, ...]:
 
 def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
     said = f"listener {listener.name}: {listener.protocol} port {listener.port}, {listener.hostname or 'any hostname'}"
-    wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener.conditions if c.problem]
+    wrong = [bad(f"{c.reason}: ", why=c.problem) for c in listener_conditions(g, listener) if c.problem]
     facts = [*wrong, *(_certificate(g, secret) for secret in listener.certificates), *_clients(listener)]
+    facts += asked_facts(g, listener)
     held = port_problem(g, gateway_key, listener.port, listener.transport)
     if held and held.reason != reasons.PENDING:
         facts.append(bad(held.text))
@@ -81,6 +83,11 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
         routes = [warning(f"no route is attached, so {answer}")]
     state = worst([good(""), *facts, *routes])
     return Fact(said if listener.served else f"{said}: not served", state, (*facts, *routes))
+
+
+def asked_facts(g: Graph, listener: Listener) -> tuple[Fact, ...]:
+    """The servers that are asked about every request."""
+    return tuple(hop_fact(g, auth.hop, "asks, before a route is chosen, ") for auth in listener.auth)
 
 
 def _certificate(g: Graph, secret: Key) -> Fact:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lasthop.api.backends import KIND as XBACKEND
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.outputs.explain.fact import Fact, bad, good, plain, warning, worst
@@ -70,11 +71,11 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
         return plain("UDP, which cannot carry TLS: no BackendTLSPolicy applies to it")
     if hop.backend.kind == XBACKEND:
         return plain("plaintext: its own tls.mode is None")
-    service = read(g, hop.backend, Service)
+    service = read(g, hop.backend, AnyService)
     port = service.port(hop.port) if service else None
     said = "plaintext: no BackendTLSPolicy targets this port"
     aims = tuple(
-        bad(f"{policy} names Service {name}, which does not exist; it may mean this one", object=policy)
+        bad(f"{policy} names {hop.backend.kind} {name}, which does not exist; it may mean this one", object=policy)
         for policy, name in misaimed(g, hop.backend)
     )
     if aims:
@@ -140,7 +141,7 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
 
 def rivals(g: Graph, service_key: Key, port_number: int) -> Iterator[Fact]:
     """Policies that name the Service and do not rule this port, and why not. None ever names an XBackend."""
-    service = read(g, service_key, Service) if service_key.kind == "Service" else None
+    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
     port = service.port(port_number) if service else None
     if service is None or port is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
 from lasthop.api.policies import PolicyTargetReference
 from lasthop.outputs.explain.fact import Fact, State, bad, good, plain, warning, worst
@@ -16,7 +16,7 @@ from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import ancestors, reached_by
 from lasthop.resolve.policies.conditions import shadowed, target_problem, udp_warning
 from lasthop.resolve.policies.judgement import judgement
-from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner
+from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
 from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import HOPS, REACH
@@ -69,7 +69,7 @@ def _validity(g: Graph, key: Key) -> Fact:
 def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
     named = f"target {target.kind} {key.namespace}/{target.name}"
     named += f" port {target.section_name}" if target.section_name else ""
-    service = Key("Service", key.namespace, target.name) if is_service(target) else None
+    service = service_of(key, target)
     problem = target_problem(g, key, target)
     if problem:
         return bad(f"{named}: no effect, ", object=service, why=problem)
@@ -89,7 +89,7 @@ def _target(g: Graph, key: Key, target: PolicyTargetReference) -> Fact:
 
 def _uses(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
     """Yields the Gateways and routes that get to the backend under this policy."""
-    obj = read(g, service, Service)
+    obj = read(g, service, AnyService)
     for gateway, port in reached_by(g, service, target.section_name):
         name = next((p.name for p in obj.spec.ports if p.port == port and p.protocol == "TCP"), None) if obj else None
         claim = port_winner(g, service, name) if name is not None else None
@@ -124,7 +124,7 @@ def routes_to(g: Graph, gateway: Key, service: Key, port: int, *, policed: bool 
 
 def _ruled_by_others(g: Graph, key: Key, service: Key, target: PolicyTargetReference) -> Iterator[Fact]:
     """Yields the ports of a whole-Service target that another policy names."""
-    obj = read(g, service, Service)
+    obj = read(g, service, AnyService)
     for port in obj.spec.ports if obj and target.section_name == WHOLE else ():
         claim = port_winner(g, service, port.name) if port.protocol == "TCP" else None
         if claim and claim.policy != key:

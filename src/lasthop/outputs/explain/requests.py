@@ -17,7 +17,8 @@ from lasthop.outputs.envoy.encoded_routes import Level, listening_at
 from lasthop.outputs.envoy.routes import MISDIRECTED_STATUS
 from lasthop.outputs.explain import request_routes as choice
 from lasthop.outputs.explain.fact import Fact, State, bad, good, honest, plain, worst
-from lasthop.outputs.explain.request_actions import Result, result, stream_shares
+from lasthop.outputs.explain.gateways import asked_facts
+from lasthop.outputs.explain.request_actions import UNAVAILABLE, Result, result, stream_shares
 from lasthop.outputs.explain.request_answer import Action, Answer
 from lasthop.plan import reasons
 from lasthop.plan.listener import Gateway, Listener
@@ -25,6 +26,7 @@ from lasthop.plan.request import Rejected, Request, seen
 from lasthop.resolve.attachment import LISTENER_STREAMS, stream_protocol
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hostnames import fitting
+from lasthop.resolve.listener_conditions import unusable_servers
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.profiles import http_rules
 from lasthop.resolve.streams import stream
@@ -151,17 +153,17 @@ def _stream(g: Graph, owner: Gateway, listener: Listener, hostname: str, request
     return _answer(owner.key, request, Action.CONNECT, said, (where, route, *facts), **more)
 
 
-def _entered(listener: Listener, request: Request) -> Fact:
+def _entered(listener: Listener, request: Request, *because: Fact) -> Fact:
     by = ""
     if listener.protocol in ("HTTPS", "TLS") and listener.hostname:
         by = f" by the name {request.sni} of the TLS handshake"
-    return good(f"enters by {_named(listener)}{by}", object=listener.owner)
+    return good(f"enters by {_named(listener)}{by}", *because, object=listener.owner)
 
 
 def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
     """`listeners` share a route table; those of HTTP a port's."""
     listener = _by_host(listeners, request)
-    where = _entered(listener, request)
+    where = _entered(listener, request, *asked_facts(g, listener))
     asked = seen(request, http_rules(g, owner.key))
     if isinstance(asked, Rejected):
         facts = (where, plain(f"{asked.why}; a GatewayProfile decides what is done with that (spec.http)"))
@@ -173,6 +175,10 @@ def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[
         why = _misdirected(asked, host.name)
         at = {"listener": listener.name, "status": MISDIRECTED_STATUS}
         return _answer(owner.key, request, Action.RESPOND, "421, misdirected request", (where, *why), **at)
+    if unusable := unusable_servers(g, listener):
+        refused = [bad("a server that its listener asks cannot be asked: ", why=problem) for problem in unusable]
+        at = {"listener": listener.name, "hostname": _shown(host), "status": UNAVAILABLE}
+        return _answer(owner.key, request, Action.RESPOND, "503 before a route is chosen", (where, *refused), **at)
     found = choice.candidates(g, owner.key, listener.table, host.name) if host.found else []
     winner = choice.choose(found, asked)
     if winner is None:

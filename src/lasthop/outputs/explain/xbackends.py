@@ -11,6 +11,7 @@ from lasthop.outputs.explain.hops import endpoints_fact, observed_fact, tls_fact
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.reach import HOPS
+from lasthop.resolve.settings import settings
 from lasthop.resolve.xbackend_conditions import hops
 from lasthop.resolve.xbackends import spec_problem
 from lasthop.store.graph import Graph
@@ -39,7 +40,8 @@ def _where(g: Graph, key: Key, obj: XBackend) -> Fact:
     if obj.spec.type == EXTERNAL_HOSTNAME:
         return plain(f"the host {obj.spec.external_hostname.hostname}, port {obj.spec.port.number}")
     labels = ", ".join(f"{name}={value}" for name, value in obj.spec.endpoint_selector.match_labels)
-    return plain(f"the endpoints of EndpointSlices with {labels}, port {obj.spec.port.number}")
+    what = "Pods" if settings(g).pods else "the endpoints of EndpointSlices"
+    return plain(f"{what} with {labels}, port {obj.spec.port.number}")
 
 
 def _tls(g: Graph, key: Key) -> Iterator[Fact]:

@@ -1,13 +1,14 @@
-"""Findings: Service ports that a route leads to and that have no endpoint."""
+"""Findings: ports of Services and ServiceImports that a route leads to and that have no endpoint."""
 
 from __future__ import annotations
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.backends import endpoints
+from lasthop.resolve.backends import SLICE_LABELS, endpoints
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.reach import HOPS
 from lasthop.resolve.settings import settings
@@ -15,17 +16,17 @@ from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read
 
-REMEDY = (
-    "Write an EndpointSlice with the label kubernetes.io/service-name and a port of the same name as the Service's, "
-    "or correct the one that is there."
-)
-IN_CLUSTER = "Correct the Service's selector and port name, or wait until a Pod is ready."
+REMEDY = "Write an EndpointSlice with the label {} and a port of the same name as the {}'s, or correct the one that is there."
+IN_CLUSTER = {
+    "Service": "Correct the Service's selector and port name, or wait until a Pod is ready.",
+    "ServiceImport": "Look at what the other clusters export (ServiceExport), or wait until a Pod there is ready.",
+}
 
 
 @query
 def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """Returns an error where people write the endpoints themselves; in a cluster, where they come and go, a warning."""
-    service = read(g, service_key, Service) if service_key.kind == "Service" else None
+    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
     why = missing_endpoints(g, service_key, port, protocol.transport) if service else ""
     if service is None:
         return ()
@@ -37,9 +38,10 @@ def endpoint_findings(g: Graph, gateway: Key, service_key: Key, port: int, proto
     if not why:
         return ()
     message = f"port {port} has no ready endpoint, so {fate(protocol)}: {why}."
-    pods = settings(g).pods
+    kind, pods = service_key.kind, settings(g).pods
+    remedy = IN_CLUSTER[kind] if pods else REMEDY.format(SLICE_LABELS[kind], kind)
     severity = Severity.WARNING if pods else Severity.ERROR
-    return (Finding(service_key, "NoEndpoints", message, IN_CLUSTER if pods else REMEDY, field, severity),)
+    return (Finding(service_key, "NoEndpoints", message, remedy, field, severity),)
 
 
 def fate(protocol: Protocol) -> str:

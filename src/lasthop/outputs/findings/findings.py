@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lasthop.api.backends import KIND as XBACKEND
-from lasthop.api.core import Service
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.api.core import AnyService
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS, SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.unserved import Unserved
@@ -44,7 +44,7 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 @query
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
     """Warns of `appProtocol: https` without a policy: it never starts TLS, and its author surely expects that it does."""
-    service = read(g, service_key, Service) if service_key.kind == "Service" else None
+    service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
     service_port = service.port(port) if service else None
     if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
         return ()

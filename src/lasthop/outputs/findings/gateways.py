@@ -17,12 +17,16 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.listener import Listener
 from lasthop.plan.problem import Problem
 from lasthop.resolve.gateways import gateway, without_effect
+from lasthop.resolve.listener_conditions import listener_conditions
 from lasthop.resolve.listener_sets import listener_set
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
-SAID_ELSEWHERE: Final = frozenset({reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED})
-"""Reasons of Gateways and ListenerSets that only point to the listeners or to the Gateway, which have their own findings."""
+SAID_ELSEWHERE: Final = frozenset(
+    (reasons.LISTENERS_NOT_VALID, reasons.PARENT_NOT_ACCEPTED, reasons.PARENT_NOT_PROGRAMMED, reasons.NOT_ASSIGNED)
+)
+"""Reasons of Gateways and ListenerSets that only point to the listeners, to the Gateway or to other conditions, which have
+their own findings."""
 
 SAID_BY_GATEWAYS: Final = frozenset({reasons.INVALID, reasons.NO_VALID_CA_CERTIFICATE})
 """Reasons of listeners that the Gateway gives too."""
@@ -66,7 +70,7 @@ def _findings(
     said: set[str] = set()
     for number, listener in enumerate(listeners):
         where, field = f"listener {listener.name}", f"spec.listeners[{number}]"
-        own = (*listener.conditions, listener_programmed(g, gateway, listener))
+        own = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
         for problem in _problems(own):
             if problem.reason not in SAID_BY_GATEWAYS:
                 yield problem.within(where).at(field).on(key)

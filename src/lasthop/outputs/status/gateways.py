@@ -10,7 +10,7 @@ from lasthop.outputs.status.conditions import stated
 from lasthop.outputs.status.listeners import blocked_ports, listener_status
 from lasthop.plan import reasons
 from lasthop.plan.condition import Condition, failed, true
-from lasthop.plan.infrastructure import Infrastructure, canonical
+from lasthop.plan.infrastructure import CLUSTER, Infrastructure, canonical
 from lasthop.plan.listener import Gateway
 from lasthop.plan.problem import Problem, invalid, pending
 from lasthop.plan.proxy import ProxyState
@@ -59,6 +59,7 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
     return (
         owner.accepted,
         programmed(g, key),
+        *_assigned(g, owner),
         *_references(g, key),
         *_insecure(g, key),
         *_weakened(g, key),
@@ -66,12 +67,29 @@ def gateway_conditions(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
     )
 
 
-def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, str], ...]:
-    """Returns where clients reach it: what its proxy binds on a shared host, what its Service was given in a cluster."""
+def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
+    """Returns where clients reach it: what its proxy binds on a shared host, what its Services were given in a cluster."""
     if settings(g).host_network:
-        return tuple(("IPAddress", address) for address in owner.addresses)
+        inside = owner.requested.inside
+        outside = owner.requested.outside if inside else owner.addresses
+        return (*(("IPAddress", each) for each in outside), *(("IPAddress", each, CLUSTER) for each in inside))
     around = INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
-    return around.addresses
+    return tuple((*each, CLUSTER) if each[1] in around.inside else each for each in around.addresses)
+
+
+def _assigned(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
+    """Only where some routability is asked for: whether every address could be had with the one that was asked for."""
+    if not owner.requested.scoped:
+        return ()
+    have, around = _addresses(g, owner), INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
+    lacking = [*owner.requested.unassigned, *(f"{each} is not given" for each in _still_wanted(g, owner.key, around.missing))]
+    for wanted, scope in ((owner.requested.outside, ""), (owner.requested.inside, CLUSTER)):
+        if wanted and not any(each[2:] == ((scope,) if scope else ()) for each in have):
+            lacking.append(f"no address of routability {scope} is given yet" if scope else "its Service has no address yet")
+    if not lacking and owner.accepted.status:
+        return (true(reasons.ADDRESSES_ASSIGNED, "", reasons.ASSIGNED),)
+    reason = reasons.PARTIALLY_ASSIGNED if have and owner.accepted.status else reasons.NOT_ASSIGNED
+    return (failed(reasons.ADDRESSES_ASSIGNED, Problem(reason, "; ".join(lacking) or "the Gateway is not accepted")),)
 
 
 @query
@@ -80,6 +98,9 @@ def programmed(g: Graph, key: Key) -> Condition:
     owner = gateway(g, key)
     proxy = PROXY.of(g, key) or ProxyState()
     if owner is None or not owner.accepted.status:
+        if owner and owner.requested.unassigned and owner.accepted.reason == reasons.UNSUPPORTED_ADDRESS:
+            message = "the Gateway is not accepted: none of its addresses can be assigned"
+            return failed(reasons.PROGRAMMED, Problem(reasons.ADDRESS_NOT_ASSIGNED, message))
         return failed(reasons.PROGRAMMED, invalid("the Gateway is not accepted"))
     if not settings(g).host_network:
         around = INFRASTRUCTURE.of(g, owner.key)
@@ -100,7 +121,11 @@ def programmed(g: Graph, key: Key) -> Condition:
     if not proxy.connected:
         return failed(reasons.PROGRAMMED, pending(proxy.problem or "no proxy is connected"))
     if any(proxy.serves(*port) for port in problems) or not served:
-        return true(reasons.PROGRAMMED, "; ".join(problem.text for problem in blocked))
+        # Ports that only ListenerSets want are theirs to report.
+        own = {(listener.port, listener.transport) for listener in served if listener.owner == key}
+        return true(
+            reasons.PROGRAMMED, "; ".join(problem.text for port, problem in problems.items() if problem and port in own)
+        )
     return failed(reasons.PROGRAMMED, pending(proxy.problem or "the proxy has not acknowledged the configuration yet"))
 
 

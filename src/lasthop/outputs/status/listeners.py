@@ -13,6 +13,7 @@ from lasthop.plan.problem import Problem, invalid, joined, pending
 from lasthop.plan.proxy import ProxyState
 from lasthop.resolve.attachment import ATTACHED
 from lasthop.resolve.gateways import gateway_accepted
+from lasthop.resolve.listener_conditions import listener_conditions
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.settings import PROXY
 from lasthop.store.graph import Graph
@@ -20,7 +21,7 @@ from lasthop.store.graph import Graph
 
 def listener_status(g: Graph, gateway: Key, listener: Listener, obj: Object) -> ListenerStatus:
     """Returns the status of a listener; `obj` is the object that has it in its spec."""
-    conditions = (*listener.conditions, listener_programmed(g, gateway, listener))
+    conditions = (*listener_conditions(g, listener), listener_programmed(g, gateway, listener))
     kinds = tuple(RouteGroupKind(kind) for kind in listener.supported_kinds)
     attached = ATTACHED.size(g, listener.owner, listener.name)
     return ListenerStatus(listener.name, attached, kinds, stated(conditions, obj))

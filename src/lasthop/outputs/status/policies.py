@@ -20,7 +20,7 @@ from lasthop.resolve import xbackend_conditions
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, concerned, reached_by
 from lasthop.resolve.policies.conditions import conditions
-from lasthop.resolve.policies.targets import is_service
+from lasthop.resolve.policies.targets import service_of
 from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -41,7 +41,7 @@ def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
     """A policy that cannot be read whole is invalid wherever what it names is reached."""
-    services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
+    services = ((service, t.section_name) for t in obj.targets if (service := service_of(key, t)))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)
     entries = [entry(gateway, refused) for gateway in sorted(reached, key=lambda gateway: age(g, gateway))]

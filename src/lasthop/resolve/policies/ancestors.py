@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
 from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.unserved import TargetReference, Unserved
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import age, gateway
-from lasthop.resolve.policies.targets import WHOLE, is_service
+from lasthop.resolve.policies.targets import WHOLE, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.reach import REACH
 from lasthop.store.graph import Graph, query
@@ -36,8 +36,7 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
         return Ancestors()
     reached: set[Key] = set()
     for target in obj.spec.target_refs:
-        if is_service(target):
-            service = Key("Service", policy.namespace, target.name)
+        if service := service_of(policy, target):
             reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
     foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
     room = max(0, MAX_ANCESTORS - foreign)
@@ -50,7 +49,7 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     """Returns the (Gateway, port) pairs from which routes lead to this section of a Service. A section that names no port, or
     one that cannot carry TLS, counts as reached wherever the Service is, because that is where its author will look; but not
     through passthrough, where no policy applies."""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, AnyService)
     named = [p for p in service.spec.ports if section in (WHOLE, p.name)] if service else []
     ports = {p.port for p in named if p.protocol == "TCP" and section != WHOLE}
     policed = not named or any(p.protocol == "TCP" for p in named)

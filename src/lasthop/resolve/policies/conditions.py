@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
 from lasthop.api.meta import Key
 from lasthop.api.policies import PolicyTargetReference
 from lasthop.plan import reasons
@@ -23,6 +23,7 @@ from lasthop.resolve.policies.permissions import permitted_tls
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.reach import REACH
+from lasthop.resolve.settings import installed
 from lasthop.resolve.verification import WEAKENED_POLICIES, weakened
 from lasthop.resolve.waivers import describe
 from lasthop.store.graph import Graph, query
@@ -32,12 +33,12 @@ from lasthop.store.store import read
 @query
 def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Problem | None:
     """Returns why a policy has no effect on one of its targets."""
-    if not targets.is_service(target):
+    key = targets.service_of(policy, target)
+    if key is None or not installed(g, key.kind):
         kind = f"{target.kind} of group {target.group!r}" if target.group else target.kind
         message = f"target {target.name}: kind {kind} is not supported, only core Services are; the policy has no effect on it"
         return invalid(message)
-    key = Key("Service", policy.namespace, target.name)
-    service = read(g, key, Service)
+    service = read(g, key, AnyService)
     if service is None:
         return not_found(reasons.TARGET_NOT_FOUND, key, guess=targets.service_meant(g, key))
     ports = service.spec.ports
@@ -64,11 +65,12 @@ def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
 
 
 def udp_warning(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
-    if not targets.is_service(target) or target.section_name != targets.WHOLE:
+    key = targets.service_of(policy, target)
+    if key is None or target.section_name != targets.WHOLE:
         return ""
-    service = read(g, Key("Service", policy.namespace, target.name), Service)
+    service = read(g, key, AnyService)
     udp = [p.name or str(p.port) for p in service.spec.ports if p.protocol == "UDP"] if service else []
-    return f"UDP port {', '.join(udp)} of Service {target.name} is not affected" if udp else ""
+    return f"UDP port {', '.join(udp)} of {target.kind} {target.name} is not affected" if udp else ""
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -101,7 +103,7 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
             effective = True
             notes += [udp_warning(g, policy, target), shadowed(g, policy, target)]
         else:
-            notes.append(f"Service {policy.namespace}/{target.name} is not reached from this Gateway")
+            notes.append(f"{target.kind} {policy.namespace}/{target.name} is not reached from this Gateway")
     for other in ancestors(g, policy).without_room:
         elsewhere.append(invalid(f"this status has no room for {other}, so connections from there fail", other))
     return Targets(effective, tuple(reached), tuple(elsewhere), tuple(filter(None, notes)))
@@ -109,15 +111,15 @@ def targets_at(g: Graph, policy: Key, gateway: Key) -> Targets:
 
 def shadowed(g: Graph, policy: Key, target: PolicyTargetReference) -> str:
     """Says that every port of a whole-Service target has a policy of its own, so that this one is never used."""
-    if not targets.is_service(target) or target.section_name != targets.WHOLE:
+    key = targets.service_of(policy, target)
+    if key is None or target.section_name != targets.WHOLE:
         return ""
-    key = Key("Service", policy.namespace, target.name)
-    service = read(g, key, Service)
+    service = read(g, key, AnyService)
     winners = [targets.port_winner(g, key, p.name) for p in service.spec.ports if p.protocol == "TCP"] if service else []
     others = dict.fromkeys(winner.policy.path for winner in winners if winner and winner.policy != policy)
     if not winners or any(winner is None or winner.policy == policy for winner in winners):
         return ""
-    return f"no port of Service {key.path} uses it: each is named by a policy of its own ({', '.join(others)})"
+    return f"no port of {key} uses it: each is named by a policy of its own ({', '.join(others)})"
 
 
 @query
@@ -189,5 +191,5 @@ def hops_under(g: Graph, policy: Key, gateway: Key) -> list[Hop]:
 
 
 def _reaches(g: Graph, policy: Key, target: PolicyTargetReference, gateway: Key) -> bool:
-    service = Key("Service", policy.namespace, target.name)
-    return targets.is_service(target) and any(found == gateway for found, _ in reached_by(g, service, target.section_name))
+    service = targets.service_of(policy, target)
+    return service is not None and any(found == gateway for found, _ in reached_by(g, service, target.section_name))

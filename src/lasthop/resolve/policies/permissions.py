@@ -78,7 +78,7 @@ def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
     if rules.plaintext:
         return None
     who = f"plaintext backends are denied here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
-    where, about = f"port {hop.port} of Service {hop.backend.path}", [hop.backend]
+    where, about = f"port {hop.port} of {hop.backend}", [hop.backend]
     if hop.protocol is Protocol.UDP:
         message, remedy = f"UDP to {where} cannot carry TLS, and {who}", "remove the backend"
     elif hop.backend.kind == XBACKEND:
@@ -86,6 +86,6 @@ def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
     else:
         near = misaimed(g, hop.backend)
         about += (policy for policy, _ in near)
-        aims = "".join(f" ({policy} names Service {name}, which does not exist)" for policy, name in near)
+        aims = "".join(f" ({policy} names {hop.backend.kind} {name}, which does not exist)" for policy, name in near)
         message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {who}", "create a policy for it"
     return Problem(reasons.PLAINTEXT_NOT_PERMITTED, message, remedy=remedy, about=tuple(about))

@@ -1,4 +1,4 @@
-"""Decides which BackendTLSPolicy applies to a Service port.
+"""Decides which BackendTLSPolicy applies to a port of a Service or ServiceImport.
 
 A policy that names the port (`sectionName`) beats one that names the whole Service. Between two that name the same, the older
 one wins, then {namespace}/{name}. Precedence never looks at validity: an invalid or unreadable policy that wins fails closed,
@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from lasthop.api.core import Service
+from lasthop.api.core import AnyService
+from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.resolve.meant import meant
@@ -27,8 +28,10 @@ WHOLE = ""
 """The section of a target that names no port."""
 
 
-def is_service(target: PolicyTargetReference) -> bool:
-    return target.group in ("", "core") and target.kind == "Service"
+def service_of(policy: Key, target: PolicyTargetReference) -> Key | None:
+    """Returns the Service or ServiceImport that a target names; None if it is of another kind."""
+    group = "" if target.group == "core" else target.group
+    return Key(target.kind, policy.namespace, target.name) if SERVICE_GROUPS.get(target.kind) == group else None
 
 
 class Claim(msgspec.Struct, frozen=True, order=True):
@@ -41,8 +44,8 @@ class Claim(msgspec.Struct, frozen=True, order=True):
     """Why the policy could not be fully read."""
 
 
-CLAIMS = Index[str, str, tuple[Claim, ...]]("claim")
-"""Those of a policy, one for each of its texts, by the Service's namespace and name."""
+CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
+"""Those of a policy, one for each of its texts, by Service."""
 
 
 @indexer("BackendTLSPolicy", keeps=True)
@@ -50,22 +53,22 @@ def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
     """A text that cannot be read claims only what the last good text of the same policy does not name: while that is in force,
     it decides. Against other policies each text keeps its age."""
     policy, rejected = read_policy(g, key), read_rejected(g, key)
-    named = _sections(policy.spec.target_refs) if policy else {}
-    found = {name: (Claim(policy.age, key, sections),) for name, sections in named.items()} if policy else {}
+    named = _sections(key, policy.spec.target_refs) if policy else {}
+    found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
     if rejected:
-        for name, sections in _sections(rejected.targets).items():
-            good = named.get(name, ())
+        for service, sections in _sections(key, rejected.targets).items():
+            good = named.get(service, ())
             if left := tuple(section for section in sections if section not in good and WHOLE not in good):
-                found[name] = (*found.get(name, ()), Claim(rejected.age, key, left, rejected.message))
-    for name, claims in found.items():
-        yield CLAIMS.entry((key.namespace, name), claims)
+                found[service] = (*found.get(service, ()), Claim(rejected.age, key, left, rejected.message))
+    for service, claims in found.items():
+        yield CLAIMS.entry((service,), claims)
 
 
-def _sections(targets: tuple[PolicyTargetReference, ...]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+def _sections(policy: Key, targets: tuple[PolicyTargetReference, ...]) -> dict[Key, tuple[str, ...]]:
+    found: dict[Key, tuple[str, ...]] = {}
     for target in targets:
-        if is_service(target):
-            found[target.name] = (*found.get(target.name, ()), target.section_name)
+        if service := service_of(policy, target):
+            found[service] = (*found.get(service, ()), target.section_name)
     return found
 
 
@@ -78,13 +81,13 @@ def named_services(obj: Object | None) -> tuple[Key, ...]:
             targets = obj.targets + (good.spec.target_refs if good else ())
         case _:
             return ()
-    return tuple(Key("Service", obj.metadata.namespace, name) for name in _sections(targets))
+    return tuple(_sections(Key("BackendTLSPolicy", obj.metadata.namespace, obj.metadata.name), targets))
 
 
 @query
 def claims(g: Graph, service: Key) -> tuple[Claim, ...]:
     """Returns every policy that names the Service, in the order in which they win."""
-    return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service.namespace, service.name))))
+    return tuple(sorted(itertools.chain.from_iterable(CLAIMS.of(g, service))))
 
 
 @query
@@ -110,7 +113,7 @@ class Stray(msgspec.Struct, frozen=True):
 @query
 def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
     """Returns the targets that mean some port of this Service and name none that there is, the winning policy first."""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, AnyService)
     names = {port.name for port in service.spec.ports} if service else set()
     return tuple(
         Stray(claim.policy, section)
@@ -123,7 +126,7 @@ def strays(g: Graph, service_key: Key) -> tuple[Stray, ...]:
 @query
 def missing_port(g: Graph, service_key: Key, section: str) -> str:
     """Says which port a Service does not have, which ones it has, and what that means for them."""
-    service = read(g, service_key, Service)
+    service = read(g, service_key, AnyService)
     names = [p.name for p in service.spec.ports if p.name] if service else []
     guess = meant(section, names)
     has = f"it has {', '.join(names) or 'no named port'}" + (f"; did you mean {guess}?" if guess else "")
@@ -133,39 +136,43 @@ def missing_port(g: Graph, service_key: Key, section: str) -> str:
     )
 
 
-SERVICES = Index[str, str]("service")
-"""Names by namespace, to tell which one a policy probably means."""
+SERVICES = Index[str, str, str]("service")
+"""Names by kind and namespace, to tell which one a policy probably means."""
 MAX_SERVICES: Final = 200
 """In a namespace with more of them none is suggested: each comes and goes, and every misspelled policy would look at all."""
 
 
 @indexer("Service")
 def index_services(g: Graph, key: Key) -> Iterator[Entry]:
-    yield SERVICES.entry((key.namespace,), key.name)
+    yield SERVICES.entry((key.kind, key.namespace), key.name)
+
+
+@indexer("ServiceImport")
+def index_service_imports(g: Graph, key: Key) -> Iterator[Entry]:
+    yield SERVICES.entry((key.kind, key.namespace), key.name)
 
 
 @query
 def service_meant(g: Graph, service: Key) -> str:
     """Returns the name of the Service that a reference to a missing one probably means, or nothing."""
-    if SERVICES.size(g, service.namespace) > MAX_SERVICES:
+    if SERVICES.size(g, service.kind, service.namespace) > MAX_SERVICES:
         return ""
-    return meant(service.name, SERVICES.of(g, service.namespace))
+    return meant(service.name, SERVICES.of(g, service.kind, service.namespace))
 
 
-MISAIMED = Index[str, str, tuple[Key, str]]("misaimed")
-"""Policies for Services that do not exist, each with the name that it has instead, by namespace and name of the Service that
-they probably mean."""
+MISAIMED = Index[Key, tuple[Key, str]]("misaimed")
+"""Policies for Services that do not exist, each with the name that it has instead, by the Service that they probably mean."""
 
 
 @indexer("BackendTLSPolicy")
 def index_misaimed(g: Graph, key: Key) -> Iterator[Entry]:
     policy = read_policy(g, key)
     for target in policy.spec.target_refs if policy else ():
-        service = Key("Service", key.namespace, target.name)
-        if is_service(target) and read(g, service, Service) is None and (guess := service_meant(g, service)):
-            yield MISAIMED.entry((key.namespace, guess), (key, target.name))
+        service = service_of(key, target)
+        if service and read(g, service, AnyService) is None and (guess := service_meant(g, service)):
+            yield MISAIMED.entry((service._replace(name=guess),), (key, target.name))
 
 
 def misaimed(g: Graph, service: Key) -> tuple[tuple[Key, str], ...]:
     """Returns the policies that probably mean this Service, each with the name that it has instead."""
-    return MISAIMED.of(g, service.namespace, service.name)
+    return MISAIMED.of(g, service)

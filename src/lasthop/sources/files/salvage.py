@@ -14,12 +14,15 @@ from lasthop.admission.limits import MAX_TARGETS
 from lasthop.admission.metadata import BEGINNING, rfc3339, uid_of
 from lasthop.admission.names import is_dns_label, is_dns_subdomain
 from lasthop.api.documents import Json
-from lasthop.api.kinds import KINDS
+from lasthop.api.kinds import KINDS, SERVICE_GROUPS
 from lasthop.api.meta import Key, ObjectMeta
 from lasthop.api.policies import PolicyTargetReference, RejectedPolicy
 
 _POLICY = "BackendTLSPolicy"
-_SERVICE_SPELLINGS = frozenset(("service", "services", "svc", ""))
+_SPELLINGS = {
+    **dict.fromkeys(("service", "services", "svc", ""), "Service"),
+    **dict.fromkeys(("serviceimport", "serviceimports", "svcimport", "svcim"), "ServiceImport"),
+}
 
 
 class SalvageResult(NamedTuple):
@@ -81,6 +84,6 @@ def _target(ref: Any) -> PolicyTargetReference | None:
     kind, group, section = (ref.get(name) for name in ("kind", "group", "sectionName"))
     kind = kind if isinstance(kind, str) else ""
     group = group if isinstance(group, str) else ""
-    if kind.casefold() in _SERVICE_SPELLINGS:
-        kind, group = "Service", ""
+    if meant := _SPELLINGS.get(kind.casefold()):
+        kind, group = meant, SERVICE_GROUPS[meant]
     return PolicyTargetReference(group, kind, ref["name"], section if isinstance(section, str) else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lasthop.api.kinds import EXPERIMENTAL_API, Kind
+from lasthop.api.kinds import EXPERIMENTAL_API, POD, Kind
 from lasthop.kubernetes.errors import ApiError
 from lasthop.plan.finding import Finding, Severity
 
@@ -14,7 +14,7 @@ ReadError = tuple[Kind, ApiError, bool]
 
 def optional(kind: Kind) -> bool:
     """Returns whether we can do without a kind: a reference to one that we may not read is invalid and fails closed."""
-    return kind.kind == "ClusterTrustBundle" or kind.group == EXPERIMENTAL_API
+    return kind.kind in ("ClusterTrustBundle", "ServiceImport", POD.kind) or kind.group == EXPERIMENTAL_API
 
 
 def trouble_findings(

@@ -1,21 +1,24 @@
 """Watches every kind that the API server serves, and yields batches of objects.
 
 discovery ──> a reflector for each kind ──> reads ──> Batch        not before every kind has been read once
-    each 10 s: kinds come and go                └───> ObservedStatuses     statuses, for the writer
+    each 10 s: kinds come and go                ├───> ObservedStatuses     statuses, for the writer
+                                                └───> Pods, in the namespaces where an XBackend selects some
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 import structlog
 from prometheus_client import Counter
 
+from lasthop.api.backends import KIND as XBACKEND
+from lasthop.api.backends import XBackend
 from lasthop.api.bundle import CrdVersions
-from lasthop.api.kinds import KINDS, Kind
+from lasthop.api.kinds import KINDS, POD, Kind
 from lasthop.api.meta import Key, Object
 from lasthop.kubernetes.client import Client, path_of
 from lasthop.kubernetes.errors import ApiError
@@ -78,6 +81,9 @@ class KubernetesSource:
         self._discovered = False
         self._discovery_error: ApiError | None = None
         self._crd_versions: CrdVersions = ()
+        self._selecting: set[Key] = set()
+        """XBackends whose endpoints are Pods."""
+        self._tasks: asyncio.TaskGroup | None = None
         self._changes: dict[Key, Object | None] = {}
         self._problems: dict[Key, Finding] = {}
         self._opaque: set[Key] = set()
@@ -110,23 +116,25 @@ class KubernetesSource:
     # --- batches -----------------------------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[Batch]:
-        published: tuple[tuple[Finding, ...], bool, CrdVersions] = ((), True, ())
+        published: tuple[object, ...] = ()
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             tasks.create_task(self._follow_discovery(tasks))
             while True:
                 await self._news.wait()
                 await asyncio.sleep(self._settle)
                 self._news.clear()
-                findings, known, crds = self.findings(), self.policies_known, self._crd_versions
+                findings = self.findings()
+                about = (findings, self.policies_known, self._crd_versions, frozenset(self._absent))
                 if not self.started:
                     self._log_findings(findings)
                     if not self.complete:
                         continue
-                elif not self._changes and (findings, known, crds) == published:
+                elif not self._changes and about == published:
                     continue
                 changes, self._changes = self._changes, {}
-                self.started, published = True, (findings, known, crds)
-                yield Batch(changes, findings, known, crds)
+                self.started, published = True, about
+                yield Batch(changes, *about)
 
     def _log_findings(self, findings: tuple[Finding, ...]) -> None:
         """Logs findings before the first batch, when nothing else reports why there is none."""
@@ -182,8 +190,7 @@ class KubernetesSource:
         namespaces = self._namespaces if kind.namespaced else ("",)
         reflectors = []
         for number, namespace in enumerate(namespaces):
-            path = path_of(kind.group, version, kind.plural, namespace)
-            reflector = Reflector(kind, self._client, path, self, self._timing, ended=functools.partial(self._count, kind))
+            reflector = self._reflector(kind, version, namespace)
             if before is not None:  # another version of the same objects: what is known decides what is gone
                 reflector.known = dict.fromkeys(before.reflectors[number].known, "")
             reflectors.append(reflector)
@@ -196,6 +203,10 @@ class KubernetesSource:
         self.observed.versions[kind.kind] = version
         watched.tasks = [tasks.create_task(reflector.run()) for reflector in reflectors]
         self._log.info("watching", kind=kind.kind, version=version, namespaces=[n for n in namespaces if n] or "all")
+
+    def _reflector(self, kind: Kind, version: str, namespace: str) -> Reflector:
+        path = path_of(kind.group, version, kind.plural, namespace)
+        return Reflector(kind, self._client, path, self, self._timing, ended=functools.partial(self._count, kind))
 
     def _count(self, kind: Kind, reason: str) -> None:
         self.restarts.labels(kind.kind, reason).inc()
@@ -231,6 +242,41 @@ class KubernetesSource:
             if read.status is not None:
                 self.observed.observe(read.key, read.status)
         self._news.set()
+        if kind.kind == XBACKEND:
+            self._select({read.key: read.object for read in reads}, deleted)
+
+    def _select(self, reads: Mapping[Key, Object | None], deleted: Iterable[Key]) -> None:
+        """Follows the Pods of the namespaces where XBackends select some. At the start they count as unread before XBackends
+        count as read, so that the first batch has both."""
+        self._selecting -= {*reads, *deleted}
+        self._selecting |= {key for key, obj in reads.items() if isinstance(obj, XBackend) and obj.selects}
+        wanted, watched = {key.namespace for key in self._selecting}, self._watched.get(POD.kind)
+        known = {self._pod_namespace(each): each for each in watched.reflectors} if watched else {}
+        if wanted == known.keys() or self._tasks is None:
+            return
+        if watched is None:
+            watched = self._watched[POD.kind] = _WatchedKind(POD, POD.versions[0], [])
+        for namespace in sorted(known.keys() - wanted):
+            self._unselect(watched, known[namespace])
+        for namespace in sorted(wanted - known.keys()):
+            reflector = self._reflector(POD, POD.versions[0], namespace)
+            watched.reflectors.append(reflector)
+            watched.unread.add(reflector)
+            watched.tasks.append(self._tasks.create_task(reflector.run()))
+        self._log.info("watching", kind=POD.kind, version=watched.version, namespaces=sorted(wanted))
+        if not wanted:
+            del self._watched[POD.kind]
+
+    def _unselect(self, watched: _WatchedKind, reflector: Reflector) -> None:
+        number = watched.reflectors.index(reflector)
+        del watched.reflectors[number]
+        watched.tasks.pop(number).cancel()
+        watched.unread.discard(reflector)
+        watched.errors.pop(reflector, None)
+        self.read(POD, [], list(reflector.known))
+
+    def _pod_namespace(self, reflector: Reflector) -> str:
+        return reflector.path.split("/")[-2]
 
     def whole(self, reflector: Reflector) -> None:
         watched = self._watched.get(reflector.kind.kind)

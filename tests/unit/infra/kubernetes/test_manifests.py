@@ -16,6 +16,7 @@ from lasthop.infra.kubernetes.names import label_value, object_name
 from lasthop.infra.kubernetes.services import read_back
 from lasthop.plan import listener as plan
 from lasthop.plan.condition import failed, true
+from lasthop.plan.infrastructure import RequestedAddresses
 from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import ACCEPTED
 from tests.unit.infra.kubernetes.cluster import SITE, gateway
@@ -231,10 +232,55 @@ def test_what_is_wanted_follows_from_the_gateway_and_its_plan() -> None:
     )
     obj = api.Gateway(ObjectMeta("web", "shop", "uid-1"), spec)
     listeners = (listener(443, "HTTPS", served=False), listener(80, "HTTP"), listener(80, "HTTPS"), listener(1111, "INVALID"))
-    found = desired_gateway(obj, plan.Gateway(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED)), ProxySettings())
+    requested = RequestedAddresses(outside=("2001:db8::1", ""))
+    planned = plan.Gateway(Key("Gateway", "shop", "web"), (), listeners, true(ACCEPTED), requested)
+    found = desired_gateway(obj, planned, ProxySettings())
     assert found.ports == ((80, "TCP"), (443, "TCP")), "also that of a listener which is not served just now"
     assert found.addresses == ("2001:db8::1",)
     assert (found.uid, found.labels, found.hold) == ("uid-1", StringMap.of({"a": "b"}), False)
+
+
+@pytest.mark.parametrize(
+    ("requested", "wanted"),
+    [
+        (RequestedAddresses(), ((), True)),
+        (RequestedAddresses(inside=("",)), (("",), False)),
+        (RequestedAddresses(outside=("",), inside=("10.96.0.7",)), (("10.96.0.7",), True)),
+        (RequestedAddresses(unassigned=("x",)), ((), True)),
+    ],
+)
+def test_what_is_wanted_for_the_cluster_alone_needs_no_other_service(
+    requested: RequestedAddresses, wanted: tuple[tuple[str, ...], bool]
+) -> None:
+    planned = plan.Gateway(Key("Gateway", "shop", "web"), (), (listener(80, "HTTP"),), true(ACCEPTED), requested)
+    found = desired_gateway(api.Gateway(ObjectMeta("web", "shop", "uid-1")), planned, ProxySettings())
+    assert (found.inside, found.outside) == wanted
+
+
+def test_addresses_for_the_cluster_are_those_of_services_of_their_own() -> None:
+    of = gateway(inside=("", "10.96.0.7"))
+    specs = {d["metadata"]["name"]: d["spec"] for d in manifests(of, SITE) if d["kind"] == "Service"}
+    balancer, anyone, exact = specs
+    assert (balancer, anyone) == ("lasthop-web", "lasthop-web-cluster")
+    assert [spec["type"] for spec in specs.values()] == ["LoadBalancer", "ClusterIP", "ClusterIP"]
+    assert specs[exact]["clusterIP"] == "10.96.0.7" and "clusterIP" not in specs[anyone]
+    given = {
+        balancer: balanced({"ip": "192.0.2.1"}),
+        anyone: {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.9"]}},
+        exact: {"spec": {"type": "ClusterIP", "clusterIPs": ["10.96.0.8"]}},
+    }
+    found = read_back(of, given)
+    assert found.addresses == (("IPAddress", "192.0.2.1"), ("IPAddress", "10.96.0.9"))
+    assert (found.inside, found.missing) == (("10.96.0.9",), ("10.96.0.7",))
+
+
+def test_a_gateway_for_the_cluster_alone_has_no_load_balancer() -> None:
+    of = gateway(inside=("",), outside=False)
+    specs = [d["spec"] for d in manifests(of, SITE) if d["kind"] == "Service"]
+    assert [spec["type"] for spec in specs] == ["ClusterIP"]
+    assert not {"externalTrafficPolicy", "loadBalancerClass", "loadBalancerIP"} & specs[0].keys()
+    found = read_back(of, {"lasthop-web": balanced({"ip": "192.0.2.1"})})
+    assert found.addresses == () and found.inside == ()
 
 
 def test_a_gateway_that_is_not_accepted_is_held_as_it_is() -> None:

@@ -35,6 +35,12 @@ def test_a_careless_target_means_the_whole_service(ref: dict[str, Any]) -> None:
     assert targets(read({"targetRefs": [ref]})) == (WEB,)
 
 
+@pytest.mark.parametrize("kind", ["ServiceImport", "serviceimports", "svcim"])
+def test_a_careless_target_may_mean_a_service_import(kind: str) -> None:
+    wanted = PolicyTargetReference("multicluster.x-k8s.io", "ServiceImport", "web")
+    assert targets(read({"targetRefs": [{"name": "web", "kind": kind}]})) == (wanted,)
+
+
 def test_a_section_name_is_kept() -> None:
     ref = {"group": "", "kind": "Service", "name": "web", "sectionName": "https"}
     assert targets(read({"targetRefs": [ref]}))[0].section_name == "https"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lasthop.api.bundle import BUNDLE_VERSION
-from lasthop.api.core import Secret
+from lasthop.api.core import Pod, Secret
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.plan.finding import Finding
 from lasthop.sources.kubernetes.source import KubernetesSource
 from lasthop.sources.source import Batch
-from tests.api_objects import mk_config_map, mk_policy, mk_route
+from tests.api_objects import mk_config_map, mk_pod, mk_policy, mk_route, mk_selector
 from tests.fake_api import GATEWAY, FakeApi, Refusal, client_of, serving, until
 from tests.metrics import count
 from tests.unit.sources.kubernetes.reflecting import FAST
@@ -165,6 +165,16 @@ async def test_a_missing_crd_is_normal(api: FakeApi) -> None:
         assert reader.names("ConfigMap") == ["ca"] and not reader.findings
 
 
+async def test_which_kinds_are_absent_comes_with_the_batches(api: FakeApi) -> None:
+    imports = ("multicluster.x-k8s.io", "v1alpha1", "serviceimports")
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert "ServiceImport" in reader.batches[0].absent_kinds and "HTTPRoute" not in reader.batches[0].absent_kinds
+        api.served.add(imports)
+        await until(lambda: "ServiceImport" not in reader.batches[-1].absent_kinds)
+        await until(lambda: api.watching("serviceimports"))
+
+
 async def test_a_crd_installed_later_is_picked_up_whole(api: FakeApi) -> None:
     api.served.discard(POLICIES)
     async with reading(api) as reader:
@@ -251,15 +261,19 @@ async def test_a_newer_version_that_appears_is_used_and_nothing_is_forgotten(api
         assert all(batch.policies_known for batch in reader.batches)
 
 
-async def test_a_forbidden_clustertrustbundle_is_a_warning(api: FakeApi) -> None:
-    """References to it are invalid then, which fails closed."""
-    api.served.add(("certificates.k8s.io", "v1beta1", "clustertrustbundles"))
+@pytest.mark.parametrize(
+    ("group", "version", "plural"),
+    [("certificates.k8s.io", "v1beta1", "clustertrustbundles"), ("multicluster.x-k8s.io", "v1alpha1", "serviceimports")],
+)
+async def test_an_optional_kind_that_may_not_be_read_is_a_warning(api: FakeApi, group: str, version: str, plural: str) -> None:
+    """As after an upgrade without the new RBAC rules: references to it are invalid, which fails closed."""
+    api.served.add((group, version, plural))
     for verb in ("list", "watch"):
-        api.fail(verb, "clustertrustbundles", "*", Refusal(403, "Forbidden"))
+        api.fail(verb, plural, "*", Refusal(403, "Forbidden"))
     async with reading(api) as reader:
         await until(lambda: reader.batches)
         [finding] = reader.findings
-        assert finding.severity == "warning" and "clustertrustbundles.certificates.k8s.io" in finding.message
+        assert finding.severity == "warning" and f"{plural}.{group}" in finding.message
 
 
 async def test_a_policy_with_an_unknown_field_is_rejected_by_name(api: FakeApi) -> None:
@@ -311,6 +325,62 @@ async def test_what_nobody_needs_is_not_kept(api: FakeApi) -> None:
         policy = reader.objects[Key("BackendTLSPolicy", "shop", "p")]
         assert isinstance(policy, BackendTLSPolicy) and not policy.metadata.annotations and not secret.metadata.annotations
     assert api.asked("watch", "secrets")[0]["fieldSelector"] == "type!=helm.sh/release.v1"
+
+
+PODS, XBACKENDS = ("", "v1", "pods"), ("gateway.networking.x-k8s.io", "v1alpha1", "xbackends")
+
+
+async def test_pods_are_read_with_the_first_batch_where_an_xbackend_selects_some_and_nowhere_else(api: FakeApi) -> None:
+    api.served |= {PODS, XBACKENDS}
+    api.put("xbackends", mk_selector("x", "shop", app="x"))
+    for namespace in ("shop", "other"):
+        api.put("pods", mk_pod("p", "10.0.0.1", namespace))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        assert [str(key) for key in reader.batches[0].changes if key.kind == "Pod"] == ["Pod shop/p"]
+        api.put("xbackends", mk_selector("x", "other", app="x"))
+        await until(lambda: len([key for key in reader.objects if key.kind == "Pod"]) == 2)
+        api.delete("xbackends", "x", "shop")
+        await until(lambda: [key for key in reader.objects if key.kind == "Pod"] == [Key("Pod", "other", "p")])
+        assert not reader.findings
+
+
+async def test_without_a_selector_no_pod_is_asked_for(api: FakeApi) -> None:
+    api.served |= {PODS, XBACKENDS}
+    named = {"type": "ExternalHostname", "port": {"number": 1}, "externalHostname": {"hostname": "a.example"}}
+    api.put("xbackends", {"metadata": {"name": "x", "namespace": "shop"}, "spec": named})
+    async with reading(api) as reader:
+        await until(lambda: reader.names("XBackend"))
+        assert not api.asked("list", "pods") and not api.asked("watch", "pods")
+
+
+async def test_of_a_pod_its_labels_and_its_address_are_kept_and_other_writes_to_it_are_no_news(api: FakeApi) -> None:
+    api.served |= {PODS, XBACKENDS}
+    api.put("xbackends", mk_selector("x", app="x"))
+    api.put("pods", mk_pod("p", "10.0.0.1"))
+    async with reading(api) as reader:
+        await until(lambda: reader.names("Pod"))
+        (pod,) = (obj for key, obj in reader.objects.items() if key.kind == "Pod")
+        assert isinstance(pod, Pod) and (pod.address, dict(pod.metadata.labels)) == ("10.0.0.1", {"app": "x"})
+        assert not pod.metadata.annotations and not pod.metadata.uid
+        busy = mk_pod("p", "10.0.0.1")
+        busy["status"]["conditions"].append({"type": "PodScheduled", "status": "True"})
+        busy["metadata"]["annotations"] = {"c": "d"}
+        api.put("pods", busy)
+        api.put("pods", mk_pod("q", "10.0.0.2"))
+        await until(lambda: len(reader.names("Pod")) == 2)
+        assert reader.objects[Key("Pod", "shop", "p")] == pod
+
+
+async def test_pods_that_may_not_be_read_are_a_warning(api: FakeApi) -> None:
+    api.served |= {PODS, XBACKENDS}
+    api.put("xbackends", mk_selector("x", app="x"))
+    for verb in ("list", "watch"):
+        api.fail(verb, "pods", "*", Refusal(403, "Forbidden"))
+    async with reading(api) as reader:
+        await until(lambda: reader.batches)
+        [finding] = reader.findings
+        assert finding.severity == "warning" and "list and watch pods" in finding.message
 
 
 async def test_null_fields_are_absent_fields(api: FakeApi) -> None:

@@ -1,0 +1,25 @@
+"""The list of what is not served names fields that exist, and kinds that are served otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.api import crds
+from lasthop.api.kinds import KINDS
+from lasthop.api.unserved import FIELDS, Unserved
+
+NAMED = [(kind, each.path) for each in FIELDS for kind in each.kinds]
+
+
+@pytest.mark.parametrize(("kind", "path"), NAMED)
+def test_every_field_that_is_not_served_can_be_written(kind: str, path: str) -> None:
+    schema: Any = crds.schema(KINDS[kind], KINDS[kind].versions[0], "experimental")
+    for name in path.split("."):
+        schema = schema["properties"][name.removesuffix("[]")]
+        schema = schema["items"] if name.endswith("[]") else schema
+
+
+def test_kinds_that_are_not_served_at_all_are_not_listed_by_field() -> None:
+    assert not [kind for kind, _ in NAMED if KINDS[kind].struct is Unserved]

@@ -1,0 +1,108 @@
+"""Which addresses a Gateway gets that says from where they are to be reached, on a host and in a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lasthop.api.meta import Key
+from lasthop.engine import Engine
+from lasthop.outputs.status.gateways import gateway_conditions, gateway_status
+from lasthop.plan.infrastructure import Infrastructure, RequestedAddresses
+from lasthop.plan.listener import Gateway
+from lasthop.plan.proxy import ProxyState
+from lasthop.resolve.gateways import gateway
+from lasthop.resolve.ports import PROBE, Probe
+from lasthop.resolve.settings import IN_CLUSTER, INFRASTRUCTURE, PROXY, Settings
+from tests.world import keyed, mk_class, mk_gateway
+
+KEY = Key("Gateway", "a", "g")
+CLUSTER, ELSEWHERE = {"routability": "Cluster"}, {"routability": "example.com/vpc"}
+
+
+def settled(settings: Settings, *addresses: dict[str, str], around: Infrastructure | None = None) -> tuple[Engine, Gateway]:
+    engine = Engine(settings)
+    engine.apply(keyed(mk_class(), mk_gateway("a/g", addresses=list(addresses))))
+    engine.settle()
+    if around:
+        INFRASTRUCTURE.set(engine.graph, around, KEY)
+    found = gateway(engine.graph, KEY)
+    assert found
+    PROXY.set(engine.graph, ProxyState.serving(found.listeners), KEY)
+    for address in found.addresses:
+        PROBE.set(engine.graph, Probe(), KEY, address, 80, "TCP")
+    return engine, found
+
+
+def said(engine: Engine, found: Gateway) -> dict[str, str]:
+    conditions = gateway_conditions(engine.graph, found)
+    return {c.type: c.reason for c in conditions if c.type in ("Accepted", "Programmed", "AddressesAssigned")}
+
+
+def shown(engine: Engine) -> list[tuple[str, str]]:
+    status = gateway_status(engine.graph, KEY)
+    return [(address.value, address.routability) for address in status.addresses] if status else []
+
+
+@pytest.mark.parametrize(
+    ("addresses", "bound", "status"),
+    [
+        ([CLUSTER], ("127.0.0.1",), [("127.0.0.1", "Cluster")]),
+        ([{**CLUSTER, "value": "::1"}], ("::1",), [("::1", "Cluster")]),
+        ([{"value": "10.0.0.1"}, CLUSTER], ("10.0.0.1", "127.0.0.1"), [("10.0.0.1", ""), ("127.0.0.1", "Cluster")]),
+        ([{}, CLUSTER], ("0.0.0.0",), [("0.0.0.0", ""), ("127.0.0.1", "Cluster")]),
+    ],
+)
+def test_on_a_host_what_is_for_the_cluster_is_for_this_host(
+    addresses: list[dict[str, str]], bound: tuple[str, ...], status: list[tuple[str, str]]
+) -> None:
+    engine, found = settled(Settings(), *addresses)
+    assert found.addresses == bound
+    assert shown(engine) == status
+    assert said(engine, found)["AddressesAssigned"] == "Assigned"
+
+
+@pytest.mark.parametrize("address", [ELSEWHERE, {**CLUSTER, "value": "10.0.0.1"}, {**CLUSTER, "value": "0.0.0.0"}])
+def test_what_would_be_reached_from_elsewhere_is_never_bound_instead(address: dict[str, str]) -> None:
+    engine, found = settled(Settings(), address)
+    assert found.addresses == () and shown(engine) == []
+    reasons = {"Accepted": "UnsupportedAddress", "Programmed": "AddressNotAssigned", "AddressesAssigned": "NotAssigned"}
+    assert said(engine, found) == reasons
+    engine, found = settled(Settings(), address, {"value": "10.0.0.2"})
+    assert found.addresses == ("10.0.0.2",)
+    reasons = {"Accepted": "Accepted", "Programmed": "Programmed", "AddressesAssigned": "PartiallyAssigned"}
+    assert said(engine, found) == reasons
+
+
+def test_in_a_cluster_it_is_for_the_services_to_give_them() -> None:
+    exact = {**CLUSTER, "value": "10.96.0.7"}
+    _, found = settled(IN_CLUSTER, CLUSTER, {}, exact, ELSEWHERE)
+    assert (found.requested.outside, found.requested.inside) == (("",), ("", "10.96.0.7"))
+    assert found.addresses == ("0.0.0.0",), "the Pod's own"
+    assert len(found.requested.unassigned) == 1
+
+
+@pytest.mark.parametrize(
+    ("around", "assigned", "status"),
+    [
+        ({"addresses": (("IPAddress", "10.96.0.9"),), "inside": ("10.96.0.9",)}, "Assigned", [("10.96.0.9", "Cluster")]),
+        ({}, "NotAssigned", []),
+    ],
+)
+def test_in_a_cluster_the_status_says_what_was_given(around: dict[str, Any], assigned: str, status: list[Any]) -> None:
+    engine, found = settled(IN_CLUSTER, CLUSTER, around=Infrastructure(**around))
+    assert said(engine, found)["AddressesAssigned"] == assigned
+    assert shown(engine) == status
+
+
+def test_in_a_cluster_what_is_still_to_come_is_lacking() -> None:
+    given = Infrastructure((("IPAddress", "10.96.0.9"),), inside=("10.96.0.9",))
+    engine, found = settled(IN_CLUSTER, CLUSTER, {}, around=given)
+    assert said(engine, found)["AddressesAssigned"] == "PartiallyAssigned"
+
+
+def test_without_a_routability_nothing_is_said_of_it() -> None:
+    engine, found = settled(Settings(), {"value": "10.0.0.1"})
+    assert found.requested == RequestedAddresses(("10.0.0.1",))
+    assert "AddressesAssigned" not in said(engine, found)
