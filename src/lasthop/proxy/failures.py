@@ -20,6 +20,8 @@ LEFT_OVER: Final = "CONNECTION_REJECTED"
 one that failed without a TLS error of its own (a time limit) shows it."""
 UNANSWERED: Final = "ext_authz_error"
 """Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
+OUTGROWN: Final = "request_payload_exceeded_retry_buffer_limit"
+"""The same of a request whose connection failed, and which could not be tried at another endpoint."""
 _NAMES_SHOWN: Final = 5
 _ADVICE: Final = "; try: "
 
@@ -37,6 +39,8 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
         return printable(explanation(entry))
     if entry.details == UNANSWERED:
         return printable(_unanswered(entry))
+    if entry.details == OUTGROWN:
+        return printable(_outgrown(entry))
     # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
         return printable(_ended_at_once(entry))
@@ -204,6 +208,13 @@ def _no_cluster(entry: AccessLogEntry) -> str:
     return (
         "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
         "invalid; see `lasthop status`"
+    )
+
+
+def _outgrown(entry: AccessLogEntry) -> str:
+    return (
+        "connection to one endpoint failed, and no other one was tried: by then more of the request's body had arrived than "
+        "is kept for that (64 KiB)"
     )
 
 

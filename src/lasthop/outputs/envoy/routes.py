@@ -15,10 +15,12 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
+from lasthop.outputs.envoy.retries import host_retry
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import refusal
 from lasthop.resolve.attachment import MISDIRECTED, TABLES, in_order, misdirected
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
+from lasthop.resolve.profiles import connect_rules
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 
@@ -53,7 +55,8 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     members = (each.route for each in there if isinstance(each, RouteCost) and each.route not in cut)
     served = [(route, found) for route in members if (found := served_route(g, route, gateway, table, hostname))]
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
-    body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname), *_routes(in_order(ranked))]))
+    head = [_head(hostname), host_retry(connect_rules(g, gateway).retries)]
+    body = b"".join(enclosed(_VIRTUAL_HOSTS, [*head, *_routes(in_order(ranked))]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
     parts = {found.part: found.encoded.digest for _, found in blamed}
     return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})
