@@ -57,6 +57,8 @@ class HopCounts(msgspec.Struct, frozen=True):
     """Requests under way; of a stream, connections."""
     requests: int = 0
     """That were sent on some connection; of a stream, connections that were made."""
+    ejected: int = 0
+    """Endpoints that get no traffic now, because connections to them keep failing."""
 
 
 class EndpointCounts(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ class EndpointCounts(msgspec.Struct, frozen=True):
     connect_failures: int = 0
     answers: int = 0
     """Requests that the backend has answered, other than with 5xx; none of a stream."""
+    ejected: bool = False
 
 
 Counts = dict[Hop, HopCounts]

@@ -42,6 +42,7 @@ _KINDS: Final = {
     "connection_error": "TLS handshake failed",
 }
 """Where only a counter tells: an attempt that a retry made up for is in no log."""
+_COUNTED: Final = " (seen in Envoy's counters only)"
 _BROKEN_OFF: Final = "backend broke off the TLS handshake: perhaps it wants a client certificate"
 
 
@@ -171,7 +172,8 @@ class _Hop:
 
     @property
     def watched(self) -> bool:
-        return self._failing or self._unsampled or self._unlogged or any(each.in_a_row for each in self._endpoints.values())
+        reasons = (self._failing, self._unsampled, self._unlogged, self._counts.ejected)
+        return any(reasons) or any(each.in_a_row for each in self._endpoints.values())
 
     @property
     def _unlogged(self) -> bool:
@@ -210,9 +212,12 @@ class _Hop:
         self._judge_doubtful()
         good = not failures and not self._kind
         self._unsampled = bool(requests) and good and not self._endpoints
+        for each in self._endpoints.values() if self._kind else ():
+            # Of an endpoint it may have been counted before, without a kind.
+            each.counted(self._words, handshake=True)
         for each in self._endpoints.values() if good else ():
             # There is traffic and none of it fails, whether samples show it or not.
-            if connections and now - each.last_failure > QUIET if each.in_a_row else requests and each.last_success:
+            if connections and now - each.last_bad > QUIET if each.in_a_row else requests and each.last_success:
                 each.succeeded(now)
                 self._seen = None
 
@@ -224,20 +229,22 @@ class _Hop:
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
         self._seen, unlogged = None, self._unlogged
-        kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
-        kind = _BROKEN_OFF if unlogged else kind
+        words = f"{_BROKEN_OFF}{_COUNTED}" if unlogged else self._words
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             if known is None and self._unsampled and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(
-                self.key, address, now, f"{kind} (seen in Envoy's counters only)", handshake=bool(self._kind) or unlogged
-            )
+            unseen = Outcome(self.key, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
             self._endpoint(address).count(counts, unseen, now, made=not self._refused)
+
+    @property
+    def _words(self) -> str:
+        """Says what the counters tell of failures."""
+        return (_KINDS.get(self._kind, "TLS handshake failed") if self._kind else "connection failed") + _COUNTED
 
     def _endpoint(self, address: str) -> _Endpoint:
         known = self._endpoints.get(address)
@@ -275,33 +282,48 @@ class _Endpoint:
         self._counts: EndpointCounts | None = None
         self._logged = False
         """A failure was in the log since the counters were last looked at."""
+        self._told = False
+        """The failure's words are from the log."""
+        self.ejected_since = self._last_ejected = 0.0
 
     def take(self, outcome: Outcome) -> None:
         if outcome.failure:
-            self._logged = True
-            self._failed(outcome)
+            self._logged = self._told = True
+            self.failure, self.handshake = outcome.failure, outcome.handshake
+            self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
         self._certificate = outcome.certificate or self._certificate
         self._tls_version = outcome.tls_version or self._tls_version
         self._cipher = outcome.cipher or self._cipher
 
-    def _failed(self, outcome: Outcome) -> None:
+    @property
+    def last_bad(self) -> float:
+        """When it failed last, or was ejected, which hides whether it fails."""
+        return max(self.last_failure, self._last_ejected)
+
+    def _failed(self, at: float) -> None:
         self.failures += 1
         if not self.in_a_row:
-            self.failing_since = outcome.at
+            self.failing_since = at
         self.in_a_row += 1
-        self.failure, self.handshake = outcome.failure, outcome.handshake
-        self.last_failure = max(self.last_failure, outcome.at)
+        self.last_failure = max(self.last_failure, at)
+
+    def counted(self, words: str, *, handshake: bool) -> None:
+        """Says what the counters tell of its failures, unless the log has said more since it last worked."""
+        if self.in_a_row and not self._told and (handshake or not self.handshake):
+            self.failure, self.handshake = words, handshake
 
     def succeeded(self, at: float) -> None:
-        self.in_a_row = 0
+        self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool) -> None:
         """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
+        if counts.ejected:
+            self.ejected_since, self._last_ejected = self.ejected_since or now, now
         if last is None or counts.connections < last.connections:
             if made and counts.answers and not self.last_success and self.in_a_row:
                 self.last_success = self.failing_since - 1.0  # at some time before
@@ -310,7 +332,8 @@ class _Endpoint:
             if made:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
-            self._failed(unseen)
+            self._failed(now)
+            self.counted(unseen.failure, handshake=unseen.handshake)
 
     def seen(self) -> EndpointSeen:
         return EndpointSeen(
@@ -325,6 +348,7 @@ class _Endpoint:
             self._certificate,
             self._tls_version,
             self._cipher,
+            self.ejected_since,
         )
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
 
@@ -28,6 +30,7 @@ _ADVICE: Final = "; try: "
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
+    entry = at_last(entry)
     if entry.tls_failure:
         for pattern, sentence in _TRANSPORT:
             if match := re.search(pattern, entry.tls_failure):
@@ -48,6 +51,16 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
     return None
+
+
+def at_last(entry: AccessLogEntry) -> AccessLogEntry:
+    """Returns the entry of a connection that was made at the second try, or a later one, without what Envoy has kept of those
+    before: their flag and their error beside the endpoint that it was made to."""
+    flags = (entry.flags or "-").split(",")
+    if entry.status or "UF" not in flags or "URX" in flags:
+        return entry
+    others = ",".join(flag for flag in flags if flag != "UF")
+    return msgspec.structs.replace(entry, flags=others or "-", tls_failure=None)
 
 
 def without_advice(why: str) -> str:
