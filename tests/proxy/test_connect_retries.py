@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
+from lasthop.outputs.envoy.retries import INTERVAL
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
 from tests.ports import free_port
@@ -42,7 +43,7 @@ class Gateways(NamedTuple):
 
 @pytest.fixture(scope="module")
 def gateways(module_own: Callable[..., Lasthop]) -> Gateways:
-    names = [*(_name("TCPRoute", bad) for bad in BAD), "tcp-all-bad", "tcp-weights", "tcp-at-once"]
+    names = [*(_name("TCPRoute", bad) for bad in BAD), "tcp-all-bad", "tcp-weights", "tcp-at-once", "tcp-ejected"]
     made = Gateways(module_own(), free_port(), {name: free_port() for name in names})
     hosts = [f"{_name('TLSRoute', bad)}.test" for bad in BAD]
     own = Certificate("gateway", CA, sans=dns(*hosts))
@@ -271,3 +272,38 @@ def test_retries_do_not_multiply_what_a_failing_backend_is_asked(gateways: Gatew
     with ThreadPoolExecutor(50) as clients:
         assert Counter(clients.map(lambda _: gateways.lasthop.get(name).status, range(300))) == {503: 300}
     assert sum(len(each.connections) for each in bad) <= 900
+
+
+@pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
+def test_an_endpoint_that_keeps_failing_is_not_asked_for_a_while(
+    gateways: Gateways, serve: Callable[..., Backend], way: str
+) -> None:
+    name = "ejected" if way == "http/1.1" else "tcp-ejected"
+    good, bad = serve(issued(), name=name), serve(issued("old.example"))
+    documents = backend(name, good.port, bad.port)
+    tcp = way == "TCPRoute"
+    route = docs.stream_route(way, name, docs.to(name), listener=name) if tcp else docs.route(name, docs.to(name))
+    gateways.lasthop.load(f"{name}.yaml", *documents, route)
+
+    def left_out() -> bool:
+        """Of 30 requests it would have got one, but for a chance of 1 : 10^9."""
+        before = len(bad.connections)
+        for _ in range(30):
+            assert asked(gateways.tcp[name]) == name if tcp else gateways.lasthop.get(name).status == 200
+        return len(bad.connections) == before > 0
+
+    until(left_out, "it is left out")
+
+
+def test_who_resets_requests_is_not_ejected(gateways: Gateways, serve: Callable[..., Backend]) -> None:
+    """Clients can ask for what a backend resets, and would have half of its endpoints ejected."""
+    name = "resetting"
+    running = [serve(with_alpn(issued(), "h2"), resets=True) for _ in range(2)]
+    gateways.lasthop.load(f"{name}.yaml", *backend(name, *(each.port for each in running)), docs.route(name, docs.to(name)))
+    end = time.monotonic() + 2 * INTERVAL
+    with ThreadPoolExecutor(20) as clients:
+        while time.monotonic() < end:
+            assert set(clients.map(lambda _: gateways.lasthop.get(name).status, range(40))) == {503}
+        before = [len(each.requests) for each in running]
+        assert set(clients.map(lambda _: gateways.lasthop.get(name).status, range(40))) == {503}
+    assert all(len(each.requests) > seen for each, seen in zip(running, before, strict=True))

@@ -110,7 +110,8 @@ class Observations:
             if new == old:
                 continue
             due = self._changed.get(hop, 0.0) + WORDS_HOLD
-            learned = bool(new.certificates) > bool(old.certificates)  # that a hop works is often known a moment sooner
+            # That a hop works, or does not, is often known a moment sooner.
+            learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
             if new.health is old.health and due > now and not learned:
                 self._at(due, hop)
                 continue
