@@ -12,7 +12,7 @@ from envoy.extensions.filters.http.cors.v3 import cors_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
 
-RETRIES = 2
+RETRIES = 1
 """Of what was not sent, where a route says nothing."""
 CODES = {0: 301, 1: 302, 2: 303, 3: 307, 4: 308}
 FILTERS = {

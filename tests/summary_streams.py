@@ -11,7 +11,7 @@ from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
 from lasthop.pki import parse
 
-TRIES = 5
+TRIES = 4
 """Of a connection that may go to one backend only."""
 
 

@@ -164,7 +164,7 @@ def test_nor_does_one_of_many_at_once(
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])
 def test_where_all_are_bad_the_answer_comes_at_once(gateways: Gateways, serve: Callable[..., Backend], way: str) -> None:
     bad = [serve(issued("old.example")) for _ in range(4)]
-    name, most = ("all-bad", 3) if way == "http/1.1" else ("tcp-all-bad", 5)
+    name, most = ("all-bad", 2) if way == "http/1.1" else ("tcp-all-bad", 4)
     documents = backend(name, *(each.port for each in bad))
     began = 0.0
     if way == "http/1.1":
@@ -234,7 +234,7 @@ def test_a_backend_that_is_bad_as_a_whole_keeps_its_share(gateways: Gateways, se
     else:
         gateways.lasthop.load(f"{name}.yaml", *documents, docs.stream_route(way, name, *shares, listener=name))
         answers = [asked(gateways.tcp[name]) == "good" for _ in range(400)]
-    # A quarter is 100 of 400; with retries by the weights at least 230.
+    # A quarter is 100 of 400; with one retry by the weights it would be 175.
     assert 60 < answers.count(True) < 150
 
 
@@ -265,13 +265,13 @@ def test_a_profile_turns_it_off(own: Callable[..., Lasthop], serve: Callable[...
 
 
 def test_retries_do_not_multiply_what_a_failing_backend_is_asked(gateways: Gateways, serve: Callable[..., Backend]) -> None:
-    """Three connections for a request at most, and beyond the budget one."""
+    """Two connections for a request at most, and beyond the budget one."""
     bad = [serve(issued("old.example")) for _ in range(2)]
     name = "budget"
     gateways.lasthop.load(f"{name}.yaml", *backend(name, *(each.port for each in bad)), docs.route(name, docs.to(name)))
     with ThreadPoolExecutor(50) as clients:
         assert Counter(clients.map(lambda _: gateways.lasthop.get(name).status, range(300))) == {503: 300}
-    assert sum(len(each.connections) for each in bad) <= 900
+    assert sum(len(each.connections) for each in bad) <= 600
 
 
 @pytest.mark.parametrize("way", ["http/1.1", "TCPRoute"])

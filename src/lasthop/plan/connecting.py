@@ -14,9 +14,9 @@ LONGEST_EJECTION: Final = 3600
 
 
 class ConnectRules(msgspec.Struct, frozen=True):
-    retries: int = 2
+    retries: int = 1
     """How often a request whose connection or TLS handshake has failed is tried at another endpoint. Routes with a `retry` of
-    their own have their own number. Zero: never."""
+    their own have their own number. Zero: never. An endpoint that is silent takes as long as a connection may each time."""
     ejection_seconds: int = 30
     """How long an endpoint is left out to which connections keep failing. Zero: none ever is."""
 

@@ -13,11 +13,10 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.observe.evidence import Outcome, Request
-from lasthop.outputs.envoy.clusters import CONNECT_TIMEOUT
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
-from lasthop.proxy.failures import LEFT_OVER, at_last, explain_failure, refused_after_handshake, without_advice
+from lasthop.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
 
 TLS_1_3: Final = "TLSv1.3"
 _FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
@@ -25,7 +24,6 @@ _STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
 """A connection that was made at the second try has UF all the same."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
 """As the log of failures has them."""
-_LATE: Final = 0.9 * CONNECT_TIMEOUT
 _ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
 _LONGEST_LIST: Final = 4000
 """Characters of a list of names; a certificate may hold any number."""
@@ -57,15 +55,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None = None
     path: str | None = None
     grpc_status: str | None = None
-    tls_failure: str | None = None
-    policy: str | None = None
-    wants: str | None = None
-    shows: str | None = None
-
-    @property
-    def attempt(self) -> bool:
-        """Whether it is about a connection that could not be made, for a request that may be tried elsewhere."""
-        return (self.type or "").startswith("Upstream")
 
     @property
     def http(self) -> bool:
@@ -109,31 +98,6 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     if flags == ["-"] and entry.status is None:
         return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True, doubtful=True)
     return None
-
-
-def tried(entry: AccessLogEntry) -> bool:
-    """Whether it is a request for which no connection could be made: each of its tries is in the log of attempts."""
-    hop = hop_of(entry.upstream_cluster)
-    return hop is not None and hop.protocol.http and "UF" in (entry.flags or "").split(",")
-
-
-def attempt(sample: Sample) -> Outcome | None:
-    """Returns the failure to connect that a line of the log of attempts tells of."""
-    # Envoy has no details of an attempt, so a time limit is told by the time.
-    late = (sample.duration_ms or 0.0) >= _LATE * 1000
-    entry = AccessLogEntry(
-        time=sample.time,
-        status=503,
-        flags=sample.flags,
-        details="timeout" if late and not sample.tls_failure else None,
-        upstream_cluster=sample.upstream_cluster,
-        upstream_host=sample.upstream_host,
-        tls_failure=_text(sample.tls_failure),
-        policy=_text(sample.policy),
-        wants=_text(sample.wants),
-        shows=_text(sample.shows),
-    )
-    return failure(msgspec.structs.replace(entry, why=explain_failure(entry)))
 
 
 def _in_handshake(entry: AccessLogEntry) -> bool:

@@ -1,7 +1,7 @@
 """Watches what an Envoy does on its hops: reads its samples and counters, and reports what they add up to.
 
 access.log ──failed()──┐
-samples.log ───────────┼──> Tally ──every second──> ProxyReport        (samples, and failed attempts to connect)
+samples.log ───────────┼──> Tally ──every second──> ProxyReport
 /stats, /clusters ─────┘
 /runtime_modify <── the share that is logged
 """
@@ -18,7 +18,7 @@ import msgspec
 
 from lasthop.api.meta import Key
 from lasthop.observe.tally import Tally
-from lasthop.outputs.envoy.access_log import ATTEMPTS_SHARE, FAILURES_SHARE, SAMPLES_SHARE
+from lasthop.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
 from lasthop.plan.observation import ProxyReport
 from lasthop.proxy import evidence, sampler
 from lasthop.proxy.access_log import POLL_INTERVAL, Tail
@@ -57,13 +57,12 @@ class Observer:
         self.tally = Tally(gateway, proxy, now=time.time())
         self._path, self._admin, self._report = samples, admin, report
         self._samples, self._failures = Share(SAMPLES_SHARE, sampler.SAMPLES), Share(FAILURES_SHARE, sampler.FAILURES)
-        self._attempts = Share(ATTEMPTS_SHARE, sampler.ATTEMPTS)
         self._failed = 0
 
     def failed(self, entry: AccessLogEntry) -> None:
         """Takes an entry of the log of failures."""
         self._failed += 1
-        if (outcome := evidence.failure(entry)) and not evidence.tried(entry):
+        if outcome := evidence.failure(entry):
             self.tally.take(outcome)
 
     def stands_for(self) -> float:
@@ -78,14 +77,14 @@ class Observer:
 
     async def _follow(self) -> None:
         tail = Tail(self._path, from_end=True, size_limit=SIZE_LIMIT)
-        lines, attempts, since = 0, 0, time.monotonic()
+        lines, since = 0, time.monotonic()
         try:
             while True:
                 read = tail.read()
-                failed = sum(map(self._take, read))
+                for line in read:
+                    self._take(line)
                 skipped = tail.take_skipped().lines
-                attempts += failed
-                lines += len(read) - failed + skipped
+                lines += len(read) + skipped
                 if self._feed and skipped:
                     self._feed.skipped(skipped)
                 now = time.monotonic()
@@ -93,29 +92,21 @@ class Observer:
                     self._samples.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.SAMPLES
                     if self._samples.adjust(lines, now - since):
                         await self._apply(self._samples)
-                    if self._attempts.adjust(attempts, now - since):
-                        await self._apply(self._attempts)
-                    lines, attempts, since = 0, 0, now
+                    lines, since = 0, now
                 await asyncio.sleep(0.01 if tail.behind else POLL_INTERVAL)
         finally:
             tail.close()
 
-    def _take(self, line: bytes) -> bool:
-        """Returns whether it is about a failed attempt to connect."""
+    def _take(self, line: bytes) -> None:
         sample = evidence.parse_sample(line)
         if sample is None:
-            return False
-        if sample.attempt:
-            if outcome := evidence.attempt(sample):
-                self.tally.take(outcome)
-            return True
+            return
         if self._feed and self._feed.open and (entry := evidence.entry(sample, self._gateway)):
             self._feed.publish(msgspec.structs.replace(entry, stands_for=self._samples.weight(sample.ended)))
         if outcome := evidence.success(sample):
             self.tally.take(outcome)
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
             self.tally.request(request)
-        return False
 
     async def _look(self) -> None:
         counted = applied = since = -APPLY_INTERVAL
@@ -124,7 +115,7 @@ class Observer:
             now = time.monotonic()
             if now - applied >= APPLY_INTERVAL:
                 applied = now
-                await self._apply(self._samples, self._failures, self._attempts)
+                await self._apply(self._samples, self._failures)
             self._failures.wanted = sampler.TAPPED if self._feed and self._feed.open else sampler.FAILURES
             if self._failures.adjust(self._failed, now - since):
                 await self._apply(self._failures)

@@ -8,8 +8,6 @@ from typing import Final
 ALL: Final = 1_000_000
 SAMPLES: Final = 20.0
 """Lines a second. One costs Envoy a fifth of a request, most of it for the certificate (docs/measurements.md#observing)."""
-ATTEMPTS: Final = 20.0
-"""The same of failed connections."""
 FAILURES: Final = 200.0
 TAPPED: Final = 1_000.0
 """Samples a second while somebody looks at requests."""

@@ -29,7 +29,6 @@ SAMPLES: Final = "samples.log"
 """What was answered, too: which certificate a backend shows, how quick it is."""
 FAILURES_SHARE: Final = "lasthop.failures"
 SAMPLES_SHARE: Final = "lasthop.samples"
-ATTEMPTS_SHARE: Final = "lasthop.attempts"
 """Runtime keys: of a million."""
 
 FAILURE: Final = 500
@@ -162,14 +161,6 @@ def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of whatever was answered, failures too: what is counted and timed."""
     asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status")}
     return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
-
-
-def attempt_log() -> accesslog_pb2.AccessLog:
-    """Returns the log of connections that could not be made for a request, whatever became of it: where another endpoint was
-    tried, the logs of requests say nothing of the first one."""
-    names = ("time", "flags", "upstream_cluster", "upstream_host", "tls_failure", "policy", "wants", "shows", "duration_ms")
-    fields = {"type": SAMPLE_FIELDS["type"], **{name: FIELDS[name] for name in names}}
-    return _log(SAMPLES, fields, all_of(flagged("UF"), share_of(ATTEMPTS_SHARE)))
 
 
 def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:

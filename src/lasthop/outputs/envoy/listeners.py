@@ -18,16 +18,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.access_log import (
-    GRPC_CALL,
-    access_log,
-    all_of,
-    attempt_log,
-    ended_log,
-    flagged,
-    sample_log,
-    status_is,
-)
+from lasthop.outputs.envoy.access_log import GRPC_CALL, access_log, all_of, ended_log, flagged, sample_log, status_is
 from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import part_quarantined
@@ -184,7 +175,7 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.Downstr
 
 
 def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog) -> hcm_pb2.HttpConnectionManager:
-    router = router_pb2.Router(dynamic_stats=BoolValue(value=False), suppress_envoy_headers=True, upstream_log=[attempt_log()])
+    router = router_pb2.Router(dynamic_stats=BoolValue(value=False), suppress_envoy_headers=True)
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
         rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
