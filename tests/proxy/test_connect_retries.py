@@ -18,6 +18,7 @@ from lasthop.outputs.envoy.clusters import BUFFER_LIMIT
 from lasthop.outputs.envoy.retries import INTERVAL
 from tests.backends import Backend, until
 from tests.certificates import Certificate, dns
+from tests.docs.pages import DOCS, table_under
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, issued, with_alpn
@@ -30,8 +31,20 @@ from tests.proxy.lasthop import Lasthop
 from tests.proxy.streams import asked
 
 REQUESTS = 100
-WAYS = ("http/1.1", "h2", "gRPC", "TLSRoute", "TCPRoute")
+WAYS = {
+    "HTTPRoute, HTTP/1.1": "http/1.1",
+    "HTTPRoute, HTTP/2": "h2",
+    "GRPCRoute": "gRPC",
+    "TLSRoute": "TLSRoute",
+    "TCPRoute": "TCPRoute",
+}
 BAD = ("wrong certificate", "nothing listens", "plaintext")
+ROWS = table_under(DOCS / "backend-tls.md", "## One bad endpoint among several")
+
+
+def test_the_table_has_every_way_and_promises_that_none_fails() -> None:
+    assert [row[0] for row in ROWS] == list(WAYS)
+    assert {cell for row in ROWS for cell in row[1:]} == {"0"}
 
 
 class Gateways(NamedTuple):
@@ -114,7 +127,7 @@ def taker() -> contextlib.closing[Taker]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [WAYS[row[0]] for row in ROWS])
 def test_with_one_bad_endpoint_of_two_no_request_fails(
     gateways: Gateways, serve: Callable[..., Backend], bad_ports: dict[str, int], way: str, bad: str
 ) -> None:
