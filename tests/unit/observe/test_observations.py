@@ -371,7 +371,7 @@ def test_an_ejected_endpoint_stays_failing_although_nothing_fails_any_more() -> 
     assert world.state.ejected == (B,), "nobody has tried it since"
     world.succeeds(B)
     world.wait(2)
-    assert world.state.ejected == () and world.health == "working"
+    assert not world.state.ejected and world.health == "working"
     assert world.healths == ["untried", "working", "partly failing", "working"]
 
 
