@@ -34,6 +34,10 @@ QUIET: Final = 30.0
 FORGOTTEN: Final = 3600.0
 """Seconds after which a hop that Envoy does not count any more is forgotten."""
 _DOUBTFUL: Final = 16
+_AT_ONCE: Final = 2
+"""Failures that are noted of those that were counted between two looks: as many as a verdict takes."""
+_EJECTED_ANEW: Final = 5.0
+"""Seconds without ejection after which another one is news."""
 _KINDS: Final = {
     "fail_verify_san": "certificate is for another name",
     "fail_verify_cert_hash": "certificate is not one of those that are pinned",
@@ -168,6 +172,7 @@ class _Hop:
         self._unsampled = False
         """There are requests and no failures, and no sample has shown an endpoint."""
         self._kind = ""
+        """Of the last failures that were counted; empty: they were not of TLS."""
         self._seen: HopSeen | None = None
 
     @property
@@ -206,13 +211,14 @@ class _Hop:
         if first:
             failures, requests, grown = 0, 0, {}
         self._failing = bool(failures)
-        self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        self._kind = kind if failures or kind else self._kind
         self._errors = (self._errors[1], grown.get("connection_error", 0))
         self._refused = not self.key.protocol.http and any(self._errors)
         self._judge_doubtful()
-        good = not failures and not self._kind
+        good = not failures and not kind
         self._unsampled = bool(requests) and good and not self._endpoints
-        for each in self._endpoints.values() if self._kind else ():
+        for each in self._endpoints.values() if kind else ():
             # Of an endpoint it may have been counted before, without a kind.
             each.counted(self._words, handshake=True)
         for each in self._endpoints.values() if good else ():
@@ -239,7 +245,7 @@ class _Hop:
             unseen = Outcome(self.key, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
-            self._endpoint(address).count(counts, unseen, now, made=not self._refused)
+            self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
 
     @property
     def _words(self) -> str:
@@ -318,22 +324,32 @@ class _Endpoint:
         self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool) -> None:
-        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success."""
+    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
+        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success; `failing`: the
+        hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:
+            if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+                # Only who fails again and again is, however quickly it was over.
+                self._fails(counts.connect_failures, unseen, now)
             self.ejected_since, self._last_ejected = self.ejected_since or now, now
-        if last is None or counts.connections < last.connections:
+        if last is None and failing and not logged and counts.connections == counts.connect_failures > 0:
+            # It has never been connected to, and retries may have hidden all of it before anybody looked.
+            self._fails(counts.connect_failures, unseen, now)
+        elif last is None or counts.connections < last.connections:
             if made and counts.answers and not self.last_success and self.in_a_row:
                 self.last_success = self.failing_since - 1.0  # at some time before
-            return
-        if counts.answers > last.answers:
+        elif counts.answers > last.answers:
             if made:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
+            self._fails(counts.connect_failures - last.connect_failures, unseen, now)
+
+    def _fails(self, times: int, unseen: Outcome, now: float) -> None:
+        for _ in range(min(times, _AT_ONCE)):
             self._failed(now)
-            self.counted(unseen.failure, handshake=unseen.handshake)
+        self.counted(unseen.failure, handshake=unseen.handshake)
 
     def seen(self) -> EndpointSeen:
         return EndpointSeen(

@@ -413,3 +413,26 @@ def test_what_the_log_has_said_is_not_replaced_by_what_counters_tell() -> None:
     world.fails(A, logged=False)
     world.wait(2)
     assert [failure.words for failure in world.state.failures] == [WRONG_NAME]
+
+
+def test_a_burst_whose_failures_retries_have_hidden_is_enough() -> None:
+    world = World()
+    world.wait()
+    for _ in range(8):
+        world.succeeds(A)
+        world.fails(B, logged=False)
+    world.wait(10)
+    assert world.health == "partly failing" and [failure.endpoints for failure in world.state.failures] == [(B,)]
+
+
+def test_an_endpoint_that_is_ejected_has_failed_also_where_nobody_saw_it() -> None:
+    world = World()
+    for _ in range(8):
+        world.succeeds(A)
+        world.succeeds(B)
+        world.fails(B, logged=False)
+    world.wait(3)
+    assert world.health == "working"
+    world.ejected = {B}
+    world.wait(10)
+    assert world.health == "partly failing" and world.state.ejected == (B,)
