@@ -37,11 +37,13 @@ def backend(gateway: Lasthop) -> Iterator[Echo]:
     with echo("retried") as running:
         listed = [rule(path, to=[to("retried")], **more) for path, more in RULES.items()]
         listed.append(rule("/refusing", to=[to("refusing")], retry={"attempts": 100}))
-        listed.append(rule("/unretried", to=[to("refusing")], retry={"attempts": 0}))
+        # Of its own, so that nobody has had its bad endpoint ejected.
+        listed.append(rule("/unretried", to=[to("unretried")], retry={"attempts": 0}))
         gateway.load(
             "retries.yaml",
             *service("retried", running.port),
             *service("refusing", running.port, free_port()),
+            *service("unretried", running.port, free_port()),
             rules("retries", *listed),
         )
         yield running
