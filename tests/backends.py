@@ -202,11 +202,12 @@ class Backend:
                 payload = reading.read(int.from_bytes(head[:3]))
                 if kind in (settings, ping) and not flags & ack:
                     stream.sendall(_frame(kind, ack, 0, payload if kind == ping else b""))
-                elif kind == headers and self.resets:
-                    internal_error = (2).to_bytes(4)
-                    stream.sendall(_frame(reset, 0, number, internal_error))
                 elif kind == headers:
                     seen.heads.append(f"HTTP/2 stream {number}")
+                    if self.resets:
+                        internal_error = (2).to_bytes(4)
+                        stream.sendall(_frame(reset, 0, number, internal_error))
+                        continue
                     status_200 = b"\x88"
                     stream.sendall(
                         _frame(headers, end_headers, number, status_200) + _frame(data, end_stream, number, self.name.encode())

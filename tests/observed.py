@@ -23,6 +23,7 @@ class World:
         self.tallies = {name: Tally(WEB, name, now=self.now) for name in proxies or ("",)}
         self.connections: dict[tuple[str, str], list[int]] = {}
         self.active = 0
+        self.ejected: set[str] = set()
         self.states: list[HopState] = []
         """What has been said of the hop, in order."""
 
@@ -56,10 +57,13 @@ class World:
         for name, tally in self.tallies.items():
             mine = {address: counts for (proxy, address), counts in self.connections.items() if proxy == name}
             good, bad = (sum(counts[n] for counts in mine.values()) for n in (0, 1))
-            counts = HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active, good)
+            counts = HopCounts(good + bad, bad, good, {"fail_verify_san": bad}, self.active, good, ejected=len(self.ejected))
             tally.count({HOP: counts}, self.now)
             if HOP in tally.watched():
-                counted = {address: EndpointCounts(sum(counts), counts[1], counts[0]) for address, counts in mine.items()}
+                counted = {
+                    address: EndpointCounts(sum(counts), counts[1], counts[0], address in self.ejected)
+                    for address, counts in mine.items()
+                }
                 tally.count_endpoints({HOP: counted}, self.now)
             self.observations.heard(tally.report(self.now), self.now)
         self.step()

@@ -351,8 +351,17 @@ def waivers(draw: st.DrawFn) -> Object:
 def profiles(draw: st.DrawFn) -> Object:
     tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(ALLOWANCES)}
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
+    connecting: list[dict[str, int]] = [
+        {},
+        {"connectRetries": 0, "ejectionSeconds": 0},
+        {"connectRetries": 10, "ejectionSeconds": 3600},
+    ]
     return mk_profile(
-        f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES), externalHostnames=draw(ALLOWANCES)
+        f"{draw(NAMESPACES)}/f0",
+        backendTLS=tls,
+        externalNameServices=draw(ALLOWANCES),
+        externalHostnames=draw(ALLOWANCES),
+        proxy=draw(st.sampled_from(connecting)),
     )
 
 

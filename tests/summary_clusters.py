@@ -14,7 +14,11 @@ from lasthop.pki import parse
 from tests.snapshot import tls_context
 
 UNLIMITED = 1_000_000
-LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
+LIMITS = ("max_connections", "max_pending_requests", "max_requests")
+BUDGET = (100, 100)
+"""Retries at a time: percent of the requests, and at least."""
+EJECTED = 30
+"""Seconds, of everything but datagrams."""
 UPGRADE = "/h1-upgrade"
 
 
@@ -22,7 +26,8 @@ def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str,
     cluster = cluster_pb2.Cluster.FromString(resource.body)
     assignment = endpoints.get(cluster.eds_cluster_config.service_name, cluster.load_assignment)
     until = {"until": datetime.fromtimestamp(resource.expires, UTC).isoformat()} if resource.expires else {}
-    return {**_tls(cluster), **_speaks(cluster), **_limits(cluster), **until, "endpoints": _endpoints(assignment)}
+    limits = {**_limits(cluster), **_ejection(cluster)}
+    return {**_tls(cluster), **_speaks(cluster), **limits, **until, "endpoints": _endpoints(assignment)}
 
 
 def fold_upgrades(hops: dict[str, Any]) -> None:
@@ -55,10 +60,20 @@ def _http(cluster: Any) -> str:
 
 
 def _limits(cluster: Any) -> dict[str, Any]:
-    """Circuit breakers, where there are any."""
+    """Circuit breakers, where there are others than usual."""
     (found,) = cluster.circuit_breakers.thresholds
     limits = {name: getattr(found, name).value for name in LIMITS if getattr(found, name).value != UNLIMITED}
+    budget = found.retry_budget
+    if (budget.budget_percent.value, budget.min_retry_concurrency.value) != BUDGET:
+        limits["retries"] = f"{budget.budget_percent.value:g} %, at least {budget.min_retry_concurrency.value}"
     return {"limits": limits} if limits else {}
+
+
+def _ejection(cluster: Any) -> dict[str, str]:
+    """How long bad endpoints are left out, where that is not usual."""
+    length = cluster.outlier_detection.base_ejection_time.seconds
+    usual = 0 if cluster.name.endswith("/udp") else EJECTED
+    return {} if length == usual else {"ejection": f"{length} s" if length else "never"}
 
 
 def _endpoints(assignment: Any) -> list[str]:

@@ -12,6 +12,8 @@ from envoy.extensions.filters.http.cors.v3 import cors_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
 
+RETRIES = 1
+"""Of what was not sent, where a route says nothing."""
 CODES = {0: 301, 1: 302, 2: 303, 3: 307, 4: 308}
 FILTERS = {
     "envoy.filters.http.cors": cors_pb2.CorsPolicy,
@@ -23,7 +25,10 @@ FILTERS = {
 def host_lines(host: Any) -> list[str] | dict[str, list[str]]:
     """A list; or, where the host has an index, the list of each of its leaves."""
     if not host.HasField("matcher"):
-        return [*_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
+        retries = host.retry_policy.num_retries.value
+        forwards = any(route.HasField("route") for route in host.routes)
+        said = [f"({retries} retries unless the route says)"] if forwards and retries != RETRIES else []
+        return [*said, *_asked_first(host), *(route_line(route) for route in host.routes if _normal(route))]
     index = host.matcher
     if index.HasField("matcher_list"):
         assert [str(m.predicate.single_predicate.input.name) for m in index.matcher_list.matchers] == ["upgrade"]
@@ -122,7 +127,7 @@ def _action(action: Any) -> Iterator[str]:
     if action.HasField("retry_policy"):
         retry = action.retry_policy
         codes = f" {list(retry.retriable_status_codes)}" if retry.retriable_status_codes else ""
-        yield f"{retry.num_retries.value} retries on {retry.retry_on}{codes}"
+        yield f"{retry.num_retries.value} retries on {retry.retry_on}{codes}" if retry.retry_on else "no retries"
         if retry.per_try_timeout.ToNanoseconds():
             yield f"each within {retry.per_try_timeout.ToNanoseconds() / 1e9:g} s"
 

@@ -11,6 +11,9 @@ from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
 from lasthop.pki import parse
 
+TRIES = 4
+"""Of a connection that may go to one backend only."""
+
 
 def listener_lines(listener: Any) -> list[str]:
     """A line for each name that can be asked for."""
@@ -28,7 +31,10 @@ def _action(chain: Any) -> str:
         return ""
     shares = [f"{c.weight} to {c.name}" for c in proxy.weighted_clusters.clusters]
     how = "terminated, " if chain.HasField("transport_socket") else ""
-    return f": {how}{', '.join(shares) or f'to {proxy.cluster}'}"
+    tries = proxy.max_connect_attempts.value or 1
+    usual = 1 if shares else TRIES
+    often = "" if tries == usual else f", {'once' if tries == 1 else f'{tries} tries'}"
+    return f": {how}{', '.join(shares) or f'to {proxy.cluster}'}{often}"
 
 
 def _clients(chain: Any) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.backends import XBackend
@@ -20,9 +21,10 @@ from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.profiles import BackendTLSProfile
+from lasthop.api.routes import HTTPRoute
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
+from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET
 from lasthop.plan.tls_options import OPTIONS
 from tests.random_world import BASE, Edit
 from tests.snapshot import Snapshot, settle, settled, tls_context
@@ -109,8 +111,36 @@ def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
     return (obj.data.get("ca.crt") or b"").decode() if isinstance(obj, Secret) else str(dict(obj.data).get("ca.crt", ""))
 
 
+UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
+
+
+def check_retries(objects: Objects, snapshot: Snapshot) -> None:
+    """What nobody asked to be tried again is tried again only if it was not sent, and there where it was to go."""
+    asked = [
+        rule.retry.attempts
+        for obj in objects.values()
+        if isinstance(obj, HTTPRoute)
+        for rule in obj.spec.rules
+        if rule.retry is not None
+    ]
+    for (_, type_url, _), resource in snapshot.xds.items():
+        if type_url == ROUTES:
+            for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
+                found = host.retry_policy
+                assert set(filter(None, found.retry_on.split(","))) <= UNSENT
+                assert not found.retriable_status_codes and not found.HasField("retry_priority")
+                own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
+                assert all(policy.num_retries.value in asked for policy in own)
+    for cluster in snapshot.clusters().values():
+        assert cluster.outlier_detection.max_ejection_percent.value <= 50
+        assert len(cluster.circuit_breakers.thresholds) == 1 and cluster.circuit_breakers.thresholds[0].HasField(
+            "retry_budget"
+        )
+
+
 def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
+    check_retries(objects, snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":

@@ -37,11 +37,13 @@ def backend(gateway: Lasthop) -> Iterator[Echo]:
     with echo("retried") as running:
         listed = [rule(path, to=[to("retried")], **more) for path, more in RULES.items()]
         listed.append(rule("/refusing", to=[to("refusing")], retry={"attempts": 100}))
-        listed.append(rule("/unretried", to=[to("refusing")]))
+        # Of its own, so that nobody has had its bad endpoint ejected.
+        listed.append(rule("/unretried", to=[to("unretried")], retry={"attempts": 0}))
         gateway.load(
             "retries.yaml",
             *service("retried", running.port),
             *service("refusing", running.port, free_port()),
+            *service("unretried", running.port, free_port()),
             rules("retries", *listed),
         )
         yield running
@@ -91,6 +93,8 @@ def test_a_request_ends_as_its_rule_says(
     assert time.monotonic() - began < 19, "whoever was too slow has been waited for"
 
 
-def test_a_refused_connection_is_retried_elsewhere_without_any_codes(gateway: Lasthop, backend: Echo) -> None:
+def test_a_refused_connection_is_retried_elsewhere_without_any_codes_unless_the_rule_forbids_it(
+    gateway: Lasthop, backend: Echo
+) -> None:
     assert [ask(gateway, HOST, "/refusing").status for _ in range(20)] == [200] * 20
     assert 503 in {ask(gateway, HOST, "/unretried").status for _ in range(20)}

@@ -177,7 +177,7 @@ def test_one_of_two_endpoints_is_bad(gateway: Lasthop, serve: Callable[..., Back
     def asked_both() -> Condition:
         gateway.get(name)
         said = gateway.conditions("BackendTLSPolicy", name)["BackendConnected"]
-        assert said[0] == "False" and "certificate is for old.example" in said[2], said
+        assert said[0] == "False" and "certificate is for another name" in said[2], said
         return said
 
     said = until(asked_both)
@@ -273,20 +273,28 @@ def test_grpc_calls_are_seen(gateway: Lasthop, good: bool) -> None:
     until(lambda: seen(gateway, name, "h2"), "its hop has figures")
 
 
-def test_an_endpoint_that_retries_hide_is_known_by_the_counters(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
-    good, bad, name = serve(issued()), serve(issued("old.example")), "seen-retried"
-    retried = rules(name, rule("/", to=[docs.to(name)], retry={"attempts": 3}))
+@pytest.mark.parametrize("retry", [{}, {"retry": {"attempts": 3}}], ids=["default", "own"])
+def test_an_endpoint_that_retries_hide_is_known_by_the_counters_and_ejected(
+    gateway: Lasthop, serve: Callable[..., Backend], retry: Document
+) -> None:
+    good, bad, name = serve(issued()), serve(issued("old.example")), f"seen-retried-{len(retry)}"
+    retried = rules(name, rule("/", to=[docs.to(name)], **retry))
     rest = (each for each in hop(name, good.port) if each["kind"] not in ("EndpointSlice", "HTTPRoute"))
     gateway.load(f"{name}.yaml", *rest, *docs.endpoints(name, good.port, bad.port), retried)
 
     def asked_often() -> Condition:
         assert gateway.get(name).status == 200
         said = gateway.conditions("BackendTLSPolicy", name)["BackendConnected"]
-        assert said[0] == "False", said
+        assert said[0] == "False" and "ejected" in said[2], said
         return said
 
     said = until(asked_often)
-    assert f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port}): certificate is for another name" in said[2]
+    where = f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port})"
+    why = "certificate is for another name than the policy wants (Envoy counts it, and does not say more)"
+    assert said[1:] == ("HandshakeFailed", f"{where}: {why} (ejected: no traffic for 30 s at a time)")
+    assert [finding["message"] for finding in failing(gateway, name)] == [f"at Gateway shop/web: {said[2]}."]
+    ((endpoint, since),) = audited(gateway, name)["observed"]["ejected"]
+    assert endpoint == f"127.0.0.1:{bad.port}" and abs(time.time() - since) < 60
 
 
 COUNTED: dict[str, tuple[Callable[[], ssl.SSLContext] | None, str]] = {
@@ -332,7 +340,7 @@ class Streams(NamedTuple):
 @pytest.fixture(scope="module")
 def streams(module_own: Callable[..., Lasthop]) -> Streams:
     made = Streams(module_own(), free_port(), free_port())
-    names = dns("good.test", "bad.test", "mtls.test", "left.test")
+    names = dns("good.test", "bad.test", "mtls.test", "left.test", "two.test")
     own = Certificate("gateway", CA, sans=names)
     made.lasthop.write(
         "gateway.yaml",
@@ -411,3 +419,27 @@ def test_a_tcp_route_is_seen_while_its_connection_lasts(streams: Streams, serve:
         assert asked(streams.tcp) == ""
     said = connected(streams.lasthop, "database", "False")
     assert said[1] == "ConnectionFailed"
+
+
+def test_an_endpoint_that_a_stream_passes_over_is_known_by_the_counters(
+    streams: Streams, serve: Callable[..., Backend]
+) -> None:
+    good, bad, name = serve(issued(), name="left"), serve(issued("old.example")), "passed-over"
+    streams.lasthop.load(
+        f"{name}.yaml",
+        docs.service(name),
+        *docs.endpoints(name, good.port, bad.port),
+        docs.policy(name, "api.example", "ca"),
+        docs.stream_route("TLSRoute", name, docs.to(name), listener="ends", hosts=("two.test",)),
+    )
+
+    def asked_often() -> Condition:
+        assert asked(streams.tls, "two.test") == "left"
+        said = streams.lasthop.conditions("BackendTLSPolicy", name)["BackendConnected"]
+        assert said[0] == "False" and "ejected" in said[2], said
+        return said
+
+    where = f"1 of 2 endpoints of Service shop/{name}:443 (127.0.0.1:{bad.port})"
+    assert until(asked_often)[2].startswith(f"{where}: certificate is for another name")
+    found = seen(streams.lasthop, name, "tcp")
+    assert found and {each["address"]: each["failures"] for each in found["endpoints"]}[f"127.0.0.1:{good.port}"] == 0

@@ -83,7 +83,8 @@ def _places(said: Accounts, name: str, row: Row, port: int, answers: dict[Fate, 
 
 def _answers(row: Row) -> set[Fate]:
     if row.fate is Fate.PARTLY:
-        return {Fate.WORKING, Fate.FAILING}
+        # Clients do not notice: another endpoint is tried.
+        return {Fate.WORKING}
     # Only HTTP has a 500 beside the 503.
     return {row.fate if row.how in (How.HTTP, How.WEBSOCKET) or not row.bad else Fate.FAILING}
 

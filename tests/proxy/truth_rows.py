@@ -273,7 +273,7 @@ ROWS = {
     "one-of-two": Row(
         both(tls(issued), tls(lambda: issued("old.example"))),
         Fate.PARTLY,
-        f"1 of 2 endpoints|{OLD_NAME}",
+        "1 of 2 endpoints|certificate is for another name",
         outcome="wrong_name",
         requests=16,
     ),

@@ -36,6 +36,8 @@ class ProxyProfile(Struct, frozen=True):
     drain_seconds: int | None = None
     image: str = ""
     access_log: str = ""
+    connect_retries: int | None = None
+    ejection_seconds: int | None = None
 
 
 class ProxySettings(Struct, frozen=True):

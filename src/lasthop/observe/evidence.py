@@ -59,6 +59,8 @@ class HopCounts(msgspec.Struct, frozen=True):
     """That were sent on some connection; of a stream, connections that were made."""
     connect_timeouts: int = 0
     """Of the connect failures, those that took too long."""
+    ejected: int = 0
+    """Endpoints that get no traffic now, because connections to them keep failing."""
 
 
 class EndpointCounts(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class EndpointCounts(msgspec.Struct, frozen=True):
     connect_failures: int = 0
     answers: int = 0
     """Requests that the backend has answered, other than with 5xx; none of a stream."""
+    ejected: bool = False
 
 
 Counts = dict[Hop, HopCounts]

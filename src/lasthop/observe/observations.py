@@ -111,7 +111,8 @@ class Observations:
             if new == old:
                 continue
             due = self._changed.get(hop, 0.0) + WORDS_HOLD
-            learned = bool(new.certificates) > bool(old.certificates)  # that a hop works is often known a moment sooner
+            # That a hop works, or does not, is often known a moment sooner.
+            learned = bool(new.certificates) > bool(old.certificates) or bool(new.ejected) > bool(old.ejected)
             if new.health is old.health and due > now and not learned:
                 self._at(due, hop)
                 continue
@@ -244,7 +245,7 @@ class _Proxy:
     def by_our_clock(self, seen: EndpointSeen) -> EndpointSeen:
         if abs(self.ahead) < 0.001:
             return seen
-        times = {name: getattr(seen, name) for name in ("failing_since", "last_failure", "last_success")}
+        times = {name: getattr(seen, name) for name in ("failing_since", "last_failure", "last_success", "ejected_since")}
         return msgspec.structs.replace(seen, **{name: time + self.ahead for name, time in times.items() if time})
 
     def recent(self, part: Hop | Key) -> tuple[Traffic, float]:
@@ -271,7 +272,8 @@ def _traffic(report: ProxyReport, part: Hop | Key) -> Traffic:
 
 def _bearing(seen: EndpointSeen) -> tuple[object, ...]:
     succeeded = not seen.in_a_row and seen.last_success // 60
-    return seen.address, min(seen.in_a_row, 2), succeeded, seen.failure, seen.certificate, seen.tls_version
+    words = (seen.failure, seen.certificate, seen.tls_version)
+    return seen.address, min(seen.in_a_row, 2), succeeded, bool(seen.ejected_since), *words
 
 
 def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) -> HopState:
@@ -293,6 +295,7 @@ def _concluded(found: list[tuple[str, EndpointSeen, Verdict]], old: HopState) ->
         tuple(sorted(working)[:MAX_ENDPOINTS]),
         tuple(leaves[:MAX_CERTIFICATES]),
         tuple(sorted({seen.tls_version for _, seen, _ in found if seen.tls_version})),
+        tuple(sorted({seen.address for _, seen, _ in bad if seen.ejected_since})[:MAX_ENDPOINTS]),
     )
 
 
@@ -343,4 +346,5 @@ def _one(several: list[EndpointSeen]) -> EndpointSeen:
         certificate=shown.certificate,
         tls_version=shown.tls_version,
         cipher=shown.cipher,
+        ejected_since=min((each.ejected_since for each in several if each.ejected_since), default=0.0),
     )

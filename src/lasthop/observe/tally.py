@@ -35,6 +35,10 @@ QUIET: Final = 30.0
 FORGOTTEN: Final = 3600.0
 """Seconds after which a hop that Envoy does not count any more is forgotten."""
 _DOUBTFUL: Final = 16
+_AT_ONCE: Final = 2
+"""Failures that are noted of those that were counted between two looks: as many as a verdict takes."""
+_EJECTED_ANEW: Final = 5.0
+"""Seconds without ejection after which another one is news."""
 
 
 class Tally:
@@ -163,12 +167,14 @@ class _Hop:
         self._sending = False
         """Requests were sent lately, perhaps beside others for which there was no connection."""
         self._kind, self._late = "", False
-        """The TLS failure that was counted most the last time; connections took too long then."""
+        """Of the last failures that were counted: the TLS failure that was counted most, empty if they were not of TLS; and
+        whether connections took too long."""
         self._seen: HopSeen | None = None
 
     @property
     def watched(self) -> bool:
-        return self._failing or self._unsampled or self._unlogged or any(each.in_a_row for each in self._endpoints.values())
+        reasons = (self._failing, self._unsampled, self._unlogged, self._counts.ejected)
+        return any(reasons) or any(each.in_a_row for each in self._endpoints.values())
 
     @property
     def _unlogged(self) -> bool:
@@ -195,22 +201,27 @@ class _Hop:
         connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
         failures = self._connect_failures.take(counted.connect_failures)
         self._handshakes.take(counted.handshakes)
-        self._late = self._timeouts.take(counted.connect_timeouts) > 0 and not first
+        late = self._timeouts.take(counted.connect_timeouts) > 0
         grown = {name: self._tls_failures.setdefault(name, _Counter()).take(n) for name, n in counted.tls_failures.items()}
         if connections or counted.active:
             self.heard = now
         if first:
             failures, requests, grown = 0, 0, {}
         self._failing = bool(failures)
-        self._kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        kind = max(grown, key=lambda name: grown[name], default="") if any(grown.values()) else ""
+        if failures or kind:
+            self._kind, self._late = kind, late
         self._errors = (self._errors[1], grown.get("connection_error", 0))
         self._refused = not self.key.protocol.http and any(self._errors)
         self._judge_doubtful()
-        good = not failures and not self._kind
+        good = not failures and not kind
         self._unsampled, self._sending = bool(requests) and good and not self._endpoints, bool(requests)
+        for each in self._endpoints.values() if kind else ():
+            # Of an endpoint it may have been counted before, without a kind.
+            each.counted(self._words, handshake=True)
         for each in self._endpoints.values() if good else ():
             # There is traffic and none of it fails, whether samples show it or not.
-            if connections and now - each.last_failure > QUIET if each.in_a_row else requests and each.last_success:
+            if connections and now - each.last_bad > QUIET if each.in_a_row else requests and each.last_success:
                 each.succeeded(now)
                 self._seen = None
 
@@ -222,7 +233,7 @@ class _Hop:
 
     def count_endpoints(self, counted: dict[str, EndpointCounts], now: float) -> None:
         self._seen, unlogged = None, self._unlogged
-        said = in_words.said(in_words.BROKEN_OFF) if unlogged else in_words.words(self._kind, timeout=self._late)
+        words = in_words.said(in_words.BROKEN_OFF) if unlogged else self._words
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             used = self._unsampled or (self._sending and counts.answers)
@@ -230,10 +241,15 @@ class _Hop:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
                 continue
-            unseen = Outcome(self.key, address, now, said, handshake=bool(self._kind) or unlogged)
+            unseen = Outcome(self.key, address, now, words, handshake=bool(self._kind) or unlogged)
             if unlogged:
                 self._endpoint(address).take(unseen)
-            self._endpoint(address).count(counts, unseen, now, made=not self._refused)
+            self._endpoint(address).count(counts, unseen, now, made=not self._refused, failing=self._failing)
+
+    @property
+    def _words(self) -> str:
+        """Says what the counters tell of the last failures."""
+        return in_words.words(self._kind, timeout=self._late)
 
     def _endpoint(self, address: str) -> _Endpoint:
         known = self._endpoints.get(address)
@@ -271,42 +287,68 @@ class _Endpoint:
         self._counts: EndpointCounts | None = None
         self._logged = False
         """A failure was in the log since the counters were last looked at."""
+        self._told = False
+        """The failure's words are from the log."""
+        self.ejected_since = self._last_ejected = 0.0
 
     def take(self, outcome: Outcome) -> None:
         if outcome.failure:
-            self._logged = True
-            self._failed(outcome)
+            self._logged = self._told = True
+            self.failure, self.handshake = outcome.failure, outcome.handshake
+            self._failed(outcome.at)
             return
         self.succeeded(outcome.at)
         self._certificate = outcome.certificate or self._certificate
         self._tls_version = outcome.tls_version or self._tls_version
         self._cipher = outcome.cipher or self._cipher
 
-    def _failed(self, outcome: Outcome) -> None:
+    @property
+    def last_bad(self) -> float:
+        """When it failed last, or was ejected, which hides whether it fails."""
+        return max(self.last_failure, self._last_ejected)
+
+    def _failed(self, at: float) -> None:
         self.failures += 1
         if not self.in_a_row:
-            self.failing_since = outcome.at
+            self.failing_since = at
         self.in_a_row += 1
-        self.failure, self.handshake = outcome.failure, outcome.handshake
-        self.last_failure = max(self.last_failure, outcome.at)
+        self.last_failure = max(self.last_failure, at)
+
+    def counted(self, words: str, *, handshake: bool) -> None:
+        """Says what the counters tell of its failures, unless the log has said more since it last worked."""
+        if self.in_a_row and not self._told and (handshake or not self.handshake):
+            self.failure, self.handshake = words, handshake
 
     def succeeded(self, at: float) -> None:
-        self.in_a_row = 0
+        self.in_a_row, self._told, self.handshake, self.ejected_since = 0, False, False, 0.0
         self.last_success = max(self.last_success, at)
 
-    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool) -> None:
-        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success."""
+    def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
+        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success; `failing`: the
+        hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
-        if last is None or counts.connections < last.connections:
+        if counts.ejected:
+            if not self.in_a_row and now - self._last_ejected > _EJECTED_ANEW:
+                # Only who fails again and again is, however quickly it was over.
+                self._fails(counts.connect_failures, unseen, now)
+            self.ejected_since, self._last_ejected = self.ejected_since or now, now
+        if last is None and failing and not logged and counts.connections == counts.connect_failures > 0:
+            # It has never been connected to, and retries may have hidden all of it before anybody looked.
+            self._fails(counts.connect_failures, unseen, now)
+        elif last is None or counts.connections < last.connections:
             if made and counts.answers and not self.last_success and self.in_a_row:
                 self.last_success = self.failing_since - 1.0  # at some time before
-            return
-        if counts.answers > last.answers:
+        elif counts.answers > last.answers:
             if made:
                 self.succeeded(now)
         elif counts.connect_failures > last.connect_failures and not logged:
-            self._failed(unseen)
+            self._fails(counts.connect_failures - last.connect_failures, unseen, now)
+
+    def _fails(self, times: int, unseen: Outcome, now: float) -> None:
+        for _ in range(min(times, _AT_ONCE)):
+            self._failed(now)
+        self.counted(unseen.failure, handshake=unseen.handshake)
 
     def seen(self) -> EndpointSeen:
         return EndpointSeen(
@@ -321,6 +363,7 @@ class _Endpoint:
             self._certificate,
             self._tls_version,
             self._cipher,
+            self.ejected_since,
         )
 
 

@@ -59,6 +59,8 @@ class EndpointSeen(msgspec.Struct, frozen=True):
     certificate: LeafCertificate | None = None
     tls_version: str = ""
     cipher: str = ""
+    ejected_since: float = 0.0
+    """Since when it gets no traffic, for some seconds at a time, because connections to it keep failing; 0: it is not so."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -177,6 +179,8 @@ class HopState(msgspec.Struct, frozen=True):
     certificates: tuple[LeafCertificate, ...] = ()
     """Each once, the first to expire first."""
     tls_versions: tuple[str, ...] = ()
+    ejected: tuple[str, ...] = ()
+    """Endpoints that some proxy leaves out, again and again, because connections to them keep failing."""
 
     @property
     def endpoints(self) -> int:

@@ -12,7 +12,9 @@ from lasthop.plan.upstream import Hop
 
 HOP_STATS: Final = (
     r"^cluster\..*/.*\."
-    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)|upstream_(cx_(total|connect_fail|connect_timeout|active)|rq_(total|active)))$"
+    r"(ssl\.(handshake|connection_error|fail_verify_[a-z_]+)"
+    r"|upstream_(cx_(total|connect_fail|connect_timeout|active)|rq_(total|active))"
+    r"|outlier_detection\.ejections_active)$"
 )
 _SSL: Final = "ssl."
 
@@ -35,8 +37,13 @@ class _Address(msgspec.Struct, frozen=True):
     socket_address: _SocketAddress = _SocketAddress()
 
 
+class _HealthStatus(msgspec.Struct, frozen=True):
+    failed_outlier_check: bool = False
+
+
 class _Host(msgspec.Struct, frozen=True):
     address: _Address = _Address()
+    health_status: _HealthStatus = _HealthStatus()
     stats: list[_Stat] = []
 
 
@@ -64,11 +71,11 @@ def _counts(hop: Hop, values: dict[str, int]) -> HopCounts:
     handshakes = tls.pop("handshake", 0)
     connections, failures, open_ones = (values.get(f"upstream_cx_{name}", 0) for name in ("total", "connect_fail", "active"))
     failed = {name: value for name, value in tls.items() if value}
-    late = values.get("upstream_cx_connect_timeout", 0)
+    late, ejected = values.get("upstream_cx_connect_timeout", 0), values.get("outlier_detection.ejections_active", 0)
     if not hop.protocol.http:
-        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures, late)
+        return HopCounts(connections, failures, handshakes, failed, open_ones, connections - failures, late, ejected)
     active, requests = (values.get(f"upstream_rq_{name}", 0) for name in ("active", "total"))
-    return HopCounts(connections, failures, handshakes, failed, active, requests, late)
+    return HopCounts(connections, failures, handshakes, failed, active, requests, late, ejected)
 
 
 def endpoint_counts(body: bytes) -> EndpointsCounted:
@@ -83,4 +90,5 @@ def endpoint_counts(body: bytes) -> EndpointsCounted:
 
 def _endpoint(host: _Host) -> EndpointCounts:
     values = {stat.name: int(stat.value) for stat in host.stats}
-    return EndpointCounts(values.get("cx_total", 0), values.get("cx_connect_fail", 0), values.get("rq_success", 0))
+    connections, failures, answers = (values.get(name, 0) for name in ("cx_total", "cx_connect_fail", "rq_success"))
+    return EndpointCounts(connections, failures, answers, host.health_status.failed_outlier_check)

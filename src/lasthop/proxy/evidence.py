@@ -16,10 +16,12 @@ from lasthop.observe.evidence import Outcome, Request
 from lasthop.plan.observation import LeafCertificate
 from lasthop.plan.upstream import Hop
 from lasthop.proxy.entry import AccessLogEntry, printable
-from lasthop.proxy.failures import LEFT_OVER, refused_after_handshake, without_advice
+from lasthop.proxy.failures import LEFT_OVER, at_last, refused_after_handshake, without_advice
 
 TLS_1_3: Final = "TLSv1.3"
-_STREAM_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
+_FAILURES: Final = frozenset({"UF", "NC", "UH", "UO"})
+_STREAM_FAILURES: Final = frozenset({"URX", "NC", "UH", "UO"})
+"""A connection that was made at the second try has UF all the same."""
 GRPC_FAILED: Final = frozenset({"Unknown", "DeadlineExceeded", "Internal", "Unavailable", "DataLoss"})
 """As the log of failures has them."""
 _ENDS: Final = frozenset({"DownstreamEnd", "TcpConnectionEnd"})
@@ -76,6 +78,7 @@ def parse_sample(line: bytes) -> Sample | None:
 
 def failure(entry: AccessLogEntry) -> Outcome | None:
     """Returns the failure to connect that an entry of the log of failures tells of, if it does."""
+    entry = at_last(entry)
     hop, flags = hop_of(entry.upstream_cluster), (entry.flags or "-").split(",")
     if hop is None or not entry.why:
         return None
@@ -123,10 +126,10 @@ def success(sample: Sample) -> Outcome | None:
 
 
 def _connected(sample: Sample) -> bool:
-    if sample.flags != "-":
-        return False
     if sample.http:
-        return bool(sample.status)
+        return sample.flags == "-" and bool(sample.status)
+    if sample.flags not in ("-", "UF"):
+        return False
     # Of TLS 1.3 only an answer shows that the backend has accepted the client's certificate.
     return bool(sample.bytes) or (sample.type == "TcpUpstreamConnected" and sample.tls_version != TLS_1_3)
 
@@ -138,7 +141,7 @@ def request(sample: Sample, weight: float) -> Request | None:
     """
     if sample.type not in _ENDS:
         return None
-    failed = sample.grpc_status in GRPC_FAILED or not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
+    failed = sample.grpc_status in GRPC_FAILED or _failed(sample)
     status = 503 if failed and (not sample.http or sample.status == 200) else sample.status if sample.http else 200
     if not status:
         return None
@@ -146,12 +149,16 @@ def request(sample: Sample, weight: float) -> Request | None:
     return Request(route_of(sample.route), hop_of(sample.upstream_cluster), status, seconds, weight)
 
 
+def _failed(sample: Sample) -> bool:
+    bad = _FAILURES if sample.http else _STREAM_FAILURES
+    return not bad.isdisjoint((sample.flags or "").split(","))
+
+
 def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
     """Returns the sample as the access log would have it, if it is over and did not fail: failures have a log of their own."""
     if sample.type not in _ENDS or (sample.http and not sample.status):
         return None
-    failed = (sample.status or 0) >= 500 or not _STREAM_FAILURES.isdisjoint((sample.flags or "").split(","))
-    if failed or sample.grpc_status in GRPC_FAILED:
+    if (sample.status or 0) >= 500 or _failed(sample) or sample.grpc_status in GRPC_FAILED:
         return None
     return AccessLogEntry(
         time=sample.time,

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from lasthop.api.meta import Key
 from lasthop.plan.cluster_metadata import names as accepted
 from lasthop.plan.cluster_metadata import source
@@ -24,12 +26,15 @@ LEFT_OVER: Final = "CONNECTION_REJECTED"
 one that failed without a TLS error of its own (a time limit) shows it."""
 UNANSWERED: Final = "ext_authz_error"
 """Envoy's response code details of a request that an ExternalAuth server neither allowed nor denied."""
+OUTGROWN: Final = "request_payload_exceeded_retry_buffer_limit"
+"""The same of a request whose connection failed, and which could not be tried at another endpoint."""
 _NAMES_SHOWN: Final = 5
 _ADVICE: Final = "; try: "
 
 
 def explain_failure(entry: AccessLogEntry) -> str | None:
     """Returns None if nothing failed on the way to the backend: a success, or the backend's own error."""
+    entry = at_last(entry)
     if entry.tls_failure:
         for pattern, sentence in _TRANSPORT:
             if match := re.search(pattern, entry.tls_failure):
@@ -41,6 +46,8 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
         return printable(explanation(entry))
     if entry.details == UNANSWERED:
         return printable(_unanswered(entry))
+    if entry.details == OUTGROWN:
+        return printable(_outgrown(entry))
     # A TCP connection has no status, and ends without a flag.
     if entry.status is None and flags == ["-"]:
         return printable(_ended_at_once(entry))
@@ -48,6 +55,16 @@ def explain_failure(entry: AccessLogEntry) -> str | None:
     if entry.details == "direct_response" and (entry.status or 0) >= 500:
         return printable(_no_cluster(entry))
     return None
+
+
+def at_last(entry: AccessLogEntry) -> AccessLogEntry:
+    """Returns the entry of a connection that was made at the second try, or a later one, without what Envoy has kept of those
+    before: their flag and their error beside the endpoint that it was made to."""
+    flags = (entry.flags or "-").split(",")
+    if entry.status or "UF" not in flags or "URX" in flags:
+        return entry
+    others = ",".join(flag for flag in flags if flag != "UF")
+    return msgspec.structs.replace(entry, flags=others or "-", tls_failure=None)
 
 
 def _advised(why: str, entry: AccessLogEntry) -> str:
@@ -214,6 +231,13 @@ def _no_cluster(entry: AccessLogEntry) -> str:
     return (
         "no backend that may be used: its BackendTLSPolicy, its backendRef or the client certificate of the Gateway is "
         "invalid; see `lasthop status`"
+    )
+
+
+def _outgrown(entry: AccessLogEntry) -> str:
+    return (
+        "connection to one endpoint failed, and no other one was tried: by then more of the request's body had arrived than "
+        "is kept for that (64 KiB)"
     )
 
 

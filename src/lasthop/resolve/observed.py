@@ -19,6 +19,7 @@ from lasthop.plan.observation import Failure, Health, HopState, failing
 from lasthop.plan.problem import Problem
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints
+from lasthop.resolve.profiles import connect_rules
 from lasthop.resolve.settings import OBSERVED
 from lasthop.store.graph import Graph, query
 
@@ -44,6 +45,9 @@ class PortState(msgspec.Struct, frozen=True):
     since: float
     failures: tuple[Failure, ...]
     endpoints: int
+    ejected: tuple[str, ...] = ()
+    """Endpoints that get no traffic for `ejection_seconds` at a time."""
+    ejection_seconds: int = 0
 
     @property
     def name(self) -> str:
@@ -61,7 +65,15 @@ class PortState(msgspec.Struct, frozen=True):
             many = self.endpoints > 1 and failure.endpoints
             where = f"{len(failure.endpoints)} of {self.endpoints} endpoints of {self.name}" if many else self.name
             proxies = f", from {_listed(failure.proxies)}" if failure.proxies else ""
-            yield failing(f"{where}{f' ({shown})' if shown else ''}{proxies}", failure.words)
+            at = f"{where}{f' ({shown})' if shown else ''}{proxies}"
+            yield failing(at, f"{failure.words}{self._ejection(failure)}")
+
+    def _ejection(self, failure: Failure) -> str:
+        out = len({*failure.endpoints} & {*self.ejected})
+        if not out:
+            return ""
+        some = "" if out == len(failure.endpoints) else f"{out} of them "
+        return f" ({some}ejected: no traffic for {self.ejection_seconds} s at a time)"
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -94,18 +106,24 @@ def among(state: HopState, present: frozenset[str]) -> HopState:
     elif working:
         health = Health.WORKING
     since = state.since if health is state.health else 0.0
-    return msgspec.structs.replace(state, health=health, since=since, failures=tuple(failures), working=working)
+    ejected = tuple(address for address in state.ejected if address in present)
+    here_now = {"failures": tuple(failures), "working": working, "ejected": ejected}
+    return msgspec.structs.replace(state, health=health, since=since, **here_now)
 
 
 def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
     """Returns what is known of the ports that these hops of one Gateway lead to."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
+    seconds = 0
     for hop in sorted(set(hops)):
-        ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, hop_state(g, *hop)))
-    return tuple(_joined(backend, port, states) for (backend, port), states in ports.items())
+        state = hop_state(g, *hop)
+        ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, state))
+        if state.ejected:
+            seconds = connect_rules(g, hop.gateway).ejection_seconds
+    return tuple(_joined(backend, port, states, seconds) for (backend, port), states in ports.items())
 
 
-def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]]) -> PortState:
+def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ejection_seconds: int) -> PortState:
     """All protocols of a port share one line; where one of them fails at an endpoint where another works, it is named."""
     tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
     working = {address for _, state in tried for address in state.working}
@@ -124,7 +142,8 @@ def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]]) ->
         Failure(words, tuple(sorted(where)), proxies, handshake)
         for (words, handshake, proxies), where in sorted(failures.items(), key=lambda item: (-len(item[1]), item[0]))
     )
-    return PortState(backend, port, health, since, tuple(told), len(everywhere))
+    ejected = tuple(sorted({address for _, state in tried for address in state.ejected}))
+    return PortState(backend, port, health, since, tuple(told), len(everywhere), ejected, ejection_seconds)
 
 
 def connected(g: Graph, hops: Iterable[Hop], *, tls: bool = True) -> Condition | None:

@@ -17,6 +17,7 @@ from lasthop.api import profiles
 from lasthop.api.meta import Key
 from lasthop.api.profiles import ProxyProfile
 from lasthop.plan import reasons
+from lasthop.plan.connecting import LONGEST_EJECTION, MOST_RETRIES, ConnectRules
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
 from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules
@@ -148,6 +149,8 @@ def proxy_profile(g: Graph, gateway: Key) -> ProxyProfile:
         drain_seconds=_first(own.drain_seconds, of_class.drain_seconds),
         image=own.image or of_class.image,
         access_log=own.access_log or of_class.access_log,
+        connect_retries=_first(own.connect_retries, of_class.connect_retries),
+        ejection_seconds=_first(own.ejection_seconds, of_class.ejection_seconds),
     )
 
 
@@ -167,3 +170,12 @@ def access_log_mode(g: Graph, gateway: Key) -> AccessLog:
     """Returns which requests its proxies log. A value that is not known is ignored."""
     said = proxy_profile(g, gateway).access_log
     return AccessLog(said) if said in frozenset(AccessLog) else settings(g).access_log
+
+
+@query
+def connect_rules(g: Graph, gateway: Key) -> ConnectRules:
+    """Returns what its proxies do about endpoints that cannot be connected to."""
+    said, default = proxy_profile(g, gateway), ConnectRules()
+    retries = default.retries if said.connect_retries is None else said.connect_retries
+    seconds = default.ejection_seconds if said.ejection_seconds is None else said.ejection_seconds
+    return ConnectRules(min(max(0, retries), MOST_RETRIES), min(max(0, seconds), LONGEST_EJECTION))

@@ -185,7 +185,8 @@ def test_the_profile_has_a_structural_schema() -> None:
     proxy = yaml.safe_load(text)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "proxy"
     ]
-    assert set(proxy["properties"]) == {"replicas", "resources", "service", "drainSeconds", "image", "accessLog"}
+    fields = {"replicas", "resources", "service", "drainSeconds", "image", "accessLog", "connectRetries", "ejectionSeconds"}
+    assert set(proxy["properties"]) == fields
     assert schema(KINDS["Gateway"], "v1")  # the loader still finds upstream's
 
 

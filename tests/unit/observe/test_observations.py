@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from lasthop.observe.evidence import Outcome
+from lasthop.observe.evidence import EndpointCounts, HopCounts, Outcome
 from lasthop.observe.observations import EXPIRES, WORDS_HOLD, Observations
+from lasthop.observe.tally import Tally
 from lasthop.observe.verdict import FIRST_HOLD, HOLD, SILENCE
 from lasthop.plan.observation import Failure, LeafCertificate, ProxyReport
 from lasthop.plan.upstream import Hop
@@ -352,3 +353,86 @@ def test_the_first_certificate_is_shown_at_once_also_where_counters_told_of_the_
     world.succeeds()
     world.wait(2)
     assert world.state.certificates == (LEAF,)
+
+
+def test_an_ejected_endpoint_stays_failing_although_nothing_fails_any_more() -> None:
+    world = World()
+    for _ in range(3):
+        world.succeeds(A)
+        world.fails(B)
+        world.wait()
+    world.ejected = {B}
+    for _ in range(60):
+        world.succeeds(A)
+        world.wait()
+    assert world.state.ejected == (B,) and world.health == "partly failing"
+    world.ejected = set()
+    world.wait(5)
+    assert world.state.ejected == (B,), "nobody has tried it since"
+    world.succeeds(B)
+    world.wait(2)
+    assert not world.state.ejected and world.health == "working"
+    assert world.healths == ["untried", "working", "partly failing", "working"]
+
+
+def test_an_endpoint_is_ejected_again_and_again_without_news() -> None:
+    world = World()
+    for _ in range(3):
+        world.succeeds(A)
+        world.fails(B)
+        world.wait()
+    told = 0
+    for _ in range(5):
+        world.ejected = {B}
+        world.wait(30)
+        world.ejected = set()
+        world.succeeds(A)
+        world.fails(B)
+        world.wait(2)
+        told = told or len(world.states)
+    assert len(world.states) == told
+
+
+def test_what_the_counters_know_of_an_endpoint_is_completed_once_they_know_more() -> None:
+    tally = Tally(WEB, now=0.0)
+    tally.count({}, 0.5)
+    tally.count({HOP: HopCounts(1, 1, 0)}, 1.0)
+    tally.count_endpoints({HOP: {A: EndpointCounts(1, 1, 0)}}, 1.0)
+    tally.count_endpoints({HOP: {A: EndpointCounts(2, 2, 0)}}, 1.5)
+    (seen,) = tally.report(1.6).hops[HOP].endpoints
+    assert seen.failure.startswith("no connection") and not seen.handshake
+    tally.count({HOP: HopCounts(2, 2, 0, {"fail_verify_san": 1})}, 2.0)
+    (seen,) = tally.report(2.1).hops[HOP].endpoints
+    assert seen.failure.startswith("certificate is for another name") and seen.handshake
+
+
+def test_what_the_log_has_said_is_not_replaced_by_what_counters_tell() -> None:
+    world = World()
+    world.fails(A)
+    world.wait(2)
+    world.fails(A, logged=False)
+    world.wait(2)
+    assert [failure.words for failure in world.state.failures] == [WRONG_NAME]
+
+
+def test_a_burst_whose_failures_retries_have_hidden_is_enough() -> None:
+    world = World()
+    world.wait()
+    for _ in range(8):
+        world.succeeds(A)
+        world.fails(B, logged=False)
+    world.wait(10)
+    assert world.health == "partly failing" and [failure.endpoints for failure in world.state.failures] == [(B,)]
+
+
+def test_an_endpoint_that_is_ejected_has_failed_also_where_nobody_saw_it() -> None:
+    world = World()
+    for _ in range(8):
+        world.succeeds(A)
+        world.succeeds(B)
+        world.fails(B, logged=False)
+    world.wait(3)
+    assert world.health == "working"
+    world.ejected = {B}
+    world.wait(10)
+    assert world.health == "partly failing" and world.state.ejected == (B,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.proxy.counters import endpoint_counts, hop_counts
+from lasthop.proxy.counters import HOP_STATS, endpoint_counts, hop_counts
 from lasthop.proxy.entry import AccessLogEntry, parse
 from lasthop.proxy.evidence import Sample, failure, moment, parse_sample, request, success
 from lasthop.proxy.failures import explain_failure
@@ -199,13 +200,15 @@ def test_counters_of_hops_are_read_by_name() -> None:
         f"cluster.{HOP.name}.upstream_cx_connect_timeout": 1,
         f"cluster.{HOP.name}.upstream_rq_active": 1,
         f"cluster.{HOP.name}.upstream_rq_total": 8,
+        f"cluster.{HOP.name}.outlier_detection.ejections_active": 1,
         "cluster.xds.upstream_cx_total": 9,
     }
     body = msgspec.json.encode({"stats": [{"name": name, "value": value} for name, value in stats.items()]})
     ((hop, counts),) = hop_counts(body).items()
     assert hop == HOP and counts.tls_failures == {"fail_verify_san": 2}
     assert (counts.connections, counts.connect_failures, counts.handshakes) == (5, 2, 3)
-    assert (counts.active, counts.requests, counts.connect_timeouts) == (1, 8, 1)
+    assert (counts.active, counts.requests, counts.connect_timeouts, counts.ejected) == (1, 8, 1, 1)
+    assert all(re.search(HOP_STATS, name) for name in stats if HOP.name in name)
 
 
 def test_counters_of_endpoints_are_read_by_address() -> None:
@@ -213,10 +216,12 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
         where = {"socket_address": {"address": address, "port_value": 443}}
         return {"address": where, "stats": [{"name": name, "value": str(value)} for name, value in stats.items()]}
 
-    hosts = [host("10.0.0.1", cx_total=3, cx_connect_fail=1, rq_success=7), host("fd00::1"), {}]
+    ejected = {**host("10.0.0.2"), "health_status": {"failed_outlier_check": True, "eds_health_status": "HEALTHY"}}
+    hosts = [host("10.0.0.1", cx_total=3, cx_connect_fail=1, rq_success=7), host("fd00::1"), {}, ejected]
     body = msgspec.json.encode({"cluster_statuses": [{"name": HOP.name, "host_statuses": hosts}, {"name": "xds"}]})
     ((hop, found),) = endpoint_counts(body).items()
-    assert hop == HOP and found.keys() == {"10.0.0.1:443", "[fd00::1]:443", ":0"}
+    assert hop == HOP and found.keys() == {"10.0.0.1:443", "10.0.0.2:443", "[fd00::1]:443", ":0"}
+    assert [address for address, counts in found.items() if counts.ejected] == ["10.0.0.2:443"]
     one = found["10.0.0.1:443"]
     assert (one.connections, one.connect_failures, one.answers) == (3, 1, 7)
 
@@ -225,9 +230,30 @@ def test_counters_of_endpoints_are_read_by_address() -> None:
 def test_how_many_names_there_are_is_not_said_of_a_text_that_was_cut(odd: str) -> None:
     names = odd + ",_".join(f"n{n}.example" for n in range(3000))
     line = msgspec.json.encode(
-        {"flags": "UF", "tls_failure": f"verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[{names}]"}
+        {"status": 503, "flags": "UF", "tls_failure": f"verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[{names}]"}
     )
     entry = parse(line)
     assert entry is not None
     said = explain_failure(entry)
     assert said is not None and said.startswith("certificate is for ") and " and more, the policy wants" in said
+
+
+STREAM = HOP._replace(protocol=Protocol.TCP).name
+
+
+@pytest.mark.parametrize("status", [None, 0])
+def test_a_connection_that_was_made_at_the_second_try_has_not_failed(status: int | None) -> None:
+    """Envoy keeps the flag and the error of the first try, beside the endpoint of the second."""
+    error = "TLS_error:|1:CERTIFICATE_VERIFY_FAILED:verify_cert_failed:_SAN_matcher,_certificate_SANs_are_[a]"
+    entry = failed("UF", status=status, upstream_cluster=STREAM, tls_failure=error)
+    assert failure(entry) is None
+    made = {"upstream_cluster": STREAM, "status": 0, "type": "TcpConnectionEnd", "flags": "UF", "bytes": 1}
+    assert success(sample(**made)) is not None
+    said = request(sample(**made), 1.0)
+    assert said and said.status == 200
+
+
+def test_a_connection_whose_last_try_has_failed_has_failed() -> None:
+    entry = failed("UF,URX", status=None, upstream_cluster=STREAM, tls_failure="delayed_connect_error:_Connection_refused")
+    said = failure(entry)
+    assert said and said.failure.startswith("connection refused")

@@ -109,6 +109,17 @@ def test_some_of_several_endpoints_are_named() -> None:
     assert world.condition[2] == f"2 of 3 endpoints of Service a/api:443 ({A}, {B}): {NAME}"
 
 
+def test_endpoints_that_are_ejected_are_said_to_be() -> None:
+    failure = Failure(NAME, (A, B), handshake=True)
+    out = msgspec.structs.replace(state(Health.PARTLY_FAILING, failure, working=(C,)), ejected=(A, B, "10.9.9.9:1"))
+    where = f"2 of 3 endpoints of Service a/api:443 ({A}, {B}): {NAME}"
+    assert World().see(out).condition[2] == f"{where} (ejected: no traffic for 30 s at a time)"
+    one = msgspec.structs.replace(out, ejected=(A,))
+    world = World().see(one)
+    assert world.condition[2] == f"{where} (1 of them ejected: no traffic for 30 s at a time)"
+    assert world.failing == [f"{POLICY}: at {GATEWAY}: {world.condition[2]}."]
+
+
 def test_a_proxy_that_alone_sees_it_is_named() -> None:
     world = World().see(state(Health.PARTLY_FAILING, Failure("timeout", (A,), ("pod-2",)), working=(A,)))
     assert world.condition[2] == f"Service a/api:443 ({A}), from pod-2: timeout"

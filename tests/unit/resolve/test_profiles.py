@@ -12,12 +12,14 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.meta import Key
 from lasthop.api.profiles import ESCAPED_SLASHES, UNDERSCORES, HTTPProfile, LimitsProfile, ProxySettings, ServiceSettings
 from lasthop.engine import Engine
+from lasthop.plan.connecting import ConnectRules
 from lasthop.plan.limits import FIELDS, REGEX_CEILING, Limits, ceiling, floor
 from lasthop.plan.profile import NOTHING, BackendRules, HttpRules
 from lasthop.resolve.profiles import (
     LONGEST_HANDSHAKE,
     LONGEST_IDLE,
     backend_rules,
+    connect_rules,
     http_rules,
     limits,
     proxy_profile,
@@ -148,6 +150,16 @@ def test_of_how_proxies_run_the_gateways_own_word_holds_field_by_field() -> None
     assert proxy_settings(engine(None, None).graph, GATEWAY) == ProxySettings()
     assert proxy_profile(engine({"proxy": {"drainSeconds": 0}}, None).graph, GATEWAY).drain_seconds == 0
     assert proxy_settings(engine({"proxy": {"drainSeconds": 0}}, None).graph, GATEWAY).drain_seconds == 0
+
+
+def test_what_is_done_about_bad_endpoints_is_the_gateways_own_word_within_bounds() -> None:
+    def found(of_class: dict[str, int], own: dict[str, int]) -> ConnectRules:
+        return connect_rules(engine({"proxy": of_class}, {"proxy": own}).graph, GATEWAY)
+
+    assert found({}, {}) == ConnectRules(retries=1, ejection_seconds=30)
+    assert found({"connectRetries": 0}, {}) == ConnectRules(retries=0)
+    assert found({"connectRetries": 0, "ejectionSeconds": 0}, {"connectRetries": 5}) == ConnectRules(5, 0)
+    assert found({"connectRetries": -1}, {"ejectionSeconds": 10**9}) == ConnectRules(0, 3600)
 
 
 def test_where_a_profile_is_missing_nothing_is_permitted() -> None:

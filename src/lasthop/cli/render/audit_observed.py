@@ -53,7 +53,8 @@ def words(hop: HopReport, now: float) -> str:
     if seen.health.bad:
         since = f" since {rfc3339(seen.since)} ({ago(now - seen.since)})" if seen.since else ""
         why = "; ".join(f"{failure.words}{_where(failure.endpoints)}" for failure in seen.failures)
-        return f"{seen.health}{since}: {why}"
+        out = "".join(f"; {where} ejected since {rfc3339(begin)} ({ago(now - begin)})" for where, begin in seen.ejected[:3])
+        return f"{seen.health}{since}: {why}{out}"
     done = "verified" if hop.manner in _VERIFIED else "connected"
     when = f" {ago(now - seen.last_success)} ago" if seen.last_success else ""
     parts = [f"{done}{when}", count(seen.handshakes, "handshake") if seen.handshakes else "", ", ".join(seen.tls_versions)]
@@ -81,6 +82,7 @@ def document(seen: Observed) -> dict[str, object]:
         "handshakeFailures": seen.handshake_failures,
         "connectFailures": seen.connect_failures,
         "failures": [{"why": each.words, "endpoints": each.endpoints, "proxies": each.proxies} for each in seen.failures],
+        "ejected": [{"endpoint": endpoint, "since": when(since)} for endpoint, since in seen.ejected],
         "certificates": [
             {
                 "subject": leaf.subject,

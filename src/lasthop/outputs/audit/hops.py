@@ -66,6 +66,9 @@ class Observed(msgspec.Struct, frozen=True, order=True):
     tls_versions: tuple[str, ...]
     endpoints: int = 0
     """How many have been tried, of those that there are now."""
+    ejected: tuple[tuple[str, float], ...] = ()
+    """Endpoints that get no traffic for some seconds at a time, because connections to them keep failing, each with since
+    when."""
 
 
 class HopReport(msgspec.Struct, frozen=True, omit_defaults=True):

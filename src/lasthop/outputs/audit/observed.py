@@ -8,7 +8,7 @@ import msgspec
 
 from lasthop.outputs.audit.certificates import CertificateReport, Role, each_once
 from lasthop.outputs.audit.hops import HopReport, Manner, Observed
-from lasthop.plan.observation import MAX_CERTIFICATES, HopSeen, LeafCertificate
+from lasthop.plan.observation import MAX_CERTIFICATES, EndpointSeen, HopSeen, LeafCertificate
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.observed import port_states
 from lasthop.store.graph import Graph
@@ -34,6 +34,11 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         return report
     (state,), figures = port_states(g, seen), seen.values()
     leaves = {each.certificate for found in figures for each in found.endpoints if each.certificate}
+    ejected = {
+        address: min(each.ejected_since for found in figures for each in found.endpoints if _out(each, address))
+        for address in state.ejected
+        if any(_out(each, address) for found in figures for each in found.endpoints)
+    }
     part = Observed(
         state.health,
         state.since,
@@ -46,8 +51,13 @@ def with_figures(g: Graph, report: HopReport, seen: Mapping[Hop, HopSeen]) -> Ho
         tuple(sorted(leaves, key=lambda leaf: leaf.not_after)[:MAX_CERTIFICATES]),
         tuple(sorted({each.tls_version for found in figures for each in found.endpoints if each.tls_version})),
         state.endpoints,
+        tuple(ejected.items()),
     )
     return msgspec.structs.replace(report, observed=part)
+
+
+def _out(seen: EndpointSeen, address: str) -> bool:
+    return bool(seen.address == address and seen.ejected_since)
 
 
 def leaves(hops: Iterable[HopReport]) -> list[CertificateReport]:

@@ -98,8 +98,9 @@ STREAM_FIELDS: Final = {
 
 CONNECTION: Final = "0"
 """In place of a status: a connection that was forwarded, which has none."""
-STREAM_FAILURES: Final = ("UF", "NC", "UH", "UO")
-"""Flags of connections that came to nothing."""
+STREAM_FAILURES: Final = ("URX", "NC", "UH", "UO")
+"""Flags of connections that came to nothing. UF has also one that was made at the second try; URX, one whose last try has
+failed."""
 
 
 def stream_log(gateway: str, route: str, mode: AccessLog) -> accesslog_pb2.AccessLog:

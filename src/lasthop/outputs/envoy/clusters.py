@@ -20,12 +20,15 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
+from lasthop.outputs.envoy.retries import ejection, retry_budget
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.cluster_metadata import metadata
+from lasthop.plan.connecting import ConnectRules, RetryBudget
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
+from lasthop.resolve.profiles import connect_rules
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
@@ -35,7 +38,7 @@ CONNECT_TIMEOUT: Final = 5.0
 BUFFER_LIMIT: Final = 65536
 """A slow client then costs 130 KiB instead of 905, at the same speed (docs/measurements.md#buffer-limits)."""
 NO_LIMIT: Final = 1_000_000
-"""Envoy's breakers default to 1,024 requests and 3 retries, which users meet as 503 without a reason."""
+"""Envoy's breakers default to 1,024 requests, which users meet as 503 without a reason."""
 ENDPOINTS_TIMEOUT: Final = 5.0
 """After this Envoy puts a new version of a cluster into service without endpoints: 503 for all. Long enough for a control
 plane that is busy with thousands of clusters, and no longer, because until then the old version serves."""
@@ -61,17 +64,18 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
         return None
     address = (backend, port, protocol.transport)
     names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
-    entry = build(hop, speaks_h2c(g, backend, port), tls, names)
+    entry = build(hop, speaks_h2c(g, backend, port), tls, names, connect_rules(g, gateway), RetryBudget())
     return None if quarantined(g, entry.resource) else entry
 
 
-def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None) -> ClusterEntry:
+def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, rules: ConnectRules, budget: RetryBudget) -> ClusterEntry:
     message = cluster_pb2.Cluster(
         name=hop.name,
         connect_timeout=seconds(CONNECT_TIMEOUT),
         per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
         lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
-        circuit_breakers=_no_breakers(),
+        circuit_breakers=_breakers(budget),
+        outlier_detection=ejection(hop.protocol, rules),
         ignore_health_on_host_removal=True,
     )
     if hop.protocol.http:
@@ -104,12 +108,12 @@ def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource
     return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
 
 
-def _no_breakers() -> circuit_breaker_pb2.CircuitBreakers:
+def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
     limit = UInt32Value(value=NO_LIMIT)
     return circuit_breaker_pb2.CircuitBreakers(
         thresholds=[
             circuit_breaker_pb2.CircuitBreakers.Thresholds(
-                max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit
+                max_connections=limit, max_pending_requests=limit, max_requests=limit, retry_budget=retry_budget(budget)
             )
         ]
     )

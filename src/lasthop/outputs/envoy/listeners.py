@@ -47,6 +47,7 @@ NO_ANSWER: Final = "The gateway got no answer from the backend."
 NOT_SERVED: Final = "The gateway cannot serve this call as its route asks."
 UNAVAILABLE: Final = 503
 """What Envoy tells a gRPC client as UNAVAILABLE; a 500 would become UNKNOWN."""
+INSUFFICIENT_STORAGE: Final = 507
 HEADERS_TIMEOUT: Final = 10.0
 MAX_STREAMS: Final = 100
 
@@ -212,16 +213,20 @@ def _local_replies() -> hcm_pb2.LocalReplyConfig:
     # The connection ended (UC) or the request was reset (UR, LR); too late (UT, SI), not HTTP (UPE), too many at once (UO).
     unanswered = flagged("UC", "UR", "LR", "UT", "SI", "UPE", "UO")
     no_route = flagged("NR")
+    # A connection has failed, and the request's body had outgrown Envoy's buffer, so that no other one could be tried.
+    too_large = status_is(accesslog_pb2.ComparisonFilter.EQ, INSUFFICIENT_STORAGE)
     text = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=base_pb2.DataSource(inline_string="%LOCAL_REPLY_BODY%")
     )
     return hcm_pb2.LocalReplyConfig(
         mappers=[
             _reply(all_of(GRPC_CALL, failed), BACKEND_FAILURE, UNAVAILABLE),
+            _reply(all_of(GRPC_CALL, too_large), BACKEND_FAILURE, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, status_is(accesslog_pb2.ComparisonFilter.EQ, INTERNAL_ERROR)), NOT_SERVED, UNAVAILABLE),
             _reply(all_of(GRPC_CALL, unanswered), NO_ANSWER),
             _reply(all_of(GRPC_CALL, no_route), NO_ROUTE),
             _reply(failed, f"{BACKEND_FAILURE}\n"),
+            _reply(too_large, f"{BACKEND_FAILURE}\n", UNAVAILABLE),
             _reply(unanswered, f"{NO_ANSWER}\n"),
             _reply(no_route, f"{NO_ROUTE}\n"),
         ],

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as rc
-from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from lasthop.outputs.envoy.encode import packed, seconds
+from lasthop.outputs.envoy.encode import seconds
+from lasthop.outputs.envoy.retries import route_retry
 from lasthop.outputs.envoy.route_filters import per_route_filters
 from lasthop.plan import routing
 from lasthop.plan.upstream import Protocol
@@ -21,13 +21,6 @@ from lasthop.plan.upstream import Protocol
 INTERNAL_ERROR: Final = 500
 REFUSED: Final = "refused"
 """A cluster name that never exists: the share of a reference that is not permitted."""
-RETRY_ALWAYS: Final = ("connect-failure", "refused-stream")
-"""What never reached the backend. A reset after the request was sent is not retried: it may have had its effect."""
-_OTHER_HOSTS: Final = rc.RetryPolicy.RetryHostPredicate(
-    name="envoy.retry_host_predicates.previous_hosts", typed_config=packed(previous_hosts_pb2.PreviousHostsPredicate())
-)
-"""A retry goes to an endpoint that has not failed yet, as long as there is one."""
-LONGEST_PAUSE: Final = 60.0
 IDLE: Final = 300.0
 """After so many seconds without a byte Envoy ends a request by itself."""
 GRPC_IDLE: Final = 3600.0
@@ -253,8 +246,8 @@ def _action(
         action.idle_timeout.CopyFrom(seconds(forward.timeout))
     elif protocol is Protocol.H2:
         action.idle_timeout.CopyFrom(seconds(GRPC_IDLE))
-    if forward.retry and forward.retry.attempts:
-        action.retry_policy.CopyFrom(_retry(forward.retry, forward.try_timeout))
+    if forward.retry:
+        action.retry_policy.CopyFrom(route_retry(forward.retry, forward.try_timeout))
     if rewrite:
         _rewrite(action, rewrite)
     only = backends[0]
@@ -280,24 +273,6 @@ def _timeout(forward: routing.Forward) -> float:
     retries = forward.retry and forward.retry.attempts
     limits = [forward.timeout] if retries else [forward.timeout, forward.try_timeout]
     return min((limit for limit in limits if limit), default=0.0)
-
-
-def _retry(retry: routing.Retry, try_timeout: float | None) -> rc.RetryPolicy:
-    # A limit for one try means that another one follows (HTTPRouteRetry.backoff). Envoy cannot tell that from a reset.
-    on = [*RETRY_ALWAYS, *(["retriable-status-codes"] if retry.codes else []), *(["reset"] if try_timeout else [])]
-    policy = rc.RetryPolicy(
-        retry_on=",".join(on),
-        num_retries=UInt32Value(value=retry.attempts),
-        retriable_status_codes=retry.codes,
-        retry_host_predicate=[_OTHER_HOSTS],
-        host_selection_retry_max_attempts=3,
-    )
-    if try_timeout:
-        policy.per_try_timeout.CopyFrom(seconds(try_timeout))
-    if retry.backoff:
-        policy.retry_back_off.base_interval.CopyFrom(seconds(retry.backoff))
-        policy.retry_back_off.max_interval.CopyFrom(seconds(max(retry.backoff, min(10 * retry.backoff, LONGEST_PAUSE))))
-    return policy
 
 
 def _rewrite(action: rc.RouteAction, rewrite: routing.Rewrite) -> None:

@@ -15,12 +15,14 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import enclosed, encode, field
 from lasthop.outputs.envoy.encoded_routes import Entry, served_route
 from lasthop.outputs.envoy.resource import ROUTES, Joined, Resource, content_hash
+from lasthop.outputs.envoy.retries import host_retry
 from lasthop.outputs.envoy.route_filters import per_host_filters
 from lasthop.outputs.envoy.route_index import indexed
 from lasthop.outputs.envoy.route_messages import NO_ROUTE, refusal
 from lasthop.plan.routing import ExternalAuth
 from lasthop.resolve.attachment import MISDIRECTED, TABLES, asked_first, in_order, misdirected
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost, left_out
+from lasthop.resolve.profiles import connect_rules
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 
@@ -58,7 +60,8 @@ def encoded_host(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedHo
     ranked = ((found.rank, [(entry.precedence, entry) for entry in found.encoded.entries]) for _, found in served)
     asked = asked_first(g, gateway, table, hostname)
     entries = [*in_order(ranked), *([_NO_ROUTE] if asked else [])]
-    body = b"".join(enclosed(_VIRTUAL_HOSTS, [_head(hostname, asked), *_routes(entries)]))
+    head = [_head(hostname, asked), host_retry(connect_rules(g, gateway).retries)]
+    body = b"".join(enclosed(_VIRTUAL_HOSTS, [*head, *_routes(entries)]))
     blamed = [(route, found) for route, found in served if found.encoded.entries]
     parts = {found.part: found.encoded.digest for _, found in blamed}
     return EncodedHost(hostname or "*", body, content_hash(body), parts, {found.part: route for route, found in blamed})

@@ -25,6 +25,7 @@ from lasthop.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.outputs.envoy.listeners import downstream_tls, listener_name
 from lasthop.outputs.envoy.quarantine import part_quarantined
 from lasthop.outputs.envoy.resource import LISTENER, Resource, content_hash
+from lasthop.outputs.envoy.retries import try_again
 from lasthop.outputs.envoy.route_messages import REFUSED
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.listener import Listener
@@ -33,7 +34,7 @@ from lasthop.plan.tls import BackendTLS, HopTLS
 from lasthop.resolve.attachment import LISTENER_STREAMS
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.listeners import table_listener
-from lasthop.resolve.profiles import access_log_mode, http_rules
+from lasthop.resolve.profiles import access_log_mode, connect_rules, http_rules
 from lasthop.resolve.streams import owner, stream
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -123,6 +124,7 @@ def _chain(g: Graph, gateway: Key, listener: Listener, found: Stream) -> listene
         proxy.max_downstream_connection_duration.CopyFrom(seconds(WAIVED_CONNECTION))
     if len(found.backends) == 1:
         proxy.cluster = _cluster(found.backends[0])
+        try_again(proxy, connect_rules(g, gateway))
     else:
         share = tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight
         shares = (share(name=_cluster(backend), weight=backend.weight) for backend in found.backends)

@@ -34,7 +34,7 @@ from lasthop.importers.values import TOKEN, exact_path, is_host, methods, string
 
 CANNOT: Final = {
     "circuit_breakers": "limits of connections are the new gateway's own",
-    "outlier_detection": "endpoints that fail are not taken out",
+    "outlier_detection": "an endpoint is ejected only because connections to it keep failing",
     "health_checks": "endpoints are not probed",
     "keepalive": "keep-alive of connections is the new gateway's own",
     "error_response_overrides": "the backend's error pages are passed on",

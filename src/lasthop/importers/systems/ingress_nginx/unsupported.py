@@ -39,7 +39,7 @@ CANNOT: Final = {
     "proxy-connect-timeout": "the new gateway has its own connect timeout",
     "proxy-read-timeout": "nginx limits the time between two reads, not the whole request; for that, write timeouts.request",
     "proxy-send-timeout": "nginx limits the time between two writes, not the whole request",
-    "proxy-next-upstream": "nginx tried another Pod in these cases; write retry if you want that",
+    "proxy-next-upstream": "nginx tried another Pod in these cases; for more than failed connections, write retry",
     "proxy-next-upstream-timeout": "belongs to proxy-next-upstream",
     "proxy-next-upstream-tries": "belongs to proxy-next-upstream",
     "proxy-buffering": "responses are streamed",

@@ -204,7 +204,7 @@ def _labels(selector: Reader) -> Mapping[str, str]:
 
 _DROPPED = {
     "loadBalancer": "the new gateway balances in its own way",
-    "outlierDetection": "endpoints that fail are not taken out",
+    "outlierDetection": "an endpoint is ejected only because connections to it keep failing",
     "tunnel": "tunnels have no equivalent",
     "proxyProtocol": "the PROXY protocol is not sent to backends",
     "retryBudget": "retries have no budget of their own",

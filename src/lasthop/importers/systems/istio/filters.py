@@ -143,8 +143,11 @@ def times(route: Reader) -> Times:
     """Returns timeouts and retries of a route."""
     request = _duration(route, "timeout")
     if "retries" not in route:
-        text = "Istio retried twice where the connection failed or the backend refused; the new gateway does not"
-        note = "If you want it, write retry."
+        text = (
+            "Istio retried twice where the connection failed or the backend refused; the new gateway tries one other "
+            "endpoint, and only if nothing was sent"
+        )
+        note = "If you want more, write retry."
         route.ignore("retries")
         route.note(Category.CHANGED, "retries-dropped", text, remedy=note, severity=Severity.INFO)
         return Times(HTTPRouteTimeouts(request), None)
