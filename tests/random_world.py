@@ -36,6 +36,7 @@ from tests.world import (
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_traffic_policy,
     mk_waiver,
     mk_xbackend,
     own_ref,
@@ -270,6 +271,33 @@ def xbackends(draw: st.DrawFn) -> Object:
     return mk_xbackend(f"{draw(NAMESPACES)}/{draw(st.sampled_from(['x0', 'x1']))}", hostname, mode, validation, **spec)
 
 
+_TRAFFIC_TARGETS = st.one_of(
+    st.fixed_dictionaries({"group": st.just(""), "kind": st.just("Service"), "name": SERVICES}),
+    st.fixed_dictionaries({"group": st.just(EXPERIMENTAL_GROUP), "kind": st.just("XBackend"), "name": st.just("x0")}),
+)
+_CONSTRAINTS = st.sampled_from(
+    [{}, {"budget": {"percent": 5, "interval": "1m"}}, {"minRetryRate": {"count": 1, "interval": "0s"}}]
+)
+_SESSIONS = st.sampled_from(
+    [
+        {"type": "Cookie", "cookie": {}},
+        {"type": "Header", "header": {"name": "x-s"}},
+        {"type": "Cookie", "absoluteTimeout": "1h", "cookie": {"name": "c"}},
+    ]
+)
+
+
+@st.composite
+def traffic_policies(draw: st.DrawFn) -> Object:
+    spec: dict[str, Any] = {}
+    if draw(st.booleans()):
+        spec["retryConstraint"] = draw(_CONSTRAINTS)
+    if draw(st.booleans()):
+        spec["sessionPersistence"] = draw(_SESSIONS)
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['t0', 't1']))}"
+    return mk_traffic_policy(path, *draw(st.lists(_TRAFFIC_TARGETS, min_size=1, max_size=2)), created=draw(TIMES), **spec)
+
+
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
@@ -349,6 +377,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     policies(),
     xbackends(),
     xbackends(),
+    traffic_policies(),
     rejected_policies(),
     secrets(),
     st.builds(
@@ -437,6 +466,7 @@ BASE = keyed(
     mk_xbackend("a/x0", "api.example", "ClientAndServer", _BY_C0, tls={"clientCertificateRef": {"name": "k0"}}),
     mk_secret("a/k0", *key_pair("k0")),
     mk_grant("a/grant", "b"),
+    mk_traffic_policy("a/t0", {"group": "", "kind": "Service", "name": "s0"}, retryConstraint={}),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
     mk_policy("a/p1", "s1", "api.example", [own_ref("PinSet", "n0")], section="https"),

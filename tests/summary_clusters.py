@@ -8,7 +8,10 @@ from typing import Any
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.unknown_fields import UnknownFieldSet
 
+from lasthop.outputs.envoy.clusters import BUDGET_INTERVAL
 from lasthop.outputs.envoy.resource import Resource
 from lasthop.pki import parse
 from tests.snapshot import tls_context
@@ -58,7 +61,17 @@ def _limits(cluster: Any) -> dict[str, Any]:
     """Circuit breakers, where there are any."""
     (found,) = cluster.circuit_breakers.thresholds
     limits = {name: getattr(found, name).value for name in LIMITS if getattr(found, name).value != UNLIMITED}
-    return {"limits": limits} if limits else {}
+    return {**({"limits": limits} if limits else {}), **retry_budget(found)}
+
+
+def retry_budget(thresholds: Any) -> dict[str, str]:
+    if not thresholds.HasField("retry_budget"):
+        return {}
+    found = thresholds.retry_budget
+    # The stand-in of xds-protos for a field that it does not know: see BUDGET_INTERVAL.
+    (interval,) = [Duration.FromString(each.data) for each in UnknownFieldSet(found) if each.field_number == BUDGET_INTERVAL]
+    percent, least = found.budget_percent.value, found.min_retry_concurrency.value
+    return {"retries": f"{percent:g} % of {interval.ToTimedelta().total_seconds():g} s, at least {least}"}
 
 
 def _endpoints(assignment: Any) -> list[str]:

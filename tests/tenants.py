@@ -36,6 +36,7 @@ from tests.world import (
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_traffic_policy,
     mk_waiver,
     mk_xbackend,
     own_ref,
@@ -106,6 +107,13 @@ def tenant(ns: str, created: str) -> list[Object]:
             f"{ns}/p1", "s1", "api.example", ["ca", own_ref("VerificationWaiver", "waiver")], section="https", created=created
         ),
         mk_xbackend(f"{ns}/x", "api.example", "ServerOnly", by_ca),
+        mk_traffic_policy(
+            f"{ns}/traffic",
+            {"group": "", "kind": "Service", "name": "s0"},
+            created=created,
+            retryConstraint={"budget": {"percent": 5, "interval": "1m"}, "minRetryRate": {"count": 2, "interval": "1s"}},
+            sessionPersistence={"type": "Cookie", "cookie": {"name": "stick"}},
+        ),
         mk_route(
             f"{ns}/web",
             SHARED,

@@ -203,6 +203,10 @@ def mk_xbackend(path: str, hostname: str = "", mode: str = "None", validation: A
     return mk("XBackend", path, spec={"port": {"number": 443}, **kind, "tls": tls, **spec})
 
 
+def mk_traffic_policy(path: str, *targets: dict[str, str], created: str = "", **spec: Any) -> Object:
+    return mk("XBackendTrafficPolicy", path, created, spec={"targetRefs": list(targets), **spec})
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
     to = {"group": _group(to_kind, ""), "kind": to_kind, **({"name": name} if name else {})}
     from_ = {"group": _group(from_kind, GROUP), "kind": from_kind, "namespace": from_namespace}

@@ -24,7 +24,7 @@ from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, TRAFFIC_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop, Protocol
@@ -32,6 +32,7 @@ from lasthop.plan.verification import Weakening
 from lasthop.policy_memory import PolicyMemory
 from lasthop.resolve.allowed_listeners import index_listener_sets
 from lasthop.resolve.attachment import index_routes, index_tables
+from lasthop.resolve.backend_traffic import index_traffic_claims
 from lasthop.resolve.backends import index_slices
 from lasthop.resolve.gateways import index_sockets
 from lasthop.resolve.grants import index_grants
@@ -54,14 +55,14 @@ STATUS = tuple(
     Output(stage.name, stage.domain, or_crashed(stage.value))
     for stage in (
         *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
-        *(POLICY_STATUS, XBACKEND_STATUS, *UNSERVED_STATUS),
+        *(POLICY_STATUS, XBACKEND_STATUS, TRAFFIC_STATUS, *UNSERVED_STATUS),
     )
 )
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
-    *(index_claims, index_services, index_misaimed),
+    *(index_claims, index_services, index_misaimed, index_traffic_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.
     *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),

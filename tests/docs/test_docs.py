@@ -121,7 +121,9 @@ def test_the_readme_leads_to_every_page() -> None:
 # --- examples --------------------------------------------------------------------------------------------------------
 
 
-BESIDE_THE_HOW_TO = frozenset(("pinning.md", "skip-verification.md", "permitting-waivers.md", "xbackends.md"))
+BESIDE_THE_HOW_TO = frozenset(
+    ("pinning.md", "skip-verification.md", "permitting-waivers.md", "xbackends.md", "backend-traffic.md", "telemetry.md")
+)
 
 
 def base_of(block: Block, folder: Path) -> list[Document]:

@@ -377,6 +377,14 @@ class Tenant:
         }
         return _obj("XBackend", "x", spec=spec)
 
+    def traffic_policy(self, name: str) -> Document:
+        service = {"group": "", "kind": self.text("Service"), "name": self.r.choice(NAMES)}
+        xbackend = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}
+        budget = {"percent": self.number(20, 100), "interval": self.duration()}
+        rate = {"count": self.number(1, 10), "interval": self.duration()}
+        spec = self.maybe(retryConstraint=lambda: {"budget": budget, "minRetryRate": rate}, sessionPersistence=self.session)
+        return _obj("XBackendTrafficPolicy", name, spec={"targetRefs": [service, xbackend], **spec})
+
 
 _OPTIONS = (
     ("min-tls-version", "1.2"),
@@ -391,7 +399,7 @@ _MAKERS: tuple[Callable[[Tenant, str], Document], ...] = (
     *[Tenant.stream_route] * 2,
     *[Tenant.listener_set] * 2,
     *[Tenant.policy] * 3,
-    *(Tenant.pin_set, Tenant.waiver, Tenant.xbackend),
+    *(Tenant.pin_set, Tenant.waiver, Tenant.xbackend, Tenant.traffic_policy),
 )
 
 

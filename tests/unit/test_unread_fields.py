@@ -35,7 +35,16 @@ def unread(schema: dict[str, Any], struct: Any, path: str) -> set[str]:
     return found.union(*(unread(fields[name], known[name], f"{path}.{name}") for name in fields if name in known))
 
 
-SERVED = ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute", "BackendTLSPolicy", "XBackend")
+SERVED = (
+    "HTTPRoute",
+    "GRPCRoute",
+    "TLSRoute",
+    "TCPRoute",
+    "UDPRoute",
+    "BackendTLSPolicy",
+    "XBackend",
+    "XBackendTrafficPolicy",
+)
 
 
 @pytest.mark.parametrize("kind", [*UNREAD, *SERVED])

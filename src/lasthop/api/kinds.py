@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
+from lasthop.api import backends, core, gateway, policies, profiles, routes, traffic, unserved, verification
 from lasthop.api.documents import Json
 from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 
@@ -75,7 +75,7 @@ KINDS: Final[dict[str, Kind]] = {
             EXPERIMENTAL_API,
             ("v1alpha1",),
             "xbackendtrafficpolicies",
-            unserved.Unserved,
+            traffic.XBackendTrafficPolicy,
             ancestors=16,
         ),
         Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", unserved.Unserved, namespaced=False),

@@ -84,3 +84,13 @@ class Endpoint(msgspec.Struct, frozen=True, order=True):
 class Endpoints(msgspec.Struct, frozen=True):
     kind: EndpointsKind
     endpoints: tuple[Endpoint, ...] = ()
+
+
+class RetryBudget(msgspec.Struct, frozen=True):
+    """How many of the requests to a backend may be retries."""
+
+    percent: int
+    interval: float
+    """Seconds over which requests are counted."""
+    minimum: int
+    """Retries at a time that are always allowed."""

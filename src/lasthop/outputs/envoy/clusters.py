@@ -14,15 +14,17 @@ from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from lasthop.api.meta import Key
-from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
+from lasthop.outputs.envoy.encode import encode, field, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
-from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol, RetryBudget
+from lasthop.resolve.backend_traffic import retry_budget
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
@@ -41,6 +43,8 @@ plane that is busy with thousands of clusters, and no longer, because until then
 HEAVY: Final = 65536
 """Bundles above this many bytes take Envoy milliseconds each."""
 METADATA: Final = "lasthop"
+BUDGET_INTERVAL: Final = 3
+"""The number of `budget_interval` in a RetryBudget, which Envoy has from 1.39 on and xds-protos does not know yet."""
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
@@ -60,17 +64,18 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
         return None
     address = (backend, port, protocol.transport)
     names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
-    entry = build(hop, speaks_h2c(g, backend, port), tls, names)
+    budget = retry_budget(g, gateway, backend) if protocol.http else None
+    entry = build(hop, speaks_h2c(g, backend, port), tls, names, budget)
     return None if quarantined(g, entry.resource) else entry
 
 
-def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None) -> ClusterEntry:
+def build(hop: Hop, h2c: bool, tls: HopTLS, names: Endpoints | None, budget: RetryBudget | None = None) -> ClusterEntry:
     message = cluster_pb2.Cluster(
         name=hop.name,
         connect_timeout=seconds(CONNECT_TIMEOUT),
         per_connection_buffer_limit_bytes=UInt32Value(value=BUFFER_LIMIT),
         lb_policy=cluster_pb2.Cluster.LEAST_REQUEST,
-        circuit_breakers=_no_breakers(),
+        circuit_breakers=_breakers(budget),
         ignore_health_on_host_removal=True,
     )
     if hop.protocol.http:
@@ -103,15 +108,22 @@ def _resource(message: cluster_pb2.Cluster, tls: HopTLS, owner: Key) -> Resource
     return Resource(CLUSTER, message.name, body, version, {message.name: version}, expires, heavy, {message.name: owner})
 
 
-def _no_breakers() -> circuit_breaker_pb2.CircuitBreakers:
+def _breakers(budget: RetryBudget | None) -> circuit_breaker_pb2.CircuitBreakers:
     limit = UInt32Value(value=NO_LIMIT)
-    return circuit_breaker_pb2.CircuitBreakers(
-        thresholds=[
-            circuit_breaker_pb2.CircuitBreakers.Thresholds(
-                max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit
-            )
-        ]
+    thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(
+        max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit
     )
+    if budget:
+        thresholds.retry_budget.CopyFrom(_retry_budget(budget))
+    return circuit_breaker_pb2.CircuitBreakers(thresholds=[thresholds])
+
+
+def _retry_budget(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget:
+    message = circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget(
+        budget_percent=percent_pb2.Percent(value=budget.percent), min_retry_concurrency=UInt32Value(value=budget.minimum)
+    )
+    message.MergeFromString(field(BUDGET_INTERVAL, encode(seconds(budget.interval))))
+    return message
 
 
 def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:

@@ -20,6 +20,7 @@ from lasthop.outputs.explain.reads import reads_tree
 from lasthop.outputs.explain.request_answer import Answer
 from lasthop.outputs.explain.requests import explain_request
 from lasthop.outputs.explain.routes import explain_route
+from lasthop.outputs.explain.traffic import explain_traffic_policy
 from lasthop.outputs.explain.xbackends import explain_xbackend
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan.messages import CRASHED
@@ -36,6 +37,7 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "BackendTLSPolicy": explain_policy,
     "Service": explain_service,
     "XBackend": explain_xbackend,
+    "XBackendTrafficPolicy": explain_traffic_policy,
     "ReferenceGrant": explain_grant,
 }
 

@@ -14,6 +14,7 @@ from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
 from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
 from lasthop.outputs.findings.routes import route_findings
+from lasthop.outputs.findings.traffic import traffic_findings
 from lasthop.outputs.findings.weakenings import WEAKENINGS
 from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan import reasons
@@ -21,6 +22,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.ancestors import concerned
 from lasthop.resolve.reach import HOPS
@@ -73,6 +75,7 @@ FINDINGS = (
     *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-xbackends", XBACKEND, xbackend_findings),
+    Output("findings-traffic-policies", TRAFFIC_POLICY, traffic_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", HOPS, hop_findings),
     FAILING_PLAINTEXT,

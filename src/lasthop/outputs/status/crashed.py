@@ -15,6 +15,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, LocalObjectReference, RejectedPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference
+from lasthop.api.traffic import XBackendTrafficPolicy
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
@@ -23,6 +24,7 @@ from lasthop.plan.listener import Listener
 from lasthop.plan.problem import internal_error
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parent_key
+from lasthop.resolve.backend_traffic import backend_of
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.reach import REACH
@@ -58,6 +60,8 @@ def crashed_status(g: Graph, key: Key) -> api.Status | None:
             return api.ListenerSetStatus(said) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
+        case XBackendTrafficPolicy():
+            return _of_backend(g, obj, *filter(None, (backend_of(key, target) for target in obj.spec.target_refs)))
     route = read_route(g, key) if key.kind in ROUTE_KINDS else None
     if route is not None:
         named = [(ref, parent_key(key, ref)) for ref in route.spec.parent_refs if (ref.group, ref.kind) in PARENT_KINDS]

@@ -11,12 +11,13 @@ from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, RejectedPolicy
 from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
+from lasthop.api.traffic import XBackendTrafficPolicy
 from lasthop.api.unserved import Unserved
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
 from lasthop.plan.problem import invalid
-from lasthop.resolve import xbackend_conditions
+from lasthop.resolve import backend_traffic, xbackend_conditions
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, concerned, reached_by
 from lasthop.resolve.policies.conditions import conditions
@@ -79,3 +80,18 @@ def xbackend_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 
 XBACKEND_STATUS = Output("status-xbackends", XBACKEND, xbackend_status)
+
+
+@query
+def traffic_status(g: Graph, key: Key) -> PolicyStatus | None:
+    obj = read(g, key, XBackendTrafficPolicy)
+    if obj is None:
+        return None
+    entries = [
+        entry(gateway, stated(backend_traffic.conditions(g, key, gateway), obj))
+        for gateway in backend_traffic.traffic_ancestors(g, key).gateways
+    ]
+    return PolicyStatus(tuple(entries)) if entries else None
+
+
+TRAFFIC_STATUS = Output("status-traffic-policies", backend_traffic.KIND, traffic_status)

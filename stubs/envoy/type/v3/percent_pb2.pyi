@@ -4,6 +4,9 @@ from typing import ClassVar
 
 from _protobuf import Message
 
+class Percent(Message):
+    value: float = ...
+
 class FractionalPercent(Message):
     class DenominatorType(int): ...
     MILLION: ClassVar[FractionalPercent.DenominatorType]
