@@ -69,7 +69,9 @@ def retry_budget(thresholds: Any) -> dict[str, str]:
         return {}
     found = thresholds.retry_budget
     # The stand-in of xds-protos for a field that it does not know: see BUDGET_INTERVAL.
-    (interval,) = [Duration.FromString(each.data) for each in UnknownFieldSet(found) if each.field_number == BUDGET_INTERVAL]
+    unknown = UnknownFieldSet(found)
+    fields = [unknown[number] for number in range(len(unknown))]
+    (interval,) = [Duration.FromString(each.data) for each in fields if each.field_number == BUDGET_INTERVAL]
     percent, least = found.budget_percent.value, found.min_retry_concurrency.value
     return {"retries": f"{percent:g} % of {interval.ToTimedelta().total_seconds():g} s, at least {least}"}
 

@@ -24,7 +24,7 @@ from lasthop.outputs.findings.weakenings import WEAKENED_BACKENDS
 from lasthop.outputs.status.crashed import crash_finding, or_crashed
 from lasthop.outputs.status.gateways import CLASS_STATUS, GATEWAY_STATUS
 from lasthop.outputs.status.listener_sets import LISTENER_SET_STATUS
-from lasthop.outputs.status.policies import POLICY_STATUS, TRAFFIC_STATUS, UNSERVED_STATUS, XBACKEND_STATUS
+from lasthop.outputs.status.policies import POLICY_STATUS, TELEMETRY_STATUS, TRAFFIC_STATUS, XBACKEND_STATUS
 from lasthop.outputs.status.routes import ROUTE_STATUS
 from lasthop.plan.finding import Finding
 from lasthop.plan.upstream import Hop, Protocol
@@ -42,6 +42,7 @@ from lasthop.resolve.policies.targets import index_claims, index_misaimed, index
 from lasthop.resolve.policies.waiver_index import index_waived, index_waived_ports
 from lasthop.resolve.reach import index_reach
 from lasthop.resolve.settings import SETTINGS, Settings
+from lasthop.resolve.telemetry import index_collectors, index_telemetry_claims
 from lasthop.resolve.verification import index_ports, index_weakened
 from lasthop.resolve.xbackends import index_labels
 from lasthop.store.graph import Graph
@@ -55,17 +56,17 @@ STATUS = tuple(
     Output(stage.name, stage.domain, or_crashed(stage.value))
     for stage in (
         *(CLASS_STATUS, GATEWAY_STATUS, LISTENER_SET_STATUS, *ROUTE_STATUS),
-        *(POLICY_STATUS, XBACKEND_STATUS, TRAFFIC_STATUS, *UNSERVED_STATUS),
+        *(POLICY_STATUS, XBACKEND_STATUS, TRAFFIC_STATUS, TELEMETRY_STATUS),
     )
 )
 
 STAGES: tuple[Stage, ...] = (
     # Indexes of the objects themselves.
     *(index_grants, index_slices, index_stray_slices, index_labels, index_listener_sets),
-    *(index_claims, index_services, index_misaimed, index_traffic_claims),
+    *(index_claims, index_services, index_misaimed, index_traffic_claims, index_telemetry_claims),
     # What is derived from them: ports and tables of Gateways, hosts and hops of routes, which Gateway reaches a Service, where
     # a waiver is in effect, what is verified less than it was.
-    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes),
+    *(index_sockets, index_tables, index_gateway_secrets, index_accepted_sets, index_routes, index_collectors),
     *(index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
     # What is told to Envoy, and to people.
     *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),

@@ -119,6 +119,17 @@ def traffic_policy(path: str, *services: str, created: str = "", **spec: Any) ->
     return obj(EXPERIMENTAL_API, "XBackendTrafficPolicy", path, created=created, spec={"targetRefs": targets, **spec})
 
 
+def telemetry_policy(
+    path: str, collector: Document | None, *, gateway: str = "web", created: str = "", **tracing: Any
+) -> Document:
+    """Of a Gateway, to this backendRef; with none, tracing is off."""
+    targets = [ref(gateway, "Gateway", "gateway.networking.k8s.io")]
+    provider = {"backendRef": collector, **tracing.pop("provider", {})} if collector else {}
+    mode = {"mode": "Enabled", "provider": provider} if collector else {"mode": "Disabled"}
+    spec = {"targetRefs": targets, "tracing": {**mode, **tracing}}
+    return obj(EXPERIMENTAL_API, "XTelemetryPolicy", path, created=created, spec=spec)
+
+
 def to(name: str, port: int = 443, **more: Any) -> Document:
     return {"name": name, "port": port, **more}
 

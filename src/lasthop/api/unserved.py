@@ -1,18 +1,15 @@
-"""Kinds of the bundle that are admitted but have no effect in this version, which their status says."""
+"""Kinds of the bundle that are admitted but have no effect in this version, which a finding says."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from lasthop.api.meta import Object, Struct
 
-
-class TargetReference(Struct, frozen=True):
-    kind: str
-    name: str
-    group: str = ""
+NOT_SERVED: Final = "{} is not served by this version"
 
 
 class UnservedSpec(Struct, frozen=True):
-    target_refs: tuple[TargetReference, ...] = ()
     controller_name: str = ""
 
 

@@ -167,6 +167,8 @@ class _Hop:
         self._unsampled = False
         """There are requests and no failures, and no sample has shown an endpoint."""
         self._kind = ""
+        self._answers: dict[str, int] = {}
+        """Of endpoints that no line was about: those of a collector of spans are in no log."""
         self._seen: HopSeen | None = None
 
     @property
@@ -226,11 +228,14 @@ class _Hop:
         self._seen, unlogged = None, self._unlogged
         kind = _KINDS.get(self._kind, "connection failed" if not self._kind else "TLS handshake failed")
         kind = _BROKEN_OFF if unlogged else kind
+        before, self._answers = self._answers, {address: counts.answers for address, counts in counted.items()}
         for address, counts in counted.items():
             known = self._endpoints.get(address)
             if known is None and self._unsampled and counts.connections > counts.connect_failures:
                 self._endpoint(address).succeeded(now)
             elif known is None and not counts.connect_failures and not (unlogged and counts.connections):
+                if counts.answers > before.get(address, counts.answers) and not self._refused:
+                    self._endpoint(address).succeeded(now)
                 continue
             unseen = Outcome(
                 self.key, address, now, f"{kind} (seen in Envoy's counters only)", handshake=bool(self._kind) or unlogged

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from lasthop.api.core import Service
-from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
-from lasthop.api.unserved import TargetReference, Unserved
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.gateways import age, gateway
+from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.targets import WHOLE, is_service
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.reach import REACH
@@ -57,21 +53,3 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     hops = REACH.of(g, service_key)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))
-
-
-@query
-def concerned(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the Gateways that an unserved object names, and those that reach a Service that it names; the oldest first."""
-    obj = read(g, key, Unserved)
-    found = {each for target in (obj.spec.target_refs if obj else ()) for each in _gateways(g, key.namespace, target)}
-    return tuple(sorted(found, key=lambda each: age(g, each)))
-
-
-def _gateways(g: Graph, namespace: str, target: TargetReference) -> Iterator[Key]:
-    match target.group, target.kind:
-        case group, "Gateway" if group == GROUP:
-            named = Key("Gateway", namespace, target.name)
-            if gateway(g, named) is not None:
-                yield named
-        case "", "Service":
-            yield from (reaching for reaching, _ in reached_by(g, Key("Service", namespace, target.name), WHOLE))
