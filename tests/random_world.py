@@ -36,6 +36,7 @@ from tests.world import (
     mk_service,
     mk_slice,
     mk_stream_route,
+    mk_telemetry_policy,
     mk_traffic_policy,
     mk_waiver,
     mk_xbackend,
@@ -299,6 +300,25 @@ def traffic_policies(draw: st.DrawFn) -> Object:
 
 
 @st.composite
+def telemetry_policies(draw: st.DrawFn) -> Object:
+    to = draw(st.none() | _backends([443, 80, 9]))
+    collector = {name: value for name, value in to.items() if name != "weight"} if to else None
+    tracing: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {},
+                {"samplingRate": {"numerator": 1}, "parentBasedSampling": {"mode": "Disabled"}},
+                {"parentBasedSampling": {"mode": "Enabled", "samplingRate": {"numerator": 1, "denominator": 3}}},
+                {"attributes": [{"name": "a", "sourceType": "Literal", "literalValue": "%"}]},
+                {"provider": {"headers": [{"name": "te", "value": "x"}]}},
+            ]
+        )
+    )
+    path, gateways = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['o0', 'o1']))}", st.sampled_from(["g0", "g1", "missing"])
+    return mk_telemetry_policy(path, draw(st.lists(gateways, min_size=1, max_size=2)), collector, draw(TIMES), **tracing)
+
+
+@st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     target = PolicyTargetReference("", "Service", draw(SERVICES), draw(SECTIONS))
     good = draw(st.none() | policies())
@@ -378,6 +398,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     xbackends(),
     xbackends(),
     traffic_policies(),
+    telemetry_policies(),
     rejected_policies(),
     secrets(),
     st.builds(
@@ -397,6 +418,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
                 *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
                 *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
                 *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
+                *[("XTelemetryPolicy", "Service"), ("XTelemetryPolicy", "XBackend")],
             ]
         ),
     ),
@@ -467,6 +489,8 @@ BASE = keyed(
     mk_secret("a/k0", *key_pair("k0")),
     mk_grant("a/grant", "b"),
     mk_traffic_policy("a/t0", {"group": "", "kind": "Service", "name": "s0"}, retryConstraint={}),
+    mk_telemetry_policy("b/o0", ["g1"], {"name": "s0", "namespace": "a", "port": 443}),
+    mk_grant("a/traces", "b", "XTelemetryPolicy"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
     mk_policy("a/p1", "s1", "api.example", [own_ref("PinSet", "n0")], section="https"),

@@ -36,14 +36,8 @@ def unread(schema: dict[str, Any], struct: Any, path: str) -> set[str]:
 
 
 SERVED = (
-    "HTTPRoute",
-    "GRPCRoute",
-    "TLSRoute",
-    "TCPRoute",
-    "UDPRoute",
-    "BackendTLSPolicy",
-    "XBackend",
-    "XBackendTrafficPolicy",
+    *("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"),
+    *("BackendTLSPolicy", "XBackend", "XBackendTrafficPolicy", "XTelemetryPolicy"),
 )
 
 

@@ -78,7 +78,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if problems := tracing_problems(g, policy, gateway):
         return (failed(reasons.ACCEPTED, joined(problems, reasons.INVALID, fields=True)),)
     left_out = unknown_attributes(obj)
-    found = [true(reasons.ACCEPTED, "; ".join(_notes(g, obj, gateway)))]
+    found = [true(reasons.ACCEPTED, _note(g, obj, gateway))]
     if left_out:
         found.append(failed(reasons.PARTIALLY_INVALID, joined(left_out, fields=True)))
     if unserved := serves_nothing(g, gateway):
@@ -96,11 +96,10 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     return (*found, *more)
 
 
-def _notes(g: Graph, obj: XTelemetryPolicy, gateway: Key) -> list[str]:
-    found = [str(problem) for problem in unknown_attributes(obj)]
+def _note(g: Graph, obj: XTelemetryPolicy, gateway: Key) -> str:
     served = served_gateway(g, gateway)
     if obj.spec.tracing.provider is None:
-        found.append("nothing is traced")
-    elif served and not any(listener.http for listener in served.listeners):
-        found.append("the Gateway has no HTTP or HTTPS listener, so nothing is traced")
-    return found
+        return "nothing is traced"
+    if served and not any(listener.http for listener in served.listeners):
+        return "the Gateway has no HTTP or HTTPS listener, so nothing is traced"
+    return ""
