@@ -18,7 +18,6 @@ from lasthop.api.backends import GROUP as XBACKEND_GROUP
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.core import Service
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.routes import SessionPersistence
 from lasthop.api.traffic import LocalPolicyTargetReference, RetryConstraint, XBackendTrafficPolicy
@@ -28,9 +27,9 @@ from lasthop.plan.finding import Severity
 from lasthop.plan.problem import Problem, invalid, joined, not_found, unsupported_value
 from lasthop.plan.upstream import Hop, RetryBudget
 from lasthop.resolve import xbackends
-from lasthop.resolve.gateways import age
 from lasthop.resolve.http_syntax import is_duration, seconds, shown
-from lasthop.resolve.policies.targets import service_meant
+from lasthop.resolve.policies.ancestors import Ancestors, with_room
+from lasthop.resolve.policies.targets import rule_of, service_meant
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.reach import REACH
@@ -41,7 +40,6 @@ from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 KIND: Final = "XBackendTrafficPolicy"
-MAX_ANCESTORS: Final = KINDS[KIND].ancestors
 MAX_INTERVAL: Final = 3_600.0
 MAX_COUNT: Final = 1_000_000
 """The CRD's own limits, these two."""
@@ -165,22 +163,12 @@ def _applied(g: Graph, gateway: Key, backend: Key) -> Key | None:
 # --- what is said of it ----------------------------------------------------------------------------------------------
 
 
-class TrafficAncestors(msgspec.Struct, frozen=True):
-    """The Gateways whose requests reach a policy's targets, the oldest first, as far as its status has room for them."""
-
-    gateways: tuple[Key, ...] = ()
-    without_room: tuple[Key, ...] = ()
-
-
 @query
-def traffic_ancestors(g: Graph, policy: Key) -> TrafficAncestors:
+def traffic_ancestors(g: Graph, policy: Key) -> Ancestors:
+    """Returns the Gateways whose requests reach a policy's targets."""
     obj = read(g, policy, XBackendTrafficPolicy)
-    if obj is None:
-        return TrafficAncestors()
-    reached = {hop.gateway for target in obj.spec.target_refs for hop in hops_to(g, policy, target)}
-    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
-    ordered, room = sorted(reached, key=lambda key: age(g, key)), max(0, MAX_ANCESTORS - foreign)
-    return TrafficAncestors(tuple(ordered[:room]), tuple(ordered[room:]))
+    reached = {hop.gateway for target in obj.spec.target_refs for hop in hops_to(g, policy, target)} if obj else set()
+    return with_room(g, reached, obj.status) if obj else Ancestors()
 
 
 def hops_to(g: Graph, policy: Key, target: LocalPolicyTargetReference) -> list[Hop]:
@@ -204,7 +192,7 @@ def target_problem(g: Graph, policy: Key, target: LocalPolicyTargetReference) ->
     first = min(TRAFFIC_CLAIMS.of(g, backend), default=None)
     if first and first[1] != policy:
         obj = read(g, policy, XBackendTrafficPolicy)
-        rule = "is older" if obj and first[0][0] < obj.age[0] else "is as old and comes first by name"
+        rule = rule_of(first[0], obj.age if obj else first[0])
         message = f"{backend} is already targeted by {KIND} {first[1].path}, which {rule}"
         return Problem(reasons.CONFLICTED, message, about=(backend, first[1]))
     return None
@@ -244,7 +232,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 def unreached(g: Graph, policy: Key) -> Problem | None:
     """Returns why no Gateway uses a policy whose targets are all right."""
-    if traffic_ancestors(g, policy) != TrafficAncestors():
+    if traffic_ancestors(g, policy) != Ancestors():
         return None
     message = "no Gateway reaches its targets through an HTTPRoute or GRPCRoute, so the policy has no effect yet"
     return Problem("NotReached", message, severity=Severity.WARNING)

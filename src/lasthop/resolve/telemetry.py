@@ -11,13 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from lasthop.api import telemetry as api
 from lasthop.api.backends import GROUP as EXPERIMENTAL
 from lasthop.api.gateway import GROUP
 from lasthop.api.gateway import Gateway as ApiGateway
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
 from lasthop.api.routes import Fraction
 from lasthop.api.traffic import LocalPolicyTargetReference
@@ -26,8 +23,9 @@ from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.telemetry import SAMPLED, Source, SpanAttribute, Tracing
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backends import Target, target
-from lasthop.resolve.gateways import age, gateway_accepted
+from lasthop.resolve.gateways import gateway_accepted
 from lasthop.resolve.http_syntax import HEADER_NAME, HEADER_VALUE, PROTECTED, shown, word
+from lasthop.resolve.policies.ancestors import Ancestors, with_room
 from lasthop.resolve.profiles import limits
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
@@ -36,7 +34,6 @@ from lasthop.store.stages import indexer
 from lasthop.store.store import read
 
 KIND: Final = "XTelemetryPolicy"
-MAX_ANCESTORS: Final = KINDS[KIND].ancestors
 MAX_ATTRIBUTES: Final = 64
 MAX_HEADERS: Final = 16
 """Every span carries the attributes, and every export the headers; the CRD has no limit for the former."""
@@ -83,23 +80,15 @@ def telemetry_policy(g: Graph, gateway: Key) -> Key | None:
     return min(TELEMETRY_CLAIMS.of(g, gateway), default=(None, None))[1]
 
 
-class TelemetryAncestors(msgspec.Struct, frozen=True):
-    """The Gateways that a policy names, the oldest first, as far as its status has room for them; not those of others."""
-
-    gateways: tuple[Key, ...] = ()
-    without_room: tuple[Key, ...] = ()
-
-
 @query
-def telemetry_ancestors(g: Graph, policy: Key) -> TelemetryAncestors:
+def telemetry_ancestors(g: Graph, policy: Key) -> Ancestors:
+    """Returns the Gateways that a policy names, but those of other controllers."""
     obj = read(g, policy, api.XTelemetryPolicy)
     if obj is None:
-        return TelemetryAncestors()
+        return Ancestors()
     # One that does not exist is nobody's: GEP-4768 has its absence said there.
     ours = [key for key in named_gateways(policy, obj) if _missing(g, key) or gateway_accepted(g, key)]
-    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
-    ordered, room = sorted(ours, key=lambda key: age(g, key)), max(0, MAX_ANCESTORS - foreign)
-    return TelemetryAncestors(tuple(ordered[:room]), tuple(ordered[room:]))
+    return with_room(g, ours, obj.status)
 
 
 def _missing(g: Graph, gateway: Key) -> bool:

@@ -15,6 +15,7 @@ from lasthop.resolve.backends import Target
 from lasthop.resolve.gateways import gateway as served_gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.observed import connected
+from lasthop.resolve.policies.targets import rule_of
 from lasthop.resolve.ports import serves_nothing
 from lasthop.resolve.telemetry import (
     KIND,
@@ -46,7 +47,7 @@ def gateway_problem(g: Graph, policy: Key, gateway: Key) -> Problem | None:
     first = min(TELEMETRY_CLAIMS.of(g, gateway), default=None)
     if first and first[1] != policy:
         obj = read(g, policy, XTelemetryPolicy)
-        rule = "is older" if obj and first[0][0] < obj.age[0] else "is as old and comes first by name"
+        rule = rule_of(first[0], obj.age if obj else first[0])
         message = f"{gateway} is already targeted by {KIND} {first[1].path}, which {rule}"
         return Problem(reasons.CONFLICTED, message, about=(gateway, first[1]))
     return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from lasthop.api.core import Service
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
+from lasthop.api.policies import PolicyStatus
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.targets import WHOLE, is_service
@@ -19,10 +22,17 @@ MAX_ANCESTORS = KINDS["BackendTLSPolicy"].ancestors
 
 
 class Ancestors(msgspec.Struct, frozen=True):
-    """The Gateways that reach a policy's targets, as far as the policy's status has room for them."""
+    """The Gateways that a policy concerns, the oldest first, as far as the policy's status has room for them."""
 
     gateways: tuple[Key, ...] = ()
     without_room: tuple[Key, ...] = ()
+
+
+def with_room(g: Graph, gateways: Iterable[Key], status: PolicyStatus) -> Ancestors:
+    """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
+    foreign = sum(1 for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME)
+    ordered, room = sorted(gateways, key=lambda key: age(g, key)), max(0, MAX_ANCESTORS - foreign)
+    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
 
 @query
@@ -35,10 +45,7 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
         if is_service(target):
             service = Key("Service", policy.namespace, target.name)
             reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
-    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
-    room = max(0, MAX_ANCESTORS - foreign)
-    ordered = sorted(reached, key=lambda key: age(g, key))
-    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
+    return with_room(g, reached, obj.status)
 
 
 @query
