@@ -38,6 +38,8 @@ from tests.world import (
     mk_service_import,
     mk_slice,
     mk_stream_route,
+    mk_telemetry_policy,
+    mk_traffic_policy,
     mk_waiver,
     mk_xbackend,
     own_ref,
@@ -295,6 +297,52 @@ def xbackends(draw: st.DrawFn) -> Object:
     return mk_xbackend(f"{draw(NAMESPACES)}/{draw(st.sampled_from(['x0', 'x1']))}", hostname, mode, validation, **spec)
 
 
+_TRAFFIC_TARGETS = st.one_of(
+    st.fixed_dictionaries({"group": st.just(""), "kind": st.just("Service"), "name": SERVICES}),
+    st.fixed_dictionaries({"group": st.just(EXPERIMENTAL_GROUP), "kind": st.just("XBackend"), "name": st.just("x0")}),
+)
+_CONSTRAINTS = st.sampled_from(
+    [{}, {"budget": {"percent": 5, "interval": "1m"}}, {"minRetryRate": {"count": 1, "interval": "0s"}}]
+)
+_SESSIONS = st.sampled_from(
+    [
+        {"type": "Cookie", "cookie": {}},
+        {"type": "Header", "header": {"name": "x-s"}},
+        {"type": "Cookie", "absoluteTimeout": "1h", "cookie": {"name": "c"}},
+    ]
+)
+
+
+@st.composite
+def traffic_policies(draw: st.DrawFn) -> Object:
+    spec: dict[str, Any] = {}
+    if draw(st.booleans()):
+        spec["retryConstraint"] = draw(_CONSTRAINTS)
+    if draw(st.booleans()):
+        spec["sessionPersistence"] = draw(_SESSIONS)
+    path = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['t0', 't1']))}"
+    return mk_traffic_policy(path, *draw(st.lists(_TRAFFIC_TARGETS, min_size=1, max_size=2)), created=draw(TIMES), **spec)
+
+
+@st.composite
+def telemetry_policies(draw: st.DrawFn) -> Object:
+    to = draw(st.none() | _backends([443, 80, 9]))
+    collector = {name: value for name, value in to.items() if name != "weight"} if to else None
+    tracing: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {},
+                {"samplingRate": {"numerator": 1}, "parentBasedSampling": {"mode": "Disabled"}},
+                {"parentBasedSampling": {"mode": "Enabled", "samplingRate": {"numerator": 1, "denominator": 3}}},
+                {"attributes": [{"name": "a", "sourceType": "Literal", "literalValue": "%"}]},
+                {"provider": {"headers": [{"name": "te", "value": "x"}]}},
+            ]
+        )
+    )
+    path, gateways = f"{draw(NAMESPACES)}/{draw(st.sampled_from(['o0', 'o1']))}", st.sampled_from(["g0", "g1", "missing"])
+    return mk_telemetry_policy(path, draw(st.lists(gateways, min_size=1, max_size=2)), collector, draw(TIMES), **tracing)
+
+
 @st.composite
 def rejected_policies(draw: st.DrawFn) -> Object:
     kind = draw(_SERVICE_KINDS)
@@ -384,6 +432,8 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     policies(),
     xbackends(),
     xbackends(),
+    traffic_policies(),
+    telemetry_policies(),
     rejected_policies(),
     secrets(),
     st.builds(
@@ -417,6 +467,7 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
                 *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
                 *[("HTTPRoute", "ServiceImport"), ("TLSRoute", "ServiceImport")],
                 *[("Gateway", "Service"), ("ListenerSet", "Service"), ("ListenerSet", "ServiceImport")],
+                *[("XTelemetryPolicy", "Service"), ("XTelemetryPolicy", "XBackend")],
             ]
         ),
     ),
@@ -506,6 +557,9 @@ BASE = keyed(
     mk_xbackend("a/x0", "api.example", "ClientAndServer", _BY_C0, tls={"clientCertificateRef": {"name": "k0"}}),
     mk_secret("a/k0", *key_pair("k0")),
     mk_grant("a/grant", "b"),
+    mk_traffic_policy("a/t0", {"group": "", "kind": "Service", "name": "s0"}, retryConstraint={}),
+    mk_telemetry_policy("b/o0", ["g1"], {"name": "s0", "namespace": "a", "port": 443}),
+    mk_grant("a/traces", "b", "XTelemetryPolicy"),
     mk_policy("a/p0", "s0", "api.example", ["c0"]),
     mk_policy("b/p0", "s1", "api.example", ["c1"], section="https"),
     mk_policy("a/p1", "s1", "api.example", [own_ref("PinSet", "n0")], section="https"),

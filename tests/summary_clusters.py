@@ -8,15 +8,18 @@ from typing import Any
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lasthop.outputs.envoy.resource import Resource
+from lasthop.outputs.envoy.retries import BUDGET_INTERVAL
 from lasthop.pki import parse
 from tests.snapshot import tls_context
 
 UNLIMITED = 1_000_000
 LIMITS = ("max_connections", "max_pending_requests", "max_requests")
-BUDGET = (100, 100)
-"""Retries at a time: percent of the requests, and at least."""
+BUDGET = "100 %, at least 100"
+"""Retries at a time: percent of the requests that are under way, and at least."""
 EJECTED = 30
 """Seconds, of everything but datagrams."""
 UPGRADE = "/h1-upgrade"
@@ -63,10 +66,23 @@ def _limits(cluster: Any) -> dict[str, Any]:
     """Circuit breakers, where there are others than usual."""
     (found,) = cluster.circuit_breakers.thresholds
     limits = {name: getattr(found, name).value for name in LIMITS if getattr(found, name).value != UNLIMITED}
-    budget = found.retry_budget
-    if (budget.budget_percent.value, budget.min_retry_concurrency.value) != BUDGET:
-        limits["retries"] = f"{budget.budget_percent.value:g} %, at least {budget.min_retry_concurrency.value}"
-    return {"limits": limits} if limits else {}
+    return {**({"limits": limits} if limits else {}), **_retries(found)}
+
+
+def _retries(thresholds: Any) -> dict[str, str]:
+    """The retry budget, where it is another than usual."""
+    words = retry_budget(thresholds)
+    return {} if words == BUDGET else {"retries": words}
+
+
+def retry_budget(thresholds: Any) -> str:
+    found = thresholds.retry_budget
+    # The stand-in of xds-protos for a field that it does not know: see BUDGET_INTERVAL.
+    unknown = UnknownFieldSet(found)
+    fields = [unknown[number] for number in range(len(unknown))]
+    intervals = [Duration.FromString(each.data) for each in fields if each.field_number == BUDGET_INTERVAL]
+    over = "".join(f" of {interval.ToTimedelta().total_seconds():g} s" for interval in intervals)
+    return f"{found.budget_percent.value:g} %{over}, at least {found.min_retry_concurrency.value}"
 
 
 def _ejection(cluster: Any) -> dict[str, str]:

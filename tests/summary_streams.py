@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from envoy.config.trace.v3 import opentelemetry_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
 from envoy.extensions.matching.input_matchers.consistent_hashing.v3 import consistent_hashing_pb2
@@ -28,13 +30,27 @@ def _action(chain: Any) -> str:
         return ": closed"
     proxy = tcp_proxy_pb2.TcpProxy()
     if not chain.filters[0].typed_config.Unpack(proxy):
-        return ""
+        return _traced(chain)
     shares = [f"{c.weight} to {c.name}" for c in proxy.weighted_clusters.clusters]
     how = "terminated, " if chain.HasField("transport_socket") else ""
     tries = proxy.max_connect_attempts.value or 1
     usual = 1 if shares else TRIES
     often = "" if tries == usual else f", {'once' if tries == 1 else f'{tries} tries'}"
     return f": {how}{', '.join(shares) or f'to {proxy.cluster}'}{often}"
+
+
+def _traced(chain: Any) -> str:
+    """Where spans of requests go, how they are sampled, and what they carry."""
+    manager = hcm_pb2.HttpConnectionManager()
+    assert chain.filters[0].typed_config.Unpack(manager)
+    if not manager.HasField("tracing"):
+        return ""
+    tracing, otel = manager.tracing, opentelemetry_pb2.OpenTelemetryConfig()
+    assert tracing.provider.typed_config.Unpack(otel)
+    headers = [f"{each.key}: {each.value}" for each in otel.grpc_service.initial_metadata]
+    tags = [f"{tag.tag}={tag.literal.value or tag.request_header.name or tag.value}" for tag in tracing.custom_tags]
+    told = (otel.service_name, tracing.operation, f"sampled {otel.sampler.name.rpartition('.')[2]}", *headers, *tags)
+    return f", traced to {otel.grpc_service.envoy_grpc.cluster_name} ({', '.join(told)})"
 
 
 def _clients(chain: Any) -> str:

@@ -39,6 +39,7 @@ from tests.world import (
     mk_service_import,
     mk_slice,
     mk_stream_route,
+    mk_traffic_policy,
     mk_waiver,
     mk_xbackend,
     own_ref,
@@ -114,6 +115,13 @@ def tenant(ns: str, created: str) -> list[Object]:
         ),
         mk_policy(f"{ns}/p2", "", "far.example", ["ca"], targets=[{**IMPORTS, "name": "far"}], created=created),
         mk_xbackend(f"{ns}/x", "api.example", "ServerOnly", by_ca),
+        mk_traffic_policy(
+            f"{ns}/traffic",
+            {"group": "", "kind": "Service", "name": "s0"},
+            created=created,
+            retryConstraint={"budget": {"percent": 5, "interval": "1m"}, "minRetryRate": {"count": 2, "interval": "1s"}},
+            sessionPersistence={"type": "Cookie", "cookie": {"name": "stick"}},
+        ),
         mk_route(
             f"{ns}/web",
             SHARED,

@@ -225,6 +225,20 @@ def mk_pod(
     return decode("Pod", {"metadata": metadata, "status": status})
 
 
+def mk_traffic_policy(path: str, *targets: dict[str, str], created: str = "", **spec: Any) -> Object:
+    return mk("XBackendTrafficPolicy", path, created, spec={"targetRefs": list(targets), **spec})
+
+
+def mk_telemetry_policy(
+    path: str, gateways: list[str], collector: dict[str, Any] | None, created: str = "", **tracing: Any
+) -> Object:
+    """With no collector tracing is off."""
+    targets = [{"group": GROUP, "kind": "Gateway", "name": name} for name in gateways]
+    provider = {"backendRef": collector, **tracing.pop("provider", {})}
+    mode = {"mode": "Enabled", "provider": provider} if collector else {"mode": "Disabled"}
+    return mk("XTelemetryPolicy", path, created, spec={"targetRefs": targets, "tracing": {**mode, **tracing}})
+
+
 def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_kind: str = "Service", name: str = "") -> Object:
     to = {"group": _group(to_kind, ""), "kind": to_kind, **({"name": name} if name else {})}
     from_ = {"group": _group(from_kind, GROUP), "kind": from_kind, "namespace": from_namespace}
@@ -232,7 +246,8 @@ def mk_grant(path: str, from_namespace: str, from_kind: str = "HTTPRoute", to_ki
 
 
 def _group(kind: str, otherwise: str) -> str:
-    return {"XBackend": EXPERIMENTAL_GROUP, "ServiceImport": MULTICLUSTER_API}.get(kind, otherwise)
+    groups = {"XBackend": EXPERIMENTAL_GROUP, "XTelemetryPolicy": EXPERIMENTAL_GROUP, "ServiceImport": MULTICLUSTER_API}
+    return groups.get(kind, otherwise)
 
 
 def key(obj: Object) -> Key:

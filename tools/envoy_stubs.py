@@ -1,6 +1,6 @@
 """Writes `stubs/`: the part of Envoy's API that Lasthop uses, typed for mypy. `make stubs` runs it.
 
-    imports and names in src, tests, bench ──> descriptors in xds-protos ──> stubs/{envoy,xds,google/rpc}/**/*_pb2.pyi
+    imports and names in src, tests, bench ──> descriptors in xds-protos ──> stubs/{envoy,xds,...}/**/*_pb2.pyi
 
 xds-protos has no types. Without stubs every message is `Any`, and a misspelt field is found by a test or not at all.
 
@@ -27,7 +27,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("src", "tests", "bench")
-PACKAGES: Final = ("envoy.", "xds.", "google.rpc.")
+PACKAGES: Final = ("envoy.", "xds.", "google.rpc.", "cel.", "opentelemetry.")
 HEAD: Final = """\
 # Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
 

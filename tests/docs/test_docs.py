@@ -18,6 +18,7 @@ from lasthop.api.kinds import KINDS
 from lasthop.api.unserved import Unserved
 from lasthop.cli.main import main
 from lasthop.outputs.envoy.access_log import FIELDS
+from lasthop.resolve.telemetry import KNOWN_ATTRIBUTES
 from lasthop.web import app
 from tests.docs import code
 from tests.docs.pages import CA, DOCS, PAGES, ROOT, Block, Document, blocks, links, put, table_under
@@ -95,10 +96,15 @@ def test_every_path_of_the_admin_address_is_explained() -> None:
 
 def test_files_mode_names_every_kind_and_says_which_are_not_served() -> None:
     text = (DOCS / "files-mode.md").read_text().partition("## What it may contain")[2].partition("\n## ")[0]
-    served, _, unserved = text.partition("are admitted and not served")[0].rpartition("\n\n")
+    served, _, unserved = text.partition("is admitted and not served")[0].rpartition("\n\n")
     for kind in KINDS.values():
         assert re.search(rf"\b{kind.kind}\b", unserved if kind.struct is Unserved else served), kind.kind
         assert not re.search(rf"\b{kind.kind}\b", served if kind.struct is Unserved else unserved), kind.kind
+
+
+def test_every_attribute_that_a_span_can_have_is_named() -> None:
+    listed = (DOCS / "telemetry.md").read_text().partition("semantic conventions;")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", listed)) == KNOWN_ATTRIBUTES
 
 
 def test_files_mode_names_every_limit_and_no_other() -> None:
@@ -121,7 +127,9 @@ def test_the_readme_leads_to_every_page() -> None:
 # --- examples --------------------------------------------------------------------------------------------------------
 
 
-BESIDE_THE_HOW_TO = frozenset(("pinning.md", "skip-verification.md", "permitting-waivers.md", "xbackends.md"))
+BESIDE_THE_HOW_TO = frozenset(
+    ("pinning.md", "skip-verification.md", "permitting-waivers.md", "xbackends.md", "backend-traffic.md", "telemetry.md")
+)
 
 
 def base_of(block: Block, folder: Path) -> list[Document]:

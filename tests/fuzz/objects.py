@@ -380,6 +380,36 @@ class Tenant:
         }
         return _obj("XBackend", "x", spec=spec)
 
+    def telemetry_policy(self, name: str) -> Document:
+        header = {"name": self.text("x-a", "authorization"), "value": self.text("b", "Bearer c")}
+        attribute = {
+            "name": self.text("a", "b.c"),
+            "sourceType": self.text("Header", "Literal", "Attribute"),
+            "headerName": self.text("x-a"),
+            "literalValue": self.text("b"),
+            "attributeKey": self.text("http.request.method", "url.path"),
+        }
+        share = {"numerator": self.number(0, 1, 100), "denominator": self.number(100, 1)}
+        tracing = {
+            "mode": self.text("Enabled"),
+            "provider": {"backendRef": self.backend(), "headers": [header]},
+            "samplingRate": share,
+            "parentBasedSampling": {"mode": self.text("Enabled", "Disabled"), "samplingRate": share},
+            "serviceName": self.text("shop"),
+            "spanName": self.text("a request"),
+            "attributes": [attribute],
+        }
+        target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": self.r.choice((*NAMES, "gw"))}
+        return _obj("XTelemetryPolicy", name, spec={"targetRefs": [target], "tracing": tracing})
+
+    def traffic_policy(self, name: str) -> Document:
+        service = {"group": "", "kind": self.text("Service"), "name": self.r.choice(NAMES)}
+        xbackend = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}
+        budget = {"percent": self.number(20, 100), "interval": self.duration()}
+        rate = {"count": self.number(1, 10), "interval": self.duration()}
+        spec = self.maybe(retryConstraint=lambda: {"budget": budget, "minRetryRate": rate}, sessionPersistence=self.session)
+        return _obj("XBackendTrafficPolicy", name, spec={"targetRefs": [service, xbackend], **spec})
+
 
 _OPTIONS = (
     ("min-tls-version", "1.2"),
@@ -394,7 +424,7 @@ _MAKERS: tuple[Callable[[Tenant, str], Document], ...] = (
     *[Tenant.stream_route] * 2,
     *[Tenant.listener_set] * 2,
     *[Tenant.policy] * 3,
-    *(Tenant.pin_set, Tenant.waiver, Tenant.xbackend),
+    *(Tenant.pin_set, Tenant.waiver, Tenant.xbackend, Tenant.traffic_policy, Tenant.telemetry_policy),
 )
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
+from envoy.config.trace.v3 import opentelemetry_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.backends import XBackend
@@ -22,6 +24,7 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.profiles import BackendTLSProfile
 from lasthop.api.routes import HTTPRoute
+from lasthop.api.telemetry import XTelemetryPolicy
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET
@@ -138,9 +141,38 @@ def check_retries(objects: Objects, snapshot: Snapshot) -> None:
         )
 
 
+def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
+    """Requests of a Gateway are told to whom the oldest policy of its namespace that names it says, and to nobody else."""
+    for (gateway, type_url, _), resource in snapshot.xds.items():
+        listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
+        for chain in (chain for chain in listener.filter_chains if chain.filters):
+            manager, otel = hcm_pb2.HttpConnectionManager(), opentelemetry_pb2.OpenTelemetryConfig()
+            if not chain.filters[0].typed_config.Unpack(manager) or not manager.HasField("tracing"):
+                continue
+            assert manager.tracing.provider.typed_config.Unpack(otel)
+            policy = _oldest_telemetry_policy(objects, gateway)
+            assert policy and policy.spec.tracing.mode == "Enabled" and policy.spec.tracing.provider
+            ref = policy.spec.tracing.provider.backend_ref
+            namespace = ref.namespace or gateway.namespace
+            kind = "" if ref.kind == "Service" else f"{ref.kind}/"
+            named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
+            told = otel.grpc_service.envoy_grpc.cluster_name
+            assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
+            grants = [o for k, o in objects.items() if isinstance(o, ReferenceGrant) and k.namespace == namespace]
+            froms = {(f.kind, f.namespace, t.kind) for o in grants for f in o.spec.from_ for t in o.spec.to}
+            assert namespace == gateway.namespace or ("XTelemetryPolicy", gateway.namespace, ref.kind) in froms
+
+
+def _oldest_telemetry_policy(objects: Objects, gateway: Key) -> XTelemetryPolicy | None:
+    policies = [o for k, o in objects.items() if isinstance(o, XTelemetryPolicy) and k.namespace == gateway.namespace]
+    named = [o for o in policies if any(target.name == gateway.name for target in o.spec.target_refs)]
+    return min(named, key=lambda o: (o.metadata.creation_timestamp, o.metadata.name), default=None)
+
+
 def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
     check_retries(objects, snapshot)
+    check_tracing(objects, snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":

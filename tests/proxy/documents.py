@@ -8,6 +8,7 @@ from typing import Any
 from tests.certificates import Certificate
 
 GATEWAY_API = "gateway.networking.k8s.io/v1"
+EXPERIMENTAL_API = "gateway.networking.x-k8s.io/v1alpha1"
 CLASS = "lasthop"
 NAMESPACE = "shop"
 
@@ -130,6 +131,23 @@ def route(
         "rules": [{"backendRefs": list(backends)}],
     }
     return obj(GATEWAY_API, "HTTPRoute", path, spec=spec)
+
+
+def traffic_policy(path: str, *services: str, created: str = "", **spec: Any) -> Document:
+    """For these Services, or that of the same name."""
+    targets = [ref(service, "Service") for service in services or (path.rpartition("/")[2],)]
+    return obj(EXPERIMENTAL_API, "XBackendTrafficPolicy", path, created=created, spec={"targetRefs": targets, **spec})
+
+
+def telemetry_policy(
+    path: str, collector: Document | None, *, gateway: str = "web", created: str = "", **tracing: Any
+) -> Document:
+    """Of a Gateway, to this backendRef; with none, tracing is off."""
+    targets = [ref(gateway, "Gateway", "gateway.networking.k8s.io")]
+    provider = {"backendRef": collector, **tracing.pop("provider", {})} if collector else {}
+    mode = {"mode": "Enabled", "provider": provider} if collector else {"mode": "Disabled"}
+    spec = {"targetRefs": targets, "tracing": {**mode, **tracing}}
+    return obj(EXPERIMENTAL_API, "XTelemetryPolicy", path, created=created, spec=spec)
 
 
 def to(name: str, port: int = 443, **more: Any) -> Document:

@@ -33,15 +33,8 @@ def unread(schema: dict[str, Any], struct: Any, path: str) -> set[str]:
 
 
 SERVED = (
-    "Gateway",
-    "ListenerSet",
-    "HTTPRoute",
-    "GRPCRoute",
-    "TLSRoute",
-    "TCPRoute",
-    "UDPRoute",
-    "BackendTLSPolicy",
-    "XBackend",
+    *("Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"),
+    *("BackendTLSPolicy", "XBackend", "XBackendTrafficPolicy", "XTelemetryPolicy"),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lasthop.api import backends, core, gateway, policies, profiles, routes, unserved, verification
+from lasthop.api import backends, core, gateway, policies, profiles, routes, telemetry, traffic, unserved, verification
 from lasthop.api.documents import Json
 from lasthop.api.meta import BytesMap, Object, StringMap, Struct
 
@@ -81,11 +81,18 @@ KINDS: Final[dict[str, Kind]] = {
             EXPERIMENTAL_API,
             ("v1alpha1",),
             "xbackendtrafficpolicies",
-            unserved.Unserved,
+            traffic.XBackendTrafficPolicy,
             ancestors=16,
         ),
         Kind("XMesh", EXPERIMENTAL_API, ("v1alpha1",), "xmeshes", unserved.Unserved, namespaced=False),
-        Kind("XTelemetryPolicy", EXPERIMENTAL_API, ("v1alpha1",), "xtelemetrypolicies", unserved.Unserved, ancestors=16),
+        Kind(
+            "XTelemetryPolicy",
+            EXPERIMENTAL_API,
+            ("v1alpha1",),
+            "xtelemetrypolicies",
+            telemetry.XTelemetryPolicy,
+            ancestors=16,
+        ),
     )
 }
 

@@ -1,5 +1,5 @@
-"""What of the bundle is admitted and not served in this version: whole kinds, and fields of kinds that are. The status of an
-object says so, and the list in docs/reference.md is made from this one."""
+"""What of the bundle is admitted and not served in this version: whole kinds, which a finding says, and fields of kinds that
+are, which the status of an object says. The list in docs/reference.md is made from this one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Final
 
 from lasthop.api.meta import Object, Struct
 
-
-class TargetReference(Struct, frozen=True):
-    kind: str
-    name: str
-    group: str = ""
+NOT_SERVED: Final = "{} is not served by this version"
 
 
 class UnservedSpec(Struct, frozen=True):
-    target_refs: tuple[TargetReference, ...] = ()
     controller_name: str = ""
 
 

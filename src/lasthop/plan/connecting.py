@@ -25,7 +25,9 @@ class RetryBudget(msgspec.Struct, frozen=True):
     """How many requests to one backend may be retries at a time, whatever asks for these."""
 
     percent: float = 100.0
-    """Of the requests that are under way. LEAST_REQUEST prefers an endpoint that fails at once, so with one of two bad three
-    quarters of the requests are tried again until it is ejected."""
+    """Of the requests. LEAST_REQUEST prefers an endpoint that fails at once, so with one of two bad three quarters of the
+    requests are tried again until it is ejected."""
+    interval: float = 0.0
+    """Seconds over which requests are counted. Zero: those that are under way are."""
     minimum: int = 100
-    """That many are always allowed: where all fail at once, none are under way."""
+    """That many at a time are always allowed: where all fail at once, none are under way."""

@@ -117,8 +117,9 @@ def invalid_kind(kind: str, group: str | None, use: str, reason: str = reasons.I
 
 
 def ref_not_permitted(source: Key, target: Key) -> Problem:
+    kinds = f"{source.kind[:-1]}ies" if source.kind.endswith("Policy") else f"{source.kind}s"
     message = (
-        f"{target} is in another namespace and no ReferenceGrant there lets {source.kind}s of namespace "
+        f"{target} is in another namespace and no ReferenceGrant there lets {kinds} of namespace "
         f"{source.namespace} refer to it"
     )
     return Problem(reasons.REF_NOT_PERMITTED, message, remedy=f"create one in {target.namespace}", about=(target,))

@@ -62,11 +62,11 @@ class Target(msgspec.Struct, frozen=True):
     port: int
 
 
-def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Problem:
-    """Returns what a backendRef names, or why it may not."""
+def target(g: Graph, route: Key, ref: BackendObjectReference, group: str = GROUP) -> Target | Problem:
+    """Returns what a backendRef names, or why it may not. `group` is that of the object that has it."""
     if (ref.group, ref.kind) == (XBACKEND_GROUP, XBACKEND):
         backend = Key(XBACKEND, ref.namespace or route.namespace, ref.name)
-        if not permitted(g, GROUP, route, XBACKEND_GROUP, backend):
+        if not permitted(g, group, route, XBACKEND_GROUP, backend):
             return ref_not_permitted(route, backend)
         # Its own port, or none that there is: an XBackend has one, and a reference need not name it.
         own = xbackends.port(g, backend)
@@ -74,7 +74,7 @@ def target(g: Graph, route: Key, ref: BackendObjectReference) -> Target | Proble
     if SERVICE_GROUPS.get(ref.kind) != ref.group or not installed(g, ref.kind):
         return invalid_kind(ref.kind, ref.group or None, "a Service or an XBackend")
     service = Key(ref.kind, ref.namespace or route.namespace, ref.name)
-    if not permitted(g, GROUP, route, ref.group, service):
+    if not permitted(g, group, route, ref.group, service):
         return ref_not_permitted(route, service)
     return Target(service, ref.port)
 

@@ -17,7 +17,8 @@ from lasthop.plan import reasons, routing
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve import xbackends
+from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
+from lasthop.resolve.backend_traffic import asked_session, kept_session
 from lasthop.resolve.backends import Target, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
@@ -25,13 +26,14 @@ from lasthop.resolve.filters import fold, one_after_the_other
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.http_syntax import grpc_path_regex, seconds
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.refusals import RouteJudgement, judge, long_session_name, session_problems
+from lasthop.resolve.refusals import RouteJudgement, judge
 from lasthop.resolve.route_references import mirrored, references
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import OBJECTS
 
 SESSION_NAME = "lasthop-session-{:08x}"
-"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's."""
+"""Of a session that has no name of its own: one for each Service port, so that rules do not undo each other's; and one for
+each rule where a policy asks for it (GEP-1619: rules that lead to one backend must not share sessions)."""
 
 
 PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRoute": (Protocol.H2,)}
@@ -184,7 +186,6 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
         headers = routing.Headers()
     timeouts, retry = (rule.timeouts, rule.retry) if isinstance(rule, api.HTTPRouteRule) else (api.HTTPRouteTimeouts(), None)
     request, backend = timeouts.request, timeouts.backend_request
-    kept = rule.session_persistence or _backends_session(g, backends)
     action = routing.Forward(
         backends=backends,
         mirrors=tuple(_mirrors(g, route, gateway, rule)),
@@ -192,7 +193,7 @@ def _route(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match
         timeout=seconds(request) if request else None,
         try_timeout=seconds(backend) if backend else None,
         retry=routing.Retry(retry.attempts, retry.codes, seconds(retry.backoff) if retry.backoff else None) if retry else None,
-        session=_session(kept, backends) if kept else None,
+        session=_session(g, route, rule, backends),
     )
     return routing.Route(match, action, str(route), headers, filters.cors, auth)
 
@@ -230,30 +231,32 @@ def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> 
             yield routing.Mirror(hop, *mirrored(mirror))
 
 
-def _backends_session(g: Graph, backends: tuple[routing.Backend, ...]) -> api.SessionPersistence | None:
-    """Returns the sessions that the only XBackend of a rule asks for; the rule's own setting takes precedence."""
-    hop = backends[0].hop if len(backends) == 1 else None
-    wanted = xbackends.session(g, hop.backend) if hop else None
-    if hop is None or wanted is None or any(session_problems(wanted, "")):
-        return None
-    return None if any(long_session_name(wanted, "", limits(g, hop.gateway))) else wanted
-
-
 def unkept_sessions(g: Graph, route: Key) -> tuple[Problem, ...]:
-    """Returns where an XBackend asks for sessions and the rule has other backends beside it."""
+    """Returns where a backend, or its policy, asks for sessions and the rule has other backends beside it."""
     obj, found = read_route(g, route), []
     for number, rule in enumerate(request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()):
         refs = [(index, ref) for index, ref in enumerate(rule.backend_refs) if ref.weight]
         for index, ref in refs if len(refs) > 1 and not rule.session_persistence else ():
             to = target(g, route, ref)
-            if isinstance(to, Target) and xbackends.session(g, to.backend):
-                message = f"the sessions that {to.backend} asks for are not kept over several backendRefs; use one"
+            asked = asked_session(g, to.backend) if isinstance(to, Target) else None
+            if asked:
+                message = f"the sessions that {asked.by} asks for are not kept over several backendRefs; use one"
                 found.append(unsupported_value(message, f"spec.rules[{number}].backendRefs[{index}]"))
     return tuple(found)
 
 
-def _session(wanted: api.SessionPersistence, backends: tuple[routing.Backend, ...]) -> routing.Session:
-    own_name = SESSION_NAME.format(zlib.crc32("".join(b.hop.name for b in backends if b.hop).encode()))
+def _session(
+    g: Graph, route: Key, rule: api.RequestRouteRule, backends: tuple[routing.Backend, ...]
+) -> routing.Session | None:
+    """Returns the sessions that the rule asks for, or else its only backend."""
+    wanted, scope = rule.session_persistence, "".join(b.hop.name for b in backends if b.hop)
+    hop = backends[0].hop if len(backends) == 1 else None
+    if wanted is None and hop and (kept := kept_session(g, hop.gateway, hop.backend)):
+        wanted = kept.wanted
+        scope += f"{route}{rule.name or written_matches(rule)}" if kept.by.kind == TRAFFIC_POLICY else ""
+    if wanted is None:
+        return None
+    own_name = SESSION_NAME.format(zlib.crc32(scope.encode()))
     if wanted.type == "Header":
         return routing.Session(wanted.header.name or own_name, header=True)
     permanent = wanted.cookie.lifetime_type == "Permanent" and wanted.absolute_timeout

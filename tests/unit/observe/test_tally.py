@@ -107,6 +107,21 @@ def test_a_stream_whose_refusals_are_in_no_log_is_known_by_the_counters() -> Non
     assert seen.in_a_row == 1 and seen.handshake and "wants a client certificate" in seen.failure
 
 
+def test_an_endpoint_in_no_log_works_once_its_answers_grow_beside_one_that_has_failed() -> None:
+    """As a collector of spans that has moved: calls to it are in no access log."""
+    tally = Tally(WEB, now=0.0)
+    tally.take(Outcome(HOP, A, 1.0, "TLS handshake failed", handshake=True))
+    other = "10.0.0.9:1"
+    for now in (2.0, 3.0):
+        tally.count({HOP: HopCounts(2, 1, 0, requests=3)}, now)
+        tally.count_endpoints({HOP: {other: EndpointCounts(1, 0, 3)}}, now)
+        assert [each.address for each in tally.report(now).hops[HOP].endpoints] == [A]
+    tally.count({HOP: HopCounts(2, 1, 0, requests=4)}, 4.0)
+    tally.count_endpoints({HOP: {other: EndpointCounts(1, 0, 4)}}, 4.0)
+    seen = {each.address: each.last_success for each in tally.report(4.0).hops[HOP].endpoints}
+    assert seen == {A: 0.0, other: 4.0}
+
+
 def test_what_was_counted_before_this_process_began_is_no_reason_to_look() -> None:
     tally = Tally(WEB, now=0.0)
     counted(tally, failures=100, fail_verify_san=100)

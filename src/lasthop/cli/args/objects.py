@@ -25,6 +25,7 @@ SHORT: Final = {
     "gw": "Gateway",
     "refgrant": "ReferenceGrant",
     "btlspolicy": "BackendTLSPolicy",
+    "xbtrafficpolicy": "XBackendTrafficPolicy",
 }
 """The CRDs' and kubectl's own abbreviations, and `gw`."""
 

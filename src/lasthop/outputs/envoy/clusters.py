@@ -20,12 +20,13 @@ from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode, over_ads, packed, seconds, socket_address
 from lasthop.outputs.envoy.quarantine import quarantined
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, Resource, content_hash, endpoints_name
-from lasthop.outputs.envoy.retries import ejection, retry_budget
+from lasthop.outputs.envoy.retries import budget_message, ejection
 from lasthop.outputs.envoy.tls import upstream_transport_socket
 from lasthop.plan.cluster_metadata import metadata
 from lasthop.plan.connecting import ConnectRules, RetryBudget
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Endpoints, EndpointsKind, Hop, Protocol
+from lasthop.resolve.backend_traffic import retry_budget
 from lasthop.resolve.backends import endpoints, endpoints_kind, speaks_h2c
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.profiles import connect_rules
@@ -64,7 +65,8 @@ def cluster(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
         return None
     address = (backend, port, protocol.transport)
     names = endpoints(g, *address) if endpoints_kind(g, *address) is EndpointsKind.DNS else None
-    entry = build(hop, speaks_h2c(g, backend, port), tls, names, connect_rules(g, gateway), RetryBudget())
+    budget = (retry_budget(g, gateway, backend) if protocol.http else None) or RetryBudget()
+    entry = build(hop, speaks_h2c(g, backend, port), tls, names, connect_rules(g, gateway), budget)
     return None if quarantined(g, entry.resource) else entry
 
 
@@ -113,7 +115,7 @@ def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
     return circuit_breaker_pb2.CircuitBreakers(
         thresholds=[
             circuit_breaker_pb2.CircuitBreakers.Thresholds(
-                max_connections=limit, max_pending_requests=limit, max_requests=limit, retry_budget=retry_budget(budget)
+                max_connections=limit, max_pending_requests=limit, max_requests=limit, retry_budget=budget_message(budget)
             )
         ]
     )

@@ -27,6 +27,7 @@ from lasthop.outputs.envoy.route_filters import optional_filters
 from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR, NO_ROUTE
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
+from lasthop.outputs.envoy.tracing import trace
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.profile import AccessLog, HttpRules
@@ -34,6 +35,7 @@ from lasthop.resolve.certificates import union
 from lasthop.resolve.gateways import gateway
 from lasthop.resolve.ports import port_problem
 from lasthop.resolve.profiles import access_log_mode, http_rules
+from lasthop.resolve.telemetry import tracing
 from lasthop.resolve.trust import bundle
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
@@ -128,6 +130,9 @@ def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
     manager = _connection_manager(owner.key, listener.table, rules, access_log_mode(g, owner.key))
+    traced = tracing.attempt(g, owner.key)
+    if traced and not isinstance(traced, Crash):
+        trace(manager, traced)
     chain.filters.append(listener_components_pb2.Filter(name=HCM, typed_config=packed(manager)))
     if listener.protocol == "HTTPS":
         if listener.hostname:

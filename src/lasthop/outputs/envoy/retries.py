@@ -20,7 +20,7 @@ from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from lasthop.outputs.envoy.encode import encode, packed, seconds
+from lasthop.outputs.envoy.encode import encode, field, packed, seconds
 from lasthop.plan import routing
 from lasthop.plan.connecting import ConnectRules, RetryBudget
 from lasthop.plan.upstream import Protocol
@@ -41,6 +41,8 @@ UNSENT_PAUSE: Final = 0.001
 STREAM_PAUSE: Final = 0.025
 """The same of a connection, whose next endpoint is not another one unless the bad one has been ejected by then."""
 
+BUDGET_INTERVAL: Final = 3
+"""The number of `budget_interval` in a RetryBudget, which Envoy has from 1.39 on and xds-protos does not know yet."""
 MOST_EJECTED: Final = 50
 """Percent of the endpoints of a hop. So the last one is always tried, and half of them keep the load where it is the network
 or the gateway that is at fault; Envoy's panic mode, which ignores ejections, begins below half."""
@@ -87,10 +89,13 @@ def _elsewhere(on: tuple[str, ...] | list[str], attempts: int) -> rc.RetryPolicy
     )
 
 
-def retry_budget(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget:
-    return circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget(
+def budget_message(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget:
+    message = circuit_breaker_pb2.CircuitBreakers.Thresholds.RetryBudget(
         budget_percent=percent_pb2.Percent(value=budget.percent), min_retry_concurrency=UInt32Value(value=budget.minimum)
     )
+    if budget.interval:
+        message.MergeFromString(field(BUDGET_INTERVAL, encode(seconds(budget.interval))))
+    return message
 
 
 def try_again(proxy: tcp_proxy_pb2.TcpProxy, rules: ConnectRules) -> None:

@@ -12,7 +12,7 @@ from lasthop.api.documents import Json
 from lasthop.api.kinds import SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.api.unserved import Unserved
+from lasthop.api.unserved import NOT_SERVED, Unserved
 from lasthop.outputs.explain.contents import explain_content, explain_grant, explain_service
 from lasthop.outputs.explain.fact import Fact, bad, honest, warning
 from lasthop.outputs.explain.gateways import explain_class, explain_gateway, explain_listener_set
@@ -21,8 +21,9 @@ from lasthop.outputs.explain.reads import reads_tree
 from lasthop.outputs.explain.request_answer import Answer
 from lasthop.outputs.explain.requests import explain_request
 from lasthop.outputs.explain.routes import explain_route
+from lasthop.outputs.explain.telemetry import explain_telemetry_policy
+from lasthop.outputs.explain.traffic import explain_traffic_policy
 from lasthop.outputs.explain.xbackends import explain_xbackend
-from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan.messages import CRASHED
 from lasthop.plan.request import Request
 from lasthop.store.graph import Graph, query
@@ -37,6 +38,8 @@ EXPLAINERS: Final[dict[str, Callable[[Graph, Key], Fact]]] = {
     "BackendTLSPolicy": explain_policy,
     **dict.fromkeys(SERVICE_GROUPS, explain_service),
     "XBackend": explain_xbackend,
+    "XBackendTrafficPolicy": explain_traffic_policy,
+    "XTelemetryPolicy": explain_telemetry_policy,
     "ReferenceGrant": explain_grant,
 }
 
@@ -48,7 +51,7 @@ def explain(g: Graph, key: Key) -> Fact | None:
     if obj is None:
         return None
     if isinstance(obj, Unserved):
-        return warning(f"{key}: {UNSERVED.format(key.kind)}", object=key)
+        return warning(f"{key}: {NOT_SERVED.format(key.kind)}", object=key)
     return honest(EXPLAINERS.get(key.kind, explain_content)(g, key))
 
 

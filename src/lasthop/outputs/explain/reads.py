@@ -11,7 +11,7 @@ from lasthop.api.times import rfc3339
 from lasthop.outputs.explain.fact import Fact, State
 from lasthop.outputs.status.gateways import class_status, gateway_status
 from lasthop.outputs.status.listener_sets import listener_set_status
-from lasthop.outputs.status.policies import policy_status, xbackend_status
+from lasthop.outputs.status.policies import policy_status, telemetry_status, traffic_status, xbackend_status
 from lasthop.outputs.status.routes import route_status
 from lasthop.store.graph import BEFORE, Graph, Query
 from lasthop.store.node import NodeId
@@ -24,6 +24,8 @@ STATUS_OF: Final = {
     **dict.fromkeys(ROUTE_KINDS, route_status),
     "BackendTLSPolicy": policy_status,
     "XBackend": xbackend_status,
+    "XBackendTrafficPolicy": traffic_status,
+    "XTelemetryPolicy": telemetry_status,
 }
 """The query that ends in an object's status."""
 

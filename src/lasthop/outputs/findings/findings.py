@@ -7,23 +7,25 @@ from lasthop.api.core import AnyService
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS, SERVICE_GROUPS
 from lasthop.api.meta import Key
 from lasthop.api.route_kinds import ROUTE_KINDS
-from lasthop.api.unserved import Unserved
+from lasthop.api.unserved import NOT_SERVED, Unserved
 from lasthop.outputs.findings.endpoints import ENDPOINT_FINDINGS
 from lasthop.outputs.findings.failing import FAILING_PLAINTEXT
 from lasthop.outputs.findings.foreign import FOREIGN_CLASSES
 from lasthop.outputs.findings.gateways import class_findings, gateway_findings, listener_set_findings
 from lasthop.outputs.findings.policies import policy_findings, xbackend_findings
 from lasthop.outputs.findings.routes import route_findings
+from lasthop.outputs.findings.telemetry import telemetry_findings
+from lasthop.outputs.findings.traffic import traffic_findings
 from lasthop.outputs.findings.weakenings import WEAKENINGS
-from lasthop.outputs.status.policies import UNSERVED
 from lasthop.plan import reasons
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.resolve.hops import hop_tls
-from lasthop.resolve.policies.ancestors import concerned
 from lasthop.resolve.reach import HOPS
+from lasthop.resolve.telemetry import KIND as TELEMETRY_POLICY
 from lasthop.resolve.trust import minute
 from lasthop.resolve.waivers import SOON, waiver
 from lasthop.store.graph import Graph, query
@@ -59,9 +61,9 @@ def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protoc
 def unserved_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
     """Warns of those that are meant for us; others may be another controller's."""
     obj = read(g, key, Unserved)
-    if obj is None or (obj.spec.controller_name != CONTROLLER_NAME and not concerned(g, key)):
+    if obj is None or obj.spec.controller_name != CONTROLLER_NAME:
         return ()
-    return (Finding(key, reasons.UNSUPPORTED_VALUE, UNSERVED.format(key.kind), severity=Severity.WARNING),)
+    return (Finding(key, reasons.UNSUPPORTED_VALUE, NOT_SERVED.format(key.kind), severity=Severity.WARNING),)
 
 
 UNSERVED_KINDS = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved)
@@ -73,6 +75,8 @@ FINDINGS = (
     *(Output(f"findings-{kind}", kind, route_findings) for kind in ROUTE_KINDS),
     Output("findings-policies", "BackendTLSPolicy", policy_findings),
     Output("findings-xbackends", XBACKEND, xbackend_findings),
+    Output("findings-traffic-policies", TRAFFIC_POLICY, traffic_findings),
+    Output("findings-telemetry-policies", TELEMETRY_POLICY, telemetry_findings),
     Output("findings-waivers", "VerificationWaiver", waiver_findings),
     Output("findings-hops", HOPS, hop_findings),
     FAILING_PLAINTEXT,

@@ -5,6 +5,7 @@ A status without a word would leave the old one, which may say that all is well.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,8 @@ from lasthop.api.meta import Key, Object
 from lasthop.api.policies import AncestorReference, BackendTLSPolicy, LocalObjectReference, RejectedPolicy
 from lasthop.api.route_kinds import ROUTE_KINDS
 from lasthop.api.routes import ParentReference
+from lasthop.api.telemetry import XTelemetryPolicy
+from lasthop.api.traffic import XBackendTrafficPolicy
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
@@ -23,10 +26,12 @@ from lasthop.plan.listener import Listener
 from lasthop.plan.problem import internal_error
 from lasthop.resolve.allowed_listeners import parent_gateway
 from lasthop.resolve.attachment import PARENT_KINDS, parent_key
+from lasthop.resolve.backend_traffic import backend_of
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS
 from lasthop.resolve.policies.targets import named_services
 from lasthop.resolve.reach import REACH
 from lasthop.resolve.routes import read_route
+from lasthop.resolve.telemetry import named_gateways
 from lasthop.store.graph import Graph, Query, query
 from lasthop.store.node import Crash, NodeId
 from lasthop.store.store import OBJECTS
@@ -58,6 +63,10 @@ def crashed_status(g: Graph, key: Key) -> api.Status | None:
             return api.ListenerSetStatus(said) if parent and _ours(g, parent) else None
         case BackendTLSPolicy() | RejectedPolicy():
             return _of_backend(g, obj, *named_services(obj))
+        case XTelemetryPolicy():
+            return _at_gateways(obj, [gateway for gateway in named_gateways(key, obj) if _ours(g, gateway)])
+        case XBackendTrafficPolicy():
+            return _of_backend(g, obj, *filter(None, (backend_of(key, target) for target in obj.spec.target_refs)))
     route = read_route(g, key) if key.kind in ROUTE_KINDS else None
     if route is not None:
         named = [(ref, parent_key(key, ref)) for ref in route.spec.parent_refs if (ref.group, ref.kind) in PARENT_KINDS]
@@ -92,7 +101,10 @@ def _parent(ref: ParentReference, owner: Key, route: Object) -> api.ParentStatus
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | None:
     """At every Gateway from which routes lead there."""
-    gateways = sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)})
+    return _at_gateways(obj, sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)}))
+
+
+def _at_gateways(obj: Object, gateways: Iterable[Key]) -> api.PolicyStatus | None:
     said = _said(obj)
     entries = [
         api.AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, said)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.gateway import GROUP
-from lasthop.api.kinds import CONTROLLER_NAME, KINDS
+from lasthop.api.kinds import CONTROLLER_NAME
 from lasthop.api.meta import Key
 from lasthop.api.policies import AncestorReference, RejectedPolicy
 from lasthop.api.status import AncestorStatus, ConditionStatus, PolicyStatus
-from lasthop.api.unserved import Unserved
+from lasthop.api.telemetry import XTelemetryPolicy
+from lasthop.api.traffic import XBackendTrafficPolicy
 from lasthop.outputs.status.conditions import stated
 from lasthop.plan import reasons
 from lasthop.plan.condition import failed
 from lasthop.plan.problem import invalid
-from lasthop.resolve import xbackend_conditions
+from lasthop.resolve import backend_traffic, telemetry, telemetry_conditions, xbackend_conditions
 from lasthop.resolve.gateways import age
-from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, concerned, reached_by
+from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors, reached_by
 from lasthop.resolve.policies.conditions import conditions
 from lasthop.resolve.policies.targets import service_of
 from lasthop.resolve.policies.texts import read_policy, read_rejected
 from lasthop.store.graph import Graph, query
 from lasthop.store.stages import Output
 from lasthop.store.store import read
-
-UNSERVED: Final = "{} is not served by this version"
-UNSERVED_POLICIES: Final = tuple(kind.kind for kind in KINDS.values() if kind.struct is Unserved and kind.ancestors)
 
 
 @query
@@ -52,17 +48,6 @@ def entry(gateway: Key, conditions: tuple[ConditionStatus, ...]) -> AncestorStat
     return AncestorStatus(AncestorReference(gateway.name, gateway.namespace, GROUP, "Gateway"), CONTROLLER_NAME, conditions)
 
 
-@query
-def unserved_status(g: Graph, key: Key) -> PolicyStatus | None:
-    obj = read(g, key, Unserved)
-    if obj is None:
-        return None
-    refused = stated((failed(reasons.ACCEPTED, invalid(f"{UNSERVED.format(key.kind)}; it has no effect")),), obj)
-    entries = [entry(gateway, refused) for gateway in concerned(g, key)]
-    return PolicyStatus(tuple(entries[:MAX_ANCESTORS])) if entries else None
-
-
-UNSERVED_STATUS = tuple(Output(f"status-{kind}", kind, unserved_status) for kind in UNSERVED_POLICIES)
 POLICY_STATUS = Output("status-policies", "BackendTLSPolicy", policy_status)
 
 
@@ -79,3 +64,33 @@ def xbackend_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 
 XBACKEND_STATUS = Output("status-xbackends", XBACKEND, xbackend_status)
+
+
+@query
+def traffic_status(g: Graph, key: Key) -> PolicyStatus | None:
+    obj = read(g, key, XBackendTrafficPolicy)
+    if obj is None:
+        return None
+    entries = [
+        entry(gateway, stated(backend_traffic.conditions(g, key, gateway), obj))
+        for gateway in backend_traffic.traffic_ancestors(g, key).gateways
+    ]
+    return PolicyStatus(tuple(entries)) if entries else None
+
+
+TRAFFIC_STATUS = Output("status-traffic-policies", backend_traffic.KIND, traffic_status)
+
+
+@query
+def telemetry_status(g: Graph, key: Key) -> PolicyStatus | None:
+    obj = read(g, key, XTelemetryPolicy)
+    if obj is None:
+        return None
+    entries = [
+        entry(gateway, stated(telemetry_conditions.conditions(g, key, gateway), obj))
+        for gateway in telemetry.telemetry_ancestors(g, key).gateways
+    ]
+    return PolicyStatus(tuple(entries)) if entries else None
+
+
+TELEMETRY_STATUS = Output("status-telemetry-policies", telemetry.KIND, telemetry_status)

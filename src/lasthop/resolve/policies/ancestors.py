@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
 from lasthop.api.core import AnyService
-from lasthop.api.gateway import GROUP
 from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.meta import Key
-from lasthop.api.unserved import TargetReference, Unserved
+from lasthop.api.policies import PolicyStatus
 from lasthop.plan.upstream import Protocol
-from lasthop.resolve.gateways import age, gateway
+from lasthop.resolve.gateways import age
 from lasthop.resolve.policies.targets import WHOLE, service_of
 from lasthop.resolve.policies.texts import read_policy
 from lasthop.resolve.reach import REACH
@@ -23,10 +22,17 @@ MAX_ANCESTORS = KINDS["BackendTLSPolicy"].ancestors
 
 
 class Ancestors(msgspec.Struct, frozen=True):
-    """The Gateways that reach a policy's targets, as far as the policy's status has room for them."""
+    """The Gateways that a policy concerns, the oldest first, as far as the policy's status has room for them."""
 
     gateways: tuple[Key, ...] = ()
     without_room: tuple[Key, ...] = ()
+
+
+def with_room(g: Graph, gateways: Iterable[Key], status: PolicyStatus) -> Ancestors:
+    """Sorts Gateways by whether the status of a policy has room for them, in which other controllers have entries too."""
+    foreign = sum(1 for entry in status.ancestors if entry.controller_name != CONTROLLER_NAME)
+    ordered, room = sorted(gateways, key=lambda key: age(g, key)), max(0, MAX_ANCESTORS - foreign)
+    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
 
 
 @query
@@ -38,10 +44,7 @@ def ancestors(g: Graph, policy: Key) -> Ancestors:
     for target in obj.spec.target_refs:
         if service := service_of(policy, target):
             reached.update(gw for gw, _ in reached_by(g, service, target.section_name))
-    foreign = sum(1 for entry in obj.status.ancestors if entry.controller_name != CONTROLLER_NAME)
-    room = max(0, MAX_ANCESTORS - foreign)
-    ordered = sorted(reached, key=lambda key: age(g, key))
-    return Ancestors(tuple(ordered[:room]), tuple(ordered[room:]))
+    return with_room(g, reached, obj.status)
 
 
 @query
@@ -56,21 +59,3 @@ def reached_by(g: Graph, service_key: Key, section: str) -> tuple[tuple[Key, int
     hops = REACH.of(g, service_key)
     reached = [h for h in hops if h.protocol.policed or (not policed and h.protocol is not Protocol.PASSTHROUGH)]
     return tuple(sorted({(hop.gateway, hop.port) for hop in reached if not ports or hop.port in ports}))
-
-
-@query
-def concerned(g: Graph, key: Key) -> tuple[Key, ...]:
-    """Returns the Gateways that an unserved object names, and those that reach a Service that it names; the oldest first."""
-    obj = read(g, key, Unserved)
-    found = {each for target in (obj.spec.target_refs if obj else ()) for each in _gateways(g, key.namespace, target)}
-    return tuple(sorted(found, key=lambda each: age(g, each)))
-
-
-def _gateways(g: Graph, namespace: str, target: TargetReference) -> Iterator[Key]:
-    match target.group, target.kind:
-        case group, "Gateway" if group == GROUP:
-            named = Key("Gateway", namespace, target.name)
-            if gateway(g, named) is not None:
-                yield named
-        case "", "Service":
-            yield from (reaching for reaching, _ in reached_by(g, Key("Service", namespace, target.name), WHOLE))

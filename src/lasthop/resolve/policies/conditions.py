@@ -60,7 +60,7 @@ def target_problem(g: Graph, policy: Key, target: PolicyTargetReference) -> Prob
 def precedence(g: Graph, policy: Key, winner: targets.Claim) -> str:
     """Names the policy that wins over another with the same target, and the rule by which it does."""
     obj = read_policy(g, policy)
-    rule = "is older" if obj and winner.age[0] < obj.age[0] else "is as old and comes first by name"
+    rule = targets.rule_of(winner.age, obj.age if obj else winner.age)
     return f"{winner.policy.path}, which {rule}" + (" and cannot be read, so connections fail" if winner.rejected else "")
 
 

@@ -44,6 +44,11 @@ class Claim(msgspec.Struct, frozen=True, order=True):
     """Why the policy could not be fully read."""
 
 
+def rule_of(winner: tuple[str, str], own: tuple[str, str]) -> str:
+    """Says by which rule the object of one age wins over that of another."""
+    return "is older" if winner[0] < own[0] else "is as old and comes first by name"
+
+
 CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
 """Those of a policy, one for each of its texts, by Service."""
 

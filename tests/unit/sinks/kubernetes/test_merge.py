@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lasthop.api.gateway import GatewayAddress, RouteGroupKind
-from lasthop.api.kinds import CONTROLLER_NAME
+from lasthop.api.kinds import CONTROLLER_NAME, KINDS
 from lasthop.api.policies import AncestorReference
 from lasthop.api.status import (
     AncestorStatus,
@@ -22,7 +22,6 @@ from lasthop.api.status import (
     Status,
     SupportedFeature,
 )
-from lasthop.outputs.status.policies import UNSERVED_POLICIES
 from lasthop.plan.reasons import CONDITION_TYPES
 from lasthop.sinks.kubernetes.merge import Outdated, generation, merged, observations, rendered, without_observations
 from tests.api_objects import BEFORE, Json, foreign, mk_condition, mk_parent
@@ -87,7 +86,7 @@ def test_a_parentref_left_to_defaults_is_the_same_parent() -> None:
     assert merge({"parents": [ours]}, RouteStatus((mk_parent("a"),))) == {"parents": [ours]}
 
 
-@pytest.mark.parametrize("kind", ["BackendTLSPolicy", "XBackend", *UNSERVED_POLICIES])
+@pytest.mark.parametrize("kind", [kind.kind for kind in KINDS.values() if kind.ancestors])
 def test_of_every_kind_with_ancestors_our_entry_is_taken_away_again(kind: str) -> None:
     written = merge({"ancestors": [foreign("ancestorRef", "x")]}, PolicyStatus((mk_ancestor("gw"),)), kind)
     assert len(written["ancestors"]) == 2

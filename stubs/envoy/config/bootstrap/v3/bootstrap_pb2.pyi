@@ -1,0 +1,16 @@
+# Written by tools/envoy_stubs.py from the descriptors in xds-protos; `make stubs` writes it again.
+
+from _protobuf import Many, Message, One
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.core.v3.base_pb2 import Node
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.trace.v3.http_tracer_pb2 import Tracing
+
+class Bootstrap(Message):
+    class StaticResources(Message):
+        listeners: Many[Listener] = ...
+        clusters: Many[Cluster] = ...
+
+    node: One[Node] = ...
+    static_resources: One[Bootstrap.StaticResources] = ...
+    tracing: One[Tracing] = ...

@@ -1,0 +1,56 @@
+"""Whatever an XTelemetryPolicy says, nothing is traced or Envoy takes the listener: a refused one would close it for all."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from random import Random
+
+from envoy.config.bootstrap.v3 import bootstrap_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from lasthop.api.kinds import decode
+from lasthop.api.meta import Key
+from lasthop.outputs.envoy.encode import encode, packed, socket_address
+from lasthop.outputs.envoy.listeners import HCM
+from lasthop.outputs.envoy.tracing import trace
+from lasthop.plan.telemetry import Tracing
+from lasthop.proxy.binary import find_envoy
+from lasthop.resolve.telemetry import tracing
+from tests.fuzz.objects import NAMES, TENANT, Tenant
+from tests.snapshot import settled
+from tests.world import keyed, mk_class, mk_gateway, mk_service
+
+POLICIES = 400
+GATEWAY = Key("Gateway", TENANT, "gw")
+
+
+def traced(seed: int) -> Tracing | None:
+    """What comes of a random policy for a Gateway."""
+    document = Tenant(Random(seed)).telemetry_policy("traces")
+    document["spec"]["targetRefs"][0] |= {"name": GATEWAY.name}
+    services = (mk_service(f"{TENANT}/{name}") for name in NAMES)
+    engine, _ = settled(keyed(mk_class(), mk_gateway(GATEWAY.path), *services, decode("XTelemetryPolicy", document)))
+    assert engine.graph.crashes == {}, f"policy {seed}"
+    return tracing(engine.graph, GATEWAY)
+
+
+def test_envoy_takes_every_policy_that_is_not_refused(tmp_path: Path) -> None:
+    found = [wanted for wanted in map(traced, range(POLICIES)) if wanted]
+    assert POLICIES / 10 < len(found) < POLICIES
+    bootstrap = bootstrap_pb2.Bootstrap()
+    for number, wanted in enumerate(found):
+        router = hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router_pb2.Router()))
+        routes = route_pb2.RouteConfiguration(name="none")
+        manager = hcm_pb2.HttpConnectionManager(stat_prefix="http", route_config=routes, http_filters=[router])
+        trace(manager, wanted)
+        listener = bootstrap.static_resources.listeners.add(name=str(number))
+        listener.address.CopyFrom(socket_address("127.0.0.1", 1 + number))
+        listener.filter_chains.add().filters.add(name=HCM).typed_config.CopyFrom(packed(manager))
+    path = tmp_path / "bootstrap.pb"
+    path.write_bytes(encode(bootstrap))
+    command = [str(find_envoy().path), "--mode", "validate", "-c", str(path), "--log-level", "error"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
