@@ -352,7 +352,10 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     rejected_policies(),
     secrets(),
     st.builds(
-        lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
+        lambda ns, s, p: mk_service(f"{ns}/{s}", p),
+        NAMESPACES,
+        SERVICES,
+        st.sampled_from([PORTS, PORTS[:1], PORTS[2:], [{**PORTS[0], "appProtocol": "HTTPS"}, *PORTS[1:]]]),
     ),
     st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
     st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),

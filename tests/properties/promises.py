@@ -136,6 +136,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
             means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+            assert service_port.app_protocol != "HTTPS", f"{name} is plaintext although its port says TLS"
             astray = missed(objects, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue

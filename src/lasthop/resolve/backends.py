@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -20,6 +19,7 @@ from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
 from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
 from lasthop.resolve import xbackends
+from lasthop.resolve.app_protocols import H2C
 from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
@@ -32,24 +32,6 @@ SLICES = Index[str, str, Key]("slice")
 
 
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
-
-
-H2C: Final = "kubernetes.io/h2c"
-WS: Final = "kubernetes.io/ws"
-WSS: Final = "kubernetes.io/wss"
-
-PLAINTEXT: Final = frozenset(
-    (
-        *(H2C, WS, "h2c", "ws", "http", "http-alt", "www", "www-http"),
-        *("amqp", "ftp", "imap", "ldap", "mqtt", "nntp", "pop3", "sip", "telnet"),
-    )
-)
-"""Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
-naming one of these means plaintext."""
-
-
-def says_plaintext(app_protocol: str) -> bool:
-    return app_protocol.lower() in PLAINTEXT
 
 
 class Target(msgspec.Struct, frozen=True):

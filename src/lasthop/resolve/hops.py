@@ -25,7 +25,8 @@ from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.plan.verification import STRONGER, Strength
 from lasthop.resolve import xbackends
-from lasthop.resolve.backends import WSS, endpoints_kind, says_plaintext
+from lasthop.resolve.app_protocols import policy_to_write, says_plaintext, says_tls
+from lasthop.resolve.backends import endpoints_kind
 from lasthop.resolve.gateways import client_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.resolve.policies.judgement import judgement
@@ -47,7 +48,7 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
     if isinstance(tls, Refused):
         return Refused(problem or problems.invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
     problem = problem or (
-        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _wss_problem(g, hop, tls)
+        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _says_tls(g, hop, tls)
     )
     return Refused(problem, tls.source if isinstance(tls, BackendTLS) else None) if problem else tls
 
@@ -78,12 +79,18 @@ def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> Se
     return service.port(number, transport) or problems.backend_port_not_found(key, transport, number, ports)
 
 
-def _wss_problem(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
-    port = _service_port(g, hop.backend, hop.port)
-    if isinstance(port, Problem) or port.app_protocol != WSS or not hop.protocol.http or not isinstance(tls, Plaintext):
+def _says_tls(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
+    """Returns why a port that says that it speaks TLS is not sent plaintext."""
+    service, port = read(g, hop.backend, Service), _service_port(g, hop.backend, hop.port, hop.protocol.transport)
+    if service is None or isinstance(port, Problem) or not hop.protocol.policed or not isinstance(tls, Plaintext):
         return None
-    message = f"{hop.backend} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy"
-    return problems.unsupported_protocol(message, "create one", hop.backend)
+    if not says_tls(port.app_protocol):
+        return None
+    message = f"{hop.backend} port {hop.port} has appProtocol {port.app_protocol} but no BackendTLSPolicy"
+    remedy = f"create one {policy_to_write(service, port)}"
+    if not hop.protocol.http:
+        remedy += ", or let the client's own TLS through with a TLSRoute on a Passthrough listener"
+    return problems.unsupported_protocol(message, remedy, hop.backend)
 
 
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:

@@ -29,7 +29,7 @@ from lasthop.plan.messages import limited
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
-from lasthop.resolve.backends import says_plaintext
+from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.judgement import judgement, validation_of
 from lasthop.resolve.policies.targets import WHOLE, is_service, port_winner

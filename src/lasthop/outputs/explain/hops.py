@@ -16,6 +16,7 @@ from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import BACKEND_NOT_FOUND
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.app_protocols import annotation_for_tls
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
 from lasthop.resolve.hops import hop_tls
@@ -79,8 +80,8 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
     )
     if aims:
         return warning(said, *aims, *others)
-    if port and port.app_protocol.lower() == "https":
-        return warning(f"{said}, and appProtocol {port.app_protocol} does not start TLS by itself", *others)
+    if service and port and (annotation := annotation_for_tls(service, port)):
+        return warning(f"{said}, and annotation {annotation} has no effect here", *others)
     return plain(said, *others)
 
 
