@@ -290,6 +290,7 @@ def secrets(draw: st.DrawFn) -> Object:
 
 
 ALLOWANCES = st.sampled_from(["", "Allow", "Deny"])
+PLAINTEXT = st.sampled_from(["", "Allow", "Deny", "Declared"])
 
 
 @st.composite
@@ -323,7 +324,8 @@ def waivers(draw: st.DrawFn) -> Object:
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Object:
-    tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(ALLOWANCES)}
+    tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(PLAINTEXT)}
+    tls["pinnedOnly"] = draw(ALLOWANCES)
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
     return mk_profile(
         f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES), externalHostnames=draw(ALLOWANCES)

@@ -233,5 +233,6 @@ def assert_check_has_only_todos(outcome: Outcome) -> None:
         finding = mistake.finding
         certificate = finding.object is not None and finding.object.kind == "Gateway" and "default-certificate" in todo
         outside = "could lead anywhere" in finding.message and "external-hostname" in todo
+        outside |= finding.reason == "UnsupportedProtocol" and "port-says-tls" in todo
         expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate or outside
         assert expected, str(finding)

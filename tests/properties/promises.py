@@ -127,7 +127,9 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
-        denied = [p for p in said if p.plaintext_backends == "Deny"]
+        means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+        denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
+        denied = [p for p in said if p.plaintext_backends in denying]
         if protocol in EXEMPT:
             assert context is None, f"{name} speaks TLS, which is not ours to speak there"
             assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
@@ -135,7 +137,6 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
-            means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
             assert service_port.app_protocol != "HTTPS", f"{name} is plaintext although its port says TLS"
             astray = missed(objects, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
@@ -144,6 +145,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
+        check_pinned(context, said)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
 
@@ -162,10 +164,11 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
         assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
     if context is None:
         assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
-        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends == "Deny"]
+        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends in ("Deny", "Declared")]
         return
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
     check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
+    check_pinned(context, said)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
     assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
     shown = [secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
@@ -181,6 +184,13 @@ def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
     grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
     froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
     return ("XBackend", source) in froms
+
+
+def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
+    """Pins alone have effect only where the operator does not deny them."""
+    found = context.common_tls_context.validation_context
+    pinned = found.verify_certificate_spki or found.verify_certificate_hash
+    assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
 
 
 def check_weakened(
@@ -199,7 +209,7 @@ def check_weakened(
     assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
 
 
-STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls_version="1.3")
+STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3")
 
 
 def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:

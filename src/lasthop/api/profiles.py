@@ -70,6 +70,7 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     waivers: str = ""
     max_waiver_days: int | None = None
     plaintext_backends: str = ""
+    pinned_only: str = ""
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
     acknowledged: tuple[AcknowledgedBackend, ...] = ()
 

@@ -30,13 +30,23 @@ class AccessLog(StrEnum):
     ALL = "All"
 
 
+class PlaintextBackends(StrEnum):
+    """Which backends without a policy may be reached."""
+
+    ALLOW = "Allow"
+    DECLARED = "Declared"
+    """Those that say themselves that they speak plaintext."""
+    DENY = "Deny"
+
+
 class BackendRules(msgspec.Struct, frozen=True):
     waivers: bool = False
     """VerificationWaivers have an effect."""
     max_waiver_days: int | None = None
     """A waiver must expire, at the latest so many days after its creation."""
-    plaintext: bool = True
-    """Backends without a policy may be reached."""
+    plaintext: PlaintextBackends = PlaintextBackends.ALLOW
+    pinned_only: bool = True
+    """Pins alone may take the place of names and dates."""
     min_version: str = ""
     """The lowest TLS version that a policy may permit; empty: any."""
     external_names: bool | None = None
@@ -52,7 +62,14 @@ class BackendRules(msgspec.Struct, frozen=True):
         return f"GatewayProfile {', '.join(self.profiles)}"
 
 
-NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False, external_hostnames=False)
+NOTHING = BackendRules(
+    waivers=False,
+    plaintext=PlaintextBackends.DENY,
+    pinned_only=False,
+    min_version="1.3",
+    external_names=False,
+    external_hostnames=False,
+)
 """Where it cannot be known what is permitted."""
 
 

@@ -19,6 +19,7 @@ PLAINTEXT: Final = frozenset(
     (
         *(H2C, WS, "h2c", "ws", "http", "http-alt", "www", "www-http"),
         *("amqp", "ftp", "imap", "ldap", "mqtt", "nntp", "pop3", "sip", "telnet"),
+        *("domain", "syslog"),
     )
 )
 """Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):

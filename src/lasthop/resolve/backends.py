@@ -17,9 +17,9 @@ from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve import xbackends
-from lasthop.resolve.app_protocols import H2C
+from lasthop.resolve.app_protocols import H2C, says_plaintext
 from lasthop.resolve.grants import permitted
 from lasthop.store.graph import Graph, query
 from lasthop.store.sources import Entry, Index
@@ -67,6 +67,17 @@ def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
     service = read(g, backend, Service)
     found = service.port(port) if service else None
     return found is not None and found.app_protocol == H2C
+
+
+@query
+def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) -> bool:
+    """Returns whether a backend says itself that it speaks plaintext. An XBackend's tls.mode None does not: it is the
+    default."""
+    if backend.kind == XBACKEND:
+        return speaks_h2c(g, backend, port)
+    service = read(g, backend, Service)
+    found = service.port(port, protocol.transport) if service else None
+    return found is not None and says_plaintext(found.app_protocol)
 
 
 @query
