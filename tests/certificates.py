@@ -58,6 +58,18 @@ class Certificate:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
 
+    def crl(
+        self, *revoked: Certificate, valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + 9 * DAY)
+    ) -> str:
+        """A revocation list of this CA as PEM; `valid` until the next one is due."""
+        builder = x509.CertificateRevocationListBuilder(self.subject, *valid)
+        for each in revoked:
+            entry = x509.RevokedCertificateBuilder(each.certificate.serial_number, valid[0])
+            builder = builder.add_revoked_certificate(entry.build())
+        key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(key_id, critical=False).add_extension(x509.CRLNumber(1), critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
     def server_context(self, *chain: Certificate) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:

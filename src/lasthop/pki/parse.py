@@ -222,8 +222,8 @@ def _certificate(found: x509.Certificate) -> Certificate:
 
 def _names(found: x509.Certificate) -> tuple[str, str, str]:
     named = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    subject, issuer = _printable(found.subject.rfc4514_string()), _printable(found.issuer.rfc4514_string())
-    return subject, issuer, _printable(str(named[0].value)) if named else subject
+    subject, issuer = printable(found.subject.rfc4514_string()), printable(found.issuer.rfc4514_string())
+    return subject, issuer, printable(str(named[0].value)) if named else subject
 
 
 def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
@@ -279,13 +279,13 @@ def _signs(usage: bytes | None) -> bool:
 def _name(name: x509.GeneralName) -> str:
     match name:
         case x509.DNSName():
-            return _printable(f"DNS {name.value}")
+            return printable(f"DNS {name.value}")
         case x509.IPAddress():
             return f"IP {name.value}"
         case x509.UniformResourceIdentifier():
-            return _printable(f"URI {name.value}")
+            return printable(f"URI {name.value}")
         case x509.RFC822Name():
-            return _printable(f"email {name.value}")
+            return printable(f"email {name.value}")
     return type(name).__name__
 
 
@@ -329,7 +329,7 @@ def _kind(key: object) -> str:
     return type(key).__name__.removesuffix("PublicKey")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Makes a name safe and short: it appears in messages, logs and terminals."""
     cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)

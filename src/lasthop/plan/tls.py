@@ -32,6 +32,10 @@ class Anchors(msgspec.Struct, frozen=True):
 
     pem: bytes
     count: int = 1
+    crl: bytes = b""
+    """Revocation lists as PEM; with any, a certificate whose issuer has none is not accepted."""
+    crl_of_leaf: bool = False
+    """Only the backend's own certificate is looked up: none of the lists is that of a root."""
 
 
 class SystemStore(msgspec.Struct, frozen=True):

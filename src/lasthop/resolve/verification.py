@@ -121,6 +121,8 @@ def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
     refs = tuple(f"{ref.kind} {source.namespace}/{ref.name}" for ref in validation.ca_certificate_refs)
     parts = [
         tls.trust.pem if isinstance(tls.trust, Anchors) else b"",
+        # Lists are issued anew all the time; only that there are any is worth a record.
+        b"crl" if isinstance(tls.trust, Anchors) and tls.trust.crl else b"",
         *sorted(tls.pins.keys),
         b"",
         *sorted(tls.pins.certificates),

@@ -19,7 +19,7 @@ from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.judgement import validation_of
 from lasthop.resolve.policies.references import PIN_SET
-from lasthop.resolve.trust import CA_KINDS, bundle
+from lasthop.resolve.trust import CA_KINDS, CRL_SOON, bundle
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 
@@ -29,6 +29,8 @@ DAY: Final = 86400.0
 class Role(StrEnum):
     ANCHOR = "CA of backends"
     PINNED = "pinned certificate"
+    REVOCATIONS = "revocation list"
+    """Of a CA: its `not_after` is when the next one is due."""
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
     BACKEND = "certificate that a backend shows"
@@ -56,6 +58,7 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def due(self, now: float, days: float) -> bool:
         """Whether it is out of date, or will be within so many days."""
+        days = min(days, CRL_SOON / DAY) if self.role is Role.REVOCATIONS else days
         return self.not_after - now <= days * DAY or now < self.not_before
 
 
@@ -92,7 +95,12 @@ def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[Cer
     if (ref.group, ref.kind) in CA_KINDS:
         found = bundle(g, namespace, ref)
         holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-        yield from _reports(Role.ANCHOR, holder, () if isinstance(found, Problem) else found.anchors)
+        if not isinstance(found, Problem):
+            yield from _reports(Role.ANCHOR, holder, found.anchors)
+            for each in found.crls:
+                if each.next_update is not None:
+                    due, since = each.next_update, each.this_update
+                    yield CertificateReport(due, Role.REVOCATIONS, holder, each.issuer, not_before=since)
     elif (ref.group, ref.kind) == (GROUP, PIN_SET):
         key = Key(PIN_SET, namespace, ref.name)
         pins = pinned(g, key)

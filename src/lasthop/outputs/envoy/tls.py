@@ -56,11 +56,14 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
     if tls.trust is None and not tls.pins:
         raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
+    anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
     return common_pb2.CertificateValidationContext(
         trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,
         match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
         verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
         verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
+        crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
+        only_verify_leaf_cert_crl=anchors.crl_of_leaf,
         allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
     )
 

@@ -124,6 +124,9 @@ def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:
         shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
+    for each in found.crls[:SHOWN_ANCHORS]:
+        due = f", the next one is due on {day(each.next_update)}" if each.next_update is not None else ""
+        shown.append(plain(f"revocation list of {each.issuer} ({each.revoked} revoked){due}"))
     shown += [warning(text) for text in state.warnings]
     return plain(said.format(key), *shown, object=key)
 

@@ -6,8 +6,8 @@
     a waiver of All                                     nothing
     anything else                                       the policy is invalid
 
-Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver) fails the policy. Only a CA may be
-left out, and only while another one is there.
+Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver, a revocation list) fails the
+policy. Only a CA may be left out, and only while another one is there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
 from lasthop.resolve.certificates import union
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, UNREVOCABLE, bundle, dates, ref_state
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -117,6 +117,9 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
+        if state.problem and state.problem.reason in UNREVOCABLE:
+            fatal.append(entry.fault(state.problem))
+            continue
         # With Expiry waived an anchor that is out of date is as good as any.
         if state.problem and not (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             left_out.append(entry.fault(state.problem))
