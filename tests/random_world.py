@@ -19,6 +19,7 @@ from tests.world import (
     PORTS,
     STREAMS,
     ca_pem,
+    crl_pem,
     key_pair,
     keyed,
     mk,
@@ -362,7 +363,11 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     st.builds(lambda ns, s, a: mk_slice(f"{ns}/{s}-1", s, a), NAMESPACES, SERVICES, st.sampled_from([[], ["10.1.0.1"]])),
     st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),
     st.builds(
-        lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
+        lambda ns, n, c, crl: mk_config_map(f"{ns}/{n}", ca_content(c), crl),
+        NAMESPACES,
+        st.sampled_from(["c0", "c1", CLIENTS]),
+        CAS,
+        st.sampled_from([None, None, crl_pem("good"), crl_pem("good", -1), crl_pem("good", 30, 2), ""]),
     ),
     st.builds(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),

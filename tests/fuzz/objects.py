@@ -142,7 +142,8 @@ class Tenant:
             }
             found.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
             ca = certificates.pem(der) if self.sane() else certificates.certificate(self.r)
-            found.append(_obj("ConfigMap", name, data={"ca.crt": ca}))
+            crl = {"ca.crl": certificates.revocations(self.r)} if self.r.random() < 0.3 else {}
+            found.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
         return found
 
     # --- routes ------------------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, SECRET
 from lasthop.plan.tls_options import OPTIONS
-from tests.random_world import BASE, Edit
+from tests.random_world import BASE, Edit, ca_content
 from tests.snapshot import Snapshot, settle, settled, tls_context
-from tests.world import NOW, STORE, key
+from tests.world import NOW, STORE, crl_pem, key
 
 Objects = dict[Key, Object]
 Text = BackendTLSPolicy | RejectedPolicy
@@ -275,6 +275,9 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
+        lists = [crl for ref in cas if (crl := _crl_of(objects, policy, ref, waives)) is not None]
+        assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
+        assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
     return waivers[0] if waivers else None
 
 
@@ -295,6 +298,14 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     if isinstance(obj, Secret):
         return (obj.data.get("ca.crt") or b"").decode()
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
+
+
+def _crl_of(objects: Objects, policy: Object, ref: Any, waives: str) -> str | None:
+    obj: Any = objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) if ref.kind == "ConfigMap" else None
+    # Beside a CA that is left out, its list is, too; an unusable list never is.
+    kinds = ("good", "other", *(("expired", "early") if waives == "Expiry" else ()))
+    left_out = obj is None or dict(obj.data).get("ca.crt") not in map(ca_content, kinds)
+    return None if left_out else dict(obj.data).get("ca.crl")
 
 
 def walk(edits: list[Edit]) -> tuple[Objects, Engine, Snapshot]:

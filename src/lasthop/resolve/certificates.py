@@ -83,7 +83,8 @@ def _with_lists(bundle: Bundle, certificates: tuple[Certificate, ...], crl: byte
     lists = revocation.revocation_lists(crl)
     if isinstance(lists, Unreadable):
         raise BadRevocationList(lists.message)
-    roots, covered = set(), set()
+    roots: set[bytes] = set()
+    covered: set[Certificate] = set()
     for each in lists:
         issuers = revocation.issuers(each, certificates)
         if issuers and not any(revocation.signed_by(each, issuer) for issuer in issuers):
