@@ -90,7 +90,8 @@ _SANS = st.sampled_from(
 )
 _OPTIONS = st.sampled_from(
     [{}] * len(OPTIONS)
-    + [{f"lasthop.dev/{option.name}": option.values[-1]} for option in OPTIONS]
+    + [{f"lasthop.dev/{option.name}": option.values[-1]} for option in OPTIONS if option.values]
+    + [{"lasthop.dev/client-certificate": name} for name in ("k0", "k1", "missing", "b/k0", "../b/k0")]
     + [{"lasthop.dev/unknown": "x"}, {"lasthop.dev/min-tls-version": "9"}, {"foreign.example/x": "y"}]
 )
 
@@ -327,6 +328,7 @@ def waivers(draw: st.DrawFn) -> Object:
 def profiles(draw: st.DrawFn) -> Object:
     tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(PLAINTEXT)}
     tls["pinnedOnly"] = draw(ALLOWANCES)
+    tls["clientCertificate"] = draw(st.sampled_from(["", "PolicyFirst", "GatewayFirst"]))
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
     return mk_profile(
         f"{draw(NAMESPACES)}/f0", backendTLS=tls, externalNameServices=draw(ALLOWANCES), externalHostnames=draw(ALLOWANCES)

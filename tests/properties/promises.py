@@ -146,6 +146,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         check_pinned(context, said)
+        check_client_certificate(objects, snapshot, gateway, policy, context, said)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
 
@@ -171,19 +172,38 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     check_pinned(context, said)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
     assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
-    shown = [secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
+    shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
     ref = spec.tls.client_certificate_ref
     holder = ref.namespace or namespace if ref else ""
     assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
     if shown and holder != namespace:
         assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
-    assert all((gateway, SECRET, secret) in snapshot.xds for secret in shown)
+    assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
 def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
     grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
     froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
     return ("XBackend", source) in froms
+
+
+def secrets_of(context: Any) -> set[str]:
+    return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
+
+
+def check_client_certificate(
+    objects: Objects, snapshot: Snapshot, gateway: Key, policy: BackendTLSPolicy, context: Any, said: list[BackendTLSProfile]
+) -> None:
+    """A policy's backends are shown the Gateway's certificate, or one of the policy's own namespace; never another."""
+    obj: Any = objects[gateway]
+    ref = obj.spec.tls.backend.client_certificate_ref if obj.spec.tls and obj.spec.tls.backend else None
+    own = f"{ref.namespace or gateway.namespace}/{ref.name}" if ref else ""
+    name = dict(policy.spec.options).get("lasthop.dev/client-certificate", "")
+    named = f"{policy.metadata.namespace}/{name}" if name else ""
+    first = "GatewayFirst" in [p.client_certificate for p in said]
+    wanted = (own or named) if first else (named or own)
+    assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
 def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
@@ -209,7 +229,9 @@ def check_weakened(
     assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
 
 
-STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3")
+STRICTEST = BackendTLSProfile(
+    waivers="Deny", client_certificate="GatewayFirst", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3"
+)
 
 
 def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
@@ -243,7 +265,8 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
     waives = waivers[0].spec.waives if waivers else ""
     known = {f"lasthop.dev/{option.name}": set(option.values) for option in OPTIONS}
     for name, value in getattr(policy.spec, "options", ()):
-        assert not name.startswith("lasthop.dev/") or set(value.split(",")) <= known[name], "served, though an option is wrong"
+        if name != "lasthop.dev/client-certificate" and name.startswith("lasthop.dev/"):
+            assert set(value.split(",")) <= known[name], "served, though an option is wrong"
     assert context.sni == validation.hostname
     if not context.common_tls_context.HasField("validation_context"):
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names

@@ -96,7 +96,9 @@ class BackendTLS(msgspec.Struct, frozen=True):
     """By whose word the mode is not STRICT."""
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
-    """The Secret with the certificate that is shown: the Gateway's own, or what an XBackend names."""
+    """The Secret with the certificate that is shown: the Gateway's own, or what the policy or XBackend names."""
+    client_digest: str = ""
+    """Of that certificate, so that a new one is a change of this."""
 
     @property
     def by(self) -> str:

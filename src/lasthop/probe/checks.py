@@ -219,7 +219,10 @@ def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
 def _client(seen: Handshake, expected: Expectation) -> Check:
     name = "client certificate"
     own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
-    remedy = "Give the Gateway one that the backend trusts: spec.tls.backend.clientCertificateRef."
+    remedy = (
+        "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
+        "lasthop.dev/client-certificate)."
+    )
     if seen.failure:
         return Check(name, State.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:

@@ -27,7 +27,7 @@ from lasthop.plan.verification import STRONGER, Strength
 from lasthop.resolve import xbackends
 from lasthop.resolve.app_protocols import policy_to_write, says_plaintext, says_tls
 from lasthop.resolve.backends import endpoints_kind
-from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.client_certificates import chain_digest, shown_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
@@ -121,10 +121,10 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if gateway in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    own = client_certificate(g, gateway)
-    if isinstance(own, Problem):
-        return Refused(own.within(f"the client certificate of {gateway}", gateway), policy)
-    return msgspec.structs.replace(wanted, client_certificate=own)
+    shown = shown_certificate(g, gateway, policy)
+    if isinstance(shown, Problem):
+        return Refused(shown, policy)
+    return msgspec.structs.replace(wanted, client_certificate=shown, client_digest=chain_digest(g, shown))
 
 
 def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
@@ -152,7 +152,8 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
         return Refused(certificate, key)
     alpn = (xbackends.ALPN[obj.spec.protocol],) if obj.spec.protocol in xbackends.ALPN else ()
     options = msgspec.structs.replace(wanted.options, alpn=alpn)
-    return msgspec.structs.replace(wanted, client_certificate=certificate, options=options)
+    digest = chain_digest(g, certificate)
+    return msgspec.structs.replace(wanted, client_certificate=certificate, client_digest=digest, options=options)
 
 
 def _plaintext(g: Graph, hop: Hop) -> HopTLS:

@@ -84,6 +84,8 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         waivers=_permitted([t.waivers for t in tls]) or False,
         max_waiver_days=min((t.max_waiver_days for t in tls if t.max_waiver_days is not None), default=None),
         plaintext=_plaintext([t.plaintext_backends for t in tls]),
+        # A word that is not known might keep a policy's certificate from being shown.
+        gateway_certificate_first=any(t.client_certificate not in ("", profiles.POLICY_FIRST) for t in tls),
         pinned_only=_permitted([t.pinned_only for t in tls]) is not False,
         min_version=max((t.min_tls_version for t in tls), default=""),
         external_names=_permitted([spec.external_name_services for _, spec in said]),

@@ -15,6 +15,7 @@ from lasthop.api.profiles import GROUP
 from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackends
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
+from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.judgement import validation_of
@@ -85,7 +86,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Also of one that is refused, perhaps because they have expired."""
     validation = validation_of(g, policy)
-    shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
+    shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else policy_certificate(g, policy)
     refs = validation.ca_certificate_refs if validation else ()
     held = tuple((report, policy) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())

@@ -154,7 +154,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
                 tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
                 tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
             ),
-            tls_certificate_sds_secret_configs=[secret_config(secret) for secret in listener.certificates],
+            tls_certificate_sds_secret_configs=[secret_config(secret.path) for secret in listener.certificates],
         )
     )
     if listener.clients:

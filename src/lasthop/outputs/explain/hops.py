@@ -19,6 +19,7 @@ from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.app_protocols import annotation_for_tls
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.observed import NOT_TRIED, hop_state, port_states
@@ -137,7 +138,8 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
         return
     pair = key_pair(g, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
-    whose = "the certificate" if tls.source.kind == XBACKEND else "the Gateway's own certificate"
+    policys = tls.source.kind == XBACKEND or secret == policy_certificate(g, tls.source)
+    whose = "the certificate" if policys else "the Gateway's own certificate"
     said = pair_dates(g, secret)
     yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 
