@@ -41,8 +41,6 @@ class TLSOptions(msgspec.Struct, frozen=True):
     alpn: tuple[str, ...] = ()
     client_certificate: str = ""
     """The name of a Secret of the policy's namespace. Who may use it is for resolve to say, not for this table."""
-    verify_depth: str = ""
-    """How many CA certificates a chain may have, its anchor included; empty: as many as Envoy takes."""
     session_reuse: str = "true"
 
     @property
@@ -53,7 +51,6 @@ class TLSOptions(msgspec.Struct, frozen=True):
         """Returns them in words; empty where all have their defaults."""
         named = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
         lists = "".join(f"; {label} {', '.join(values)}" for label, values in named if values)
-        lists += f"; at most {self.verify_depth} CAs in the chain" if self.verify_depth else ""
         lists += "; TLS sessions are not reused" if self.session_reuse == "false" else ""
         versions = (self.lowest, self.max_version)
         return f"TLS {' to '.join(versions)}{lists}" if lists or versions != (LOWEST, VERSIONS[-1]) else ""
@@ -80,6 +77,5 @@ OPTIONS: Final = (
     Option("curves", "curves", ("X25519MLKEM768", "MLKEM1024", "X25519", "P-256", "P-384", "P-521"), "curves"),
     Option("alpn", "alpn", ("h2", "http/1.1"), "ALPN", "both; the backend picks", probed=True),
     Option("client-certificate", "client_certificate", (), default="the Gateway's own, if it has one", probed=True),
-    Option("verify-depth", "verify_depth", tuple(map(str, range(1, 11))), default="100", probed=True),
     Option("session-reuse", "session_reuse", ("true", "false"), default="true", probed=True),
 )

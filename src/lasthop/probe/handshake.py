@@ -103,9 +103,6 @@ def handshake(address: tuple[str, int], expected: Expectation, timeout: float) -
         context = _context(ciphers, expected.alpn, tls.options.lowest, tls.options.max_version)
         if tls.trust is not None:
             _trust(context, tls)
-        if tls.options.verify_depth:
-            # OpenSSL does not count the anchor, Envoy does.
-            context.set_verify_depth(int(tls.options.verify_depth) - 1)
         if expected.identity:
             expected.identity(context)
     except (SSL.Error, crypto.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -56,6 +56,7 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
         return None
     if tls.trust is None and not tls.pins:
         raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
+    # No `max_verify_depth` either: Envoy 1.40 takes it and does not look at it here (docs/measurements.md#unsafe-settings).
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
     anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
     return common_pb2.CertificateValidationContext(
@@ -64,7 +65,6 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
         verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
         verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
         crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
-        max_verify_depth=UInt32Value(value=int(tls.options.verify_depth)) if tls.options.verify_depth else None,
         only_verify_leaf_cert_crl=anchors.crl_of_leaf,
         allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
     )

@@ -36,7 +36,6 @@ from lasthop.store.store import read
 MAX_NAMES: Final = 32
 """More than any bundle's CRD admits (5), and few enough to try at every handshake."""
 CLIENT_CERTIFICATE: Final = f"option {PREFIX}client-certificate"
-UNCHECKED: Final = f"option {PREFIX}verify-depth is asked for and not checked, because no chain is; remove it"
 URI: Final = re.compile(r"[!-~]{1,2048}")
 """Characters that a URI may have (RFC 3986); it is compared byte for byte."""
 
@@ -79,8 +78,7 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
     unresolved = (
         joined([verified.unresolved, unusable]) if verified.unresolved and unusable else verified.unresolved or unusable
     )
-    unchecked = [] if verified.trust or problem or not parsed.options.verify_depth else [invalid(UNCHECKED).at(options.FIELD)]
-    if wrong := [*parsed.problems, *names, *unchecked, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
+    if wrong := [*parsed.problems, *names, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
         problem = joined([*wrong, problem], problem.reason).at(problem.field) if problem else joined(wrong)
     tls = BackendTLS(
         source=source,
