@@ -71,6 +71,7 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     max_waiver_days: int | None = None
     plaintext_backends: str = ""
     pinned_only: str = ""
+    weak_certificates: str = ""
     client_certificate: str = ""
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
     acknowledged: tuple[AcknowledgedBackend, ...] = ()

@@ -47,6 +47,8 @@ class BackendRules(msgspec.Struct, frozen=True):
     plaintext: PlaintextBackends = PlaintextBackends.ALLOW
     pinned_only: bool = True
     """Pins alone may take the place of names and dates."""
+    weak: bool = True
+    """CAs and pinned certificates may have keys and signatures below today's floor."""
     gateway_certificate_first: bool = False
     """A Gateway that has a client certificate shows that, and not what a policy names."""
     min_version: str = ""
@@ -68,6 +70,7 @@ NOTHING = BackendRules(
     waivers=False,
     plaintext=PlaintextBackends.DENY,
     pinned_only=False,
+    weak=False,
     gateway_certificate_first=True,
     min_version="1.3",
     external_names=False,

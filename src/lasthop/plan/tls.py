@@ -36,6 +36,8 @@ class Anchors(msgspec.Struct, frozen=True):
     """Revocation lists as PEM; with any, a certificate whose issuer has none is not accepted."""
     crl_of_leaf: bool = False
     """Only the backend's own certificate is looked up: none of the lists is that of a root."""
+    weak: str = ""
+    """One whose key or signature is below today's floor, as `old CA has a 1024-bit RSA key`."""
 
 
 class SystemStore(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import base64
 import contextlib
 import re
 import socket
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -75,10 +76,24 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _names(leaf, extensions, tls),
         _pins(leaf, tls),
         _client(seen, expected),
+        *_weak(seen.chain),
     )
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
     return EndpointResult(at, checks, certificate)
+
+
+def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
+    """Warns of keys and signatures that Envoy accepts and nobody should; says nothing where there are none."""
+    found = (parse.certificate(der) for der in chain)
+    weak = [
+        f"{each.common_name} has a {each.weakness}"
+        for each in found
+        if not isinstance(each, parse.Unreadable) and each.weakness
+    ]
+    if weak:
+        remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
+        yield Check("strength", State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:

@@ -52,6 +52,11 @@ class Anchor(msgspec.Struct, frozen=True):
     subject: str
     not_before: float
     not_after: float
+    weakness: str = ""
+
+
+def anchor(of: Certificate) -> Anchor:
+    return Anchor(of.common_name, of.not_before, of.not_after, of.weakness)
 
 
 class Bundle(msgspec.Struct, frozen=True, weakref=True):
@@ -71,7 +76,7 @@ def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
     found = parse.certificates(pem)
     if isinstance(found, Unreadable):
         raise BadCertificate(found.message)
-    anchors = tuple(Anchor(each.common_name, each.not_before, each.not_after) for each in found)
+    anchors = tuple(map(anchor, found))
     bundle = Bundle(b"".join(each.pem for each in found), anchors)
     if crl is not None:
         bundle = _with_lists(bundle, found, crl)
@@ -104,10 +109,16 @@ def union(bundles: Iterable[Bundle]) -> Anchors:
     several = tuple(dict.fromkeys(bundles))
     lists = dict.fromkeys(each.pem for bundle in several for each in bundle.crls)
     crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
+    weak = weakest(each for bundle in several for each in bundle.anchors)
     if len(several) == 1:
-        return Anchors(several[0].pem, len(several[0].anchors), crl, of_leaf)
+        return Anchors(several[0].pem, len(several[0].anchors), crl, of_leaf, weak)
     found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])
-    return Anchors(b"".join(piece + _END for piece in found), len(found), crl, of_leaf)
+    return Anchors(b"".join(piece + _END for piece in found), len(found), crl, of_leaf, weak)
+
+
+def weakest(anchors: Iterable[Anchor]) -> str:
+    """Returns the first with a key or signature below today's floor, in words; empty if there is none."""
+    return next((f"{each.subject} has a {each.weakness}" for each in anchors if each.weakness), "")
 
 
 _END: Final = b"-----END CERTIFICATE-----\n"

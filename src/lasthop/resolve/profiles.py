@@ -87,6 +87,7 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
         # A word that is not known might keep a policy's certificate from being shown.
         gateway_certificate_first=any(t.client_certificate not in ("", profiles.POLICY_FIRST) for t in tls),
         pinned_only=_permitted([t.pinned_only for t in tls]) is not False,
+        weak=_permitted([t.weak_certificates for t in tls]) is not False,
         min_version=max((t.min_tls_version for t in tls), default=""),
         external_names=_permitted([spec.external_name_services for _, spec in said]),
         external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),

@@ -143,6 +143,9 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
         return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
     warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
     warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
+    warnings += [f"{what} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
+        :SHOWN
+    ]
     for anchor in anchors:
         if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
             warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")

@@ -43,6 +43,10 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
         message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
         remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
         return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
+    if isinstance(wanted.trust, Anchors) and wanted.trust.weak and not rules.weak:
+        message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
+        remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
+        return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
     if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
         return invalid(message)
     # A policy that does not say how low it would go goes no lower than the profile.
