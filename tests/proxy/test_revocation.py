@@ -18,9 +18,9 @@ from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, LONG, OTHER_CA, key_pin
+from tests.proxy.clients import visit
 from tests.proxy.documents import Document
 from tests.proxy.lasthop import Lasthop
-from tests.proxy.test_client_validation import visit
 
 ROOT = Certificate("root", ca=True, valid=LONG)
 ISSUING = Certificate("issuing", ROOT, ca=True, valid=LONG)
