@@ -120,7 +120,7 @@ class Tenant:
         for name in NAMES:
             ports = [
                 {"name": "p", "port": 443},
-                {"name": "q", "port": 80, "appProtocol": self.r.choice(("", "kubernetes.io/h2c"))},
+                {"name": "q", "port": 80, "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS"))},
             ]
             found.append(_obj("Service", name, spec={"ports": ports}))
             addresses = self.r.choice((["10.0.0.1"], ["::1"], ["10.0.0.1", "10.0.0.2"], []))
@@ -385,6 +385,8 @@ _OPTIONS = (
     ("cipher-suites", "ECDHE-RSA-AES128-GCM-SHA256"),
     ("curves", "X25519"),
     ("alpn", "h2"),
+    ("client-certificate", "a"),
+    ("session-reuse", "false"),
 )
 _MAKERS: tuple[Callable[[Tenant, str], Document], ...] = (
     *[Tenant.http_route] * 6,
