@@ -56,7 +56,7 @@ def unserved() -> Iterator[str]:
 def option_values() -> Iterator[str]:
     yield from ("| option | values | default |", "|---|---|---|")
     for option in OPTIONS:
-        values = ", ".join(f"`{value}`" for value in sorted(option.values))
+        values = ", ".join(f"`{value}`" for value in sorted(option.values)) or "the name of a Secret in the policy's namespace"
         if option.label:
             both = len(option.values) == 2
             values = f"{values} or both, with a comma between" if both else f"some of {values}, with commas between"

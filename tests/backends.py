@@ -35,6 +35,7 @@ class Connection:
     client: str | None = None
     """The common name of the client's certificate."""
     established: bool = False
+    ended: bool = False
     heads: list[str] = dataclasses.field(default_factory=list)
     """Request line and headers of each HTTP/1.1 request; a line for each HTTP/2 request."""
 
@@ -152,6 +153,7 @@ class Backend:
                 else:
                     self._tls(accepted, self.context, seen)
         finally:
+            seen.ended = True
             self._open.discard(accepted)
 
     def _tls(self, accepted: socket.socket, context: ssl.SSLContext, seen: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ssl
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from OpenSSL import crypto
 
 NOW = datetime.datetime.now(datetime.UTC)
 KEY_USAGES = (
@@ -36,6 +38,7 @@ class Certificate:
         key: Any = None,
         key_usage: str = "",
         path_length: int | None = None,
+        sha1: bool = False,
     ) -> None:
         self.key = key or ec.generate_private_key(ec.SECP256R1())
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -53,13 +56,33 @@ class Certificate:
         if key_usage:
             builder = builder.add_extension(x509.KeyUsage(**{name: name == key_usage for name in KEY_USAGES}), critical=True)
         self.certificate = builder.sign(signer.key, hashes.SHA256())
+        if sha1:
+            # cryptography makes no such signatures any more.
+            weak = crypto.X509.from_cryptography(self.certificate)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                weak.sign(crypto.PKey.from_cryptography_key(signer.key), "sha1")
+            self.certificate = weak.to_cryptography()
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
         self.key_pem = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode()
 
+    def crl(
+        self, *revoked: Certificate, valid: tuple[datetime.datetime, datetime.datetime] = (NOW - DAY, NOW + 9 * DAY)
+    ) -> str:
+        """A revocation list of this CA as PEM; `valid` until the next one is due."""
+        builder = x509.CertificateRevocationListBuilder(self.subject, *valid)
+        for each in revoked:
+            entry = x509.RevokedCertificateBuilder(each.certificate.serial_number, valid[0])
+            builder = builder.add_revoked_certificate(entry.build())
+        key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(key_id, critical=False).add_extension(x509.CRLNumber(1), critical=False)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
     def server_context(self, *chain: Certificate) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # weak certificates, too
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "both.pem")
             file.write_text("".join((self.pem, *(above.pem for above in chain), self.key_pem)))

@@ -19,6 +19,7 @@ from tests.world import (
     PORTS,
     STREAMS,
     ca_pem,
+    crl_pem,
     import_ref,
     key_pair,
     keyed,
@@ -96,7 +97,8 @@ _SANS = st.sampled_from(
 )
 _OPTIONS = st.sampled_from(
     [{}] * len(OPTIONS)
-    + [{f"lasthop.dev/{option.name}": option.values[-1]} for option in OPTIONS]
+    + [{f"lasthop.dev/{option.name}": option.values[-1]} for option in OPTIONS if option.values]
+    + [{"lasthop.dev/client-certificate": name} for name in ("k0", "k1", "missing", "b/k0", "../b/k0")]
     + [{"lasthop.dev/unknown": "x"}, {"lasthop.dev/min-tls-version": "9"}, {"foreign.example/x": "y"}]
 )
 
@@ -364,6 +366,7 @@ def secrets(draw: st.DrawFn) -> Object:
 
 
 ALLOWANCES = st.sampled_from(["", "Allow", "Deny"])
+PLAINTEXT = st.sampled_from(["", "Allow", "Deny", "Declared"])
 
 
 @st.composite
@@ -397,7 +400,9 @@ def waivers(draw: st.DrawFn) -> Object:
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Object:
-    tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(ALLOWANCES)}
+    tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(PLAINTEXT)}
+    tls["pinnedOnly"] = draw(ALLOWANCES)
+    tls["clientCertificate"] = draw(st.sampled_from(["", "PolicyFirst", "GatewayFirst"]))
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
     connecting: list[dict[str, int]] = [
         {},
@@ -437,13 +442,16 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     rejected_policies(),
     secrets(),
     st.builds(
-        lambda ns, s, p: mk_service(f"{ns}/{s}", p), NAMESPACES, SERVICES, st.sampled_from([PORTS, PORTS[:1], PORTS[2:]])
+        lambda ns, s, p: mk_service(f"{ns}/{s}", p),
+        NAMESPACES,
+        SERVICES,
+        st.sampled_from([PORTS, PORTS[:1], PORTS[2:], [{**PORTS[0], "appProtocol": "HTTPS"}, *PORTS[1:]]]),
     ),
     st.builds(
         lambda ns, s, p: mk_service_import(f"{ns}/{s}", p),
         NAMESPACES,
         SERVICES,
-        st.sampled_from([PORTS, PORTS[:1], PORTS[2:]]),
+        st.sampled_from([PORTS, PORTS[:1], PORTS[2:], [{**PORTS[0], "appProtocol": "HTTPS"}, *PORTS[1:]]]),
     ),
     st.builds(
         lambda ns, s, a, i: mk_slice(f"{ns}/{s}-{1 + i}", s, a, imported=i),
@@ -454,7 +462,11 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
     ),
     st.builds(lambda ns, app: mk("EndpointSlice", f"{ns}/x", labels={"app": app}), NAMESPACES, st.sampled_from(["x", "y"])),
     st.builds(
-        lambda ns, n, c: mk_config_map(f"{ns}/{n}", ca_content(c)), NAMESPACES, st.sampled_from(["c0", "c1", CLIENTS]), CAS
+        lambda ns, n, c, crl: mk_config_map(f"{ns}/{n}", ca_content(c), crl),
+        NAMESPACES,
+        st.sampled_from(["c0", "c1", CLIENTS]),
+        CAS,
+        st.sampled_from([None, None, crl_pem("good"), crl_pem("good", -1), crl_pem("good", 30, 2), ""]),
     ),
     st.builds(
         lambda a, b, k: mk_grant(f"{a}/grant", b, *k),

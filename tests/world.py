@@ -52,6 +52,18 @@ def _certificate(name: str, days: int, begins: int = -365) -> tuple[str, str]:
     return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
 
 
+@functools.cache
+def crl_pem(name: str, days: int = 30, begins: int = -1) -> str:
+    """The revocation list of a CA that `ca_pem` makes; negative days: the next one was due that long ago."""
+    private = serialization.load_pem_private_key(_certificate(name, 365, -365)[1].encode(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    end = NOW + timedelta(days=days)
+    begin = min(NOW + timedelta(days=begins), end - timedelta(days=1))
+    found = x509.CertificateRevocationListBuilder(issuer, begin, end).sign(private, hashes.SHA256())
+    return found.public_bytes(serialization.Encoding.PEM).decode()
+
+
 def key_pair(name: str) -> tuple[str, str]:
     """(certificate, private key), for Secrets."""
     return _certificate(name, 100)
@@ -172,8 +184,9 @@ def mk_policy(path: str, service: str, hostname: str, cas: list[Any] | None = No
     return mk("BackendTLSPolicy", path, spec=spec, **more)
 
 
-def mk_config_map(path: str, ca: str | None) -> Object:
-    return mk("ConfigMap", path, data={} if ca is None else {"ca.crt": ca})
+def mk_config_map(path: str, ca: str | None, crl: str | None = None) -> Object:
+    content = {"ca.crt": ca, "ca.crl": crl}
+    return mk("ConfigMap", path, data={key: text for key, text in content.items() if text is not None})
 
 
 def mk_secret(path: str, certificate: str, private: str, ca: str = "") -> Object:

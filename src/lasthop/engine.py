@@ -17,7 +17,7 @@ from lasthop.outputs.envoy.assembly import Assembly, ByGateway
 from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES
-from lasthop.outputs.envoy.secrets import SECRETS, index_gateway_secrets, index_hop_secrets
+from lasthop.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS, index_gateway_secrets, index_hop_secrets
 from lasthop.outputs.envoy.streams import STREAMS
 from lasthop.outputs.findings.collection import FindingCollection
 from lasthop.outputs.findings.findings import FINDINGS
@@ -71,7 +71,7 @@ STAGES: tuple[Stage, ...] = (
     *(index_collectors, index_reach, index_hop_secrets, index_waived_ports, index_waived, index_ports, index_weakened),
     index_failing,
     # What is told to Envoy, and to people.
-    *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
+    *(CLUSTERS, LOAD_ASSIGNMENTS, SECRETS, CLIENT_SECRETS, HOSTS, TABLE_NAMES, STREAMS, LISTENERS),
     *STATUS,
     *FINDINGS,
     # What is remembered.
@@ -81,7 +81,7 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name)
+URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name, CLIENT_SECRETS.name)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class Engine:
     @property
     def building(self) -> bool:
         """Whether something that Envoy is told is still to be computed."""
-        return self.stages.waiting(CLUSTERS, SECRETS, HOSTS, STREAMS, LISTENERS)
+        return self.stages.waiting(CLUSTERS, SECRETS, CLIENT_SECRETS, HOSTS, STREAMS, LISTENERS)
 
     def unsettled_but(self, busy: Collection[Key]) -> bool:
         """Returns whether there is anything to do besides the route tables of these Gateways."""

@@ -61,5 +61,16 @@ def certificate(r: Random) -> str:
     return "".join(pem(odd(r, pair()[0])) for _ in range(r.choice((0, 1, 1, 1, 2, 5))))
 
 
+@functools.cache
+def revocation_list() -> bytes:
+    """Of the CA that `pair` is issued by, in DER."""
+    dates = (datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC))
+    return x509.CertificateRevocationListBuilder(_name("fuzz CA"), *dates).sign(_ISSUER, None).public_bytes(Encoding.DER)
+
+
+def revocations(r: Random) -> str:
+    return "".join(pem(odd(r, revocation_list()), "X509 CRL") for _ in range(r.choice((0, 1, 1, 1, 2))))
+
+
 def key(r: Random) -> str:
     return pem(odd(r, pair()[1]), r.choice(("PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY")))

@@ -120,7 +120,7 @@ class Tenant:
         for name in NAMES:
             ports = [
                 {"name": "p", "port": 443},
-                {"name": "q", "port": 80, "appProtocol": self.r.choice(("", "kubernetes.io/h2c"))},
+                {"name": "q", "port": 80, "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS"))},
             ]
             found.append(_obj("Service", name, spec={"ports": ports}))
             addresses = self.r.choice((["10.0.0.1"], ["::1"], ["10.0.0.1", "10.0.0.2"], []))
@@ -142,7 +142,8 @@ class Tenant:
             }
             found.append(_obj("Secret", name, data={k: base64.b64encode(v.encode()).decode() for k, v in content.items()}))
             ca = certificates.pem(der) if self.sane() else certificates.certificate(self.r)
-            found.append(_obj("ConfigMap", name, data={"ca.crt": ca}))
+            crl = {"ca.crl": certificates.revocations(self.r)} if self.r.random() < 0.3 else {}
+            found.append(_obj("ConfigMap", name, data={"ca.crt": ca, **crl}))
         return found
 
     # --- routes ------------------------------------------------------------------------------------------------------
@@ -417,6 +418,8 @@ _OPTIONS = (
     ("cipher-suites", "ECDHE-RSA-AES128-GCM-SHA256"),
     ("curves", "X25519"),
     ("alpn", "h2"),
+    ("client-certificate", "a"),
+    ("session-reuse", "false"),
 )
 _MAKERS: tuple[Callable[[Tenant, str], Document], ...] = (
     *[Tenant.http_route] * 6,

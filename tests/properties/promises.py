@@ -29,9 +29,9 @@ from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET
 from lasthop.plan.tls_options import OPTIONS
-from tests.random_world import BASE, Edit
+from tests.random_world import BASE, Edit, ca_content
 from tests.snapshot import Snapshot, settle, settled, tls_context
-from tests.world import NOW, STORE, key
+from tests.world import NOW, STORE, crl_pem, key
 
 Objects = dict[Key, Object]
 Text = BackendTLSPolicy | RejectedPolicy
@@ -188,7 +188,9 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
-        denied = [p for p in said if p.plaintext_backends == "Deny"]
+        means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+        denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
+        denied = [p for p in said if p.plaintext_backends in denying]
         if protocol in EXEMPT:
             assert context is None, f"{name} speaks TLS, which is not ours to speak there"
             assert protocol == "passthrough" or not denied, f"{name} cannot be encrypted, and that is denied"
@@ -196,7 +198,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
-            means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+            assert service_port.app_protocol != "HTTPS", f"{name} is plaintext although its port says TLS"
             astray = missed(objects, service, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
@@ -204,6 +206,8 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         policy = winner(policies, service, port_name)
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
+        check_pinned(context, said)
+        check_client_certificate(objects, snapshot, gateway, policy, context, said)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
 
@@ -222,25 +226,52 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
         assert "Deny" not in [spec.external_hostnames for spec in profile_specs(objects, gateway) if spec]
     if context is None:
         assert protocol == "passthrough" or spec.tls.mode == "None", f"{name} is plaintext although it asks for TLS"
-        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends == "Deny"]
+        assert protocol == "passthrough" or not [p for p in said if p.plaintext_backends in ("Deny", "Declared")]
         return
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
     check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
+    check_pinned(context, said)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
     assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
-    shown = [secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
+    shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
     ref = spec.tls.client_certificate_ref
     holder = ref.namespace or namespace if ref else ""
     assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
     if shown and holder != namespace:
         assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
-    assert all((gateway, SECRET, secret) in snapshot.xds for secret in shown)
+    assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
 def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
     grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
     froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
     return ("XBackend", source) in froms
+
+
+def secrets_of(context: Any) -> set[str]:
+    return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
+
+
+def check_client_certificate(
+    objects: Objects, snapshot: Snapshot, gateway: Key, policy: BackendTLSPolicy, context: Any, said: list[BackendTLSProfile]
+) -> None:
+    """A policy's backends are shown the Gateway's certificate, or one of the policy's own namespace; never another."""
+    obj: Any = objects[gateway]
+    ref = obj.spec.tls.backend.client_certificate_ref if obj.spec.tls and obj.spec.tls.backend else None
+    own = f"{ref.namespace or gateway.namespace}/{ref.name}" if ref else ""
+    name = dict(policy.spec.options).get("lasthop.dev/client-certificate", "")
+    named = f"{policy.metadata.namespace}/{name}" if name else ""
+    first = "GatewayFirst" in [p.client_certificate for p in said]
+    wanted = (own or named) if first else (named or own)
+    assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
+
+
+def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
+    """Pins alone have effect only where the operator does not deny them."""
+    found = context.common_tls_context.validation_context
+    pinned = found.verify_certificate_spki or found.verify_certificate_hash
+    assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
 
 
 def check_weakened(
@@ -259,7 +290,9 @@ def check_weakened(
     assert snapshot.xds[gateway, CLUSTER, name].expires == (expires.timestamp() if expires else None)
 
 
-STRICTEST = BackendTLSProfile(waivers="Deny", plaintext_backends="Deny", min_tls_version="1.3")
+STRICTEST = BackendTLSProfile(
+    waivers="Deny", client_certificate="GatewayFirst", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3"
+)
 
 
 def profiles_of(objects: Objects, gateway: Key) -> list[BackendTLSProfile]:
@@ -293,7 +326,8 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
     waives = waivers[0].spec.waives if waivers else ""
     known = {f"lasthop.dev/{option.name}": set(option.values) for option in OPTIONS}
     for name, value in getattr(policy.spec, "options", ()):
-        assert not name.startswith("lasthop.dev/") or set(value.split(",")) <= known[name], "served, though an option is wrong"
+        if name != "lasthop.dev/client-certificate" and name.startswith("lasthop.dev/"):
+            assert set(value.split(",")) <= known[name], "served, though an option is wrong"
     assert context.sni == validation.hostname
     if not context.common_tls_context.HasField("validation_context"):
         assert waives == "All" and len(refs) == 1 and not validation.subject_alt_names
@@ -325,6 +359,9 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
+        lists = [crl for ref in cas if (crl := _crl_of(objects, policy, ref, waives)) is not None]
+        assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
+        assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
     return waivers[0] if waivers else None
 
 
@@ -345,6 +382,14 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     if isinstance(obj, Secret):
         return (obj.data.get("ca.crt") or b"").decode()
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
+
+
+def _crl_of(objects: Objects, policy: Object, ref: Any, waives: str) -> str | None:
+    obj: Any = objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) if ref.kind == "ConfigMap" else None
+    # Beside a CA that is left out, its list is, too; an unusable list never is.
+    kinds = ("good", "other", *(("expired", "early") if waives == "Expiry" else ()))
+    left_out = obj is None or dict(obj.data).get("ca.crt") not in map(ca_content, kinds)
+    return None if left_out else dict(obj.data).get("ca.crl")
 
 
 def walk(edits: list[Edit]) -> tuple[Objects, Engine, Snapshot]:

@@ -9,7 +9,7 @@ from lasthop.api.core import Service
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.outputs.audit.hops import HopReport, Manner
-from lasthop.resolve.backends import says_plaintext
+from lasthop.resolve.app_protocols import says_plaintext
 from tests.random_world import BASE, EDITS, Edit
 from tests.snapshot import settle, settled
 from tests.world import STORE, key

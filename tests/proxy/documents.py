@@ -190,8 +190,8 @@ def uri(value: str) -> Document:
     return {"type": "URI", "uri": value}
 
 
-def config_map(path: str, pem: str) -> Document:
-    return obj("v1", "ConfigMap", path, data={"ca.crt": pem})
+def config_map(path: str, pem: str, crl: str | None = None) -> Document:
+    return obj("v1", "ConfigMap", path, data={"ca.crt": pem, **({} if crl is None else {"ca.crl": crl})})
 
 
 def secret(path: str, **content: str) -> Document:

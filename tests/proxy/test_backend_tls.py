@@ -1,6 +1,7 @@
 """docs/backend-tls.md, row by row: which protocol a backend gets, for every kind of route on every kind of listener.
 
-There are three Services, one without a policy, one with a valid and one with an invalid policy; every row reaches all three.
+There are four Services: one without a policy, one with a valid and one with an invalid policy, and one without a policy whose
+port says TLS; every row reaches all of them.
 So one Service and one policy are used by all kinds of routes at once.
 """
 
@@ -28,7 +29,7 @@ from tests.proxy.grpc_echo import rule as grpc_rule
 from tests.proxy.lasthop import BACKEND_FAILURE, Lasthop
 from tests.proxy.streams import asked, datagram, udp_backend
 
-POLICIES = ("none", "valid", "invalid")
+POLICIES = ("none", "valid", "invalid", "says-tls")
 UDP = 53
 ANY_NAME = ssl.create_default_context(cadata=CA.pem)
 ANY_NAME.check_hostname = False
@@ -37,12 +38,12 @@ ANY_NAME.check_hostname = False
 class Row(NamedTuple):
     route: str
     listener: str
-    outcomes: tuple[str, str, str]
-    """Without a policy, with a valid one, with an invalid one."""
+    outcomes: tuple[str, ...]
+    """Without a policy, with a valid one, with an invalid one; without one for a port that says TLS."""
 
 
 ROWS_AS_WRITTEN = table_under(DOCS / "backend-tls.md", "## Where it applies")
-ROWS = [Row(route, listener, (none, valid, invalid)) for route, listener, none, valid, invalid in ROWS_AS_WRITTEN]
+ROWS = [Row(route, listener, tuple(outcomes)) for route, listener, *outcomes in ROWS_AS_WRITTEN]
 CASES = [(row, policy) for row in ROWS for policy in range(len(POLICIES))]
 
 
@@ -102,7 +103,8 @@ def asking(port: int) -> Iterator[Document]:
 
 def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
     """A Service and every route to it."""
-    yield docs.service(name, {"name": "https", "port": 443}, {"name": "udp", "port": UDP, "protocol": "UDP"})
+    says = {"appProtocol": "kubernetes.io/TLS"} if name == "says-tls" else {}
+    yield docs.service(name, {"name": "https", "port": 443, **says}, {"name": "udp", "port": UDP, "protocol": "UDP"})
     yield from docs.endpoints(name, port)
     (datagrams,) = docs.endpoints(f"{name}-udp", udp_port, port_name="udp", service=name)
     datagrams["ports"][0]["protocol"] = "UDP"
@@ -211,6 +213,12 @@ def test_the_statuses_agree(world: World) -> None:
         ("TLSRoute", "invalid", "InvalidBackendTLS"),
         ("TCPRoute", "invalid", "InvalidBackendTLS"),
         ("TCPRoute", "invalid-tls", "InvalidBackendTLS"),
+        ("HTTPRoute", "says-tls", "UnsupportedProtocol"),
+        ("GRPCRoute", "says-tls", "UnsupportedProtocol"),
+        ("HTTPRoute", "asks-says-tls", "UnsupportedProtocol"),
+        ("TLSRoute", "says-tls", "UnsupportedProtocol"),
+        ("TCPRoute", "says-tls", "UnsupportedProtocol"),
+        ("TCPRoute", "says-tls-tls", "UnsupportedProtocol"),
         ("UDPRoute", "invalid", "ResolvedRefs"),
         ("TCPRoute", "valid", "ResolvedRefs"),
         ("TLSRoute", "valid", "ResolvedRefs"),

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import ssl
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -18,6 +13,7 @@ from tests.certificates import DAY, NOW, Certificate, dns
 from tests.ports import free_port
 from tests.proxy import documents as docs
 from tests.proxy.certs import CA, LONG
+from tests.proxy.clients import visit
 from tests.proxy.grpc_echo import call, route, rule, server
 from tests.proxy.lasthop import Lasthop
 
@@ -29,28 +25,6 @@ BOB = Certificate("bob", PARTNERS, usage=CLIENT)
 OLD = Certificate("old alice", CLIENTS, usage=CLIENT, valid=(NOW - 9 * DAY, NOW - DAY))
 SELF_SIGNED = Certificate("alice", usage=CLIENT)
 SITE = Certificate("site", CA, sans=dns("site.test", "calls.test"))
-
-
-def shown(own: Certificate | None) -> ssl.SSLContext:
-    """A client that verifies nothing, and shows this certificate if it is asked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if own:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "both.pem")
-            file.write_text(own.pem + own.key_pem)
-            context.load_cert_chain(file)
-    return context
-
-
-def visit(port: int, own: Certificate | None) -> int | None:
-    """The status; None if no connection was made."""
-    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=shown(own))) as connection:
-        try:
-            connection.request("GET", "/", headers={"Host": "site.test"})
-            return connection.getresponse().status
-        except (ssl.SSLError, ConnectionError, http.client.RemoteDisconnected):
-            return None
 
 
 def asked(*refs: str, mode: str = "AllowValidOnly") -> docs.Document:

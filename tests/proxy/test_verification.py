@@ -1,5 +1,5 @@
-"""Pins and waivers with a real Envoy and real backends: the design's table row by row, at four Gateways whose operators allow
-waivers, allow them for 30 days, deny them, or say nothing.
+"""Pins and waivers with a real Envoy and real backends: the design's table row by row, at five Gateways whose operators allow
+waivers, allow them for 30 days, deny them, say nothing, or deny pins alone and plaintext that nobody declares.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ ROWS = {
     "self-signed-waived": Row(NAMELESS, 200, (ALL,)),
     "waiver-that-is-not-there": Row(NAMELESS, 500, (docs.own("nowhere", "VerificationWaiver"),)),
 }
-GATEWAYS = ("limited", "denied", "silent")
+GATEWAYS = ("limited", "denied", "silent", "named")
 """Besides `web`, whose operator allows waivers."""
 
 
@@ -165,7 +165,9 @@ def world(module_own: Callable[..., Lasthop]) -> Iterator[World]:
         docs.gateway("silent", docs.http(ports["silent"])),
         docs.profile("lenient", waivers="Allow"),
         docs.profile("limited", waivers="Allow", maxWaiverDays=30),
+        docs.gateway("named", docs.http(ports["named"]), **docs.with_profile("named")),
         docs.profile("strict", waivers="Deny"),
+        docs.profile("named", waivers="Allow", pinnedOnly="Deny", plaintextBackends="Declared"),
         docs.config_map("ca", CA.pem),
         docs.config_map("other-ca", OTHER_CA.pem),
         docs.config_map("future-ca", FUTURE_CA.pem),
@@ -220,8 +222,30 @@ def test_a_waiver_holds_only_where_the_operator_allows_it(world: World, name: st
 
 def test_what_needs_no_waiver_is_the_same_at_every_gateway(world: World) -> None:
     for name in ("ca", "right-key", "exact", "narrow", "wrong-pin", "expired"):
-        for port in (world.ports[gateway] for gateway in GATEWAYS):
-            assert world.lasthop.get(name, port=port).status == ROWS[name].status
+        for gateway in GATEWAYS:
+            if gateway != "named" or name not in ("right-key", "wrong-pin"):
+                assert world.lasthop.get(name, port=world.ports[gateway]).status == ROWS[name].status
+
+
+@pytest.mark.parametrize("name", ["right-key", "right-certificate", "pins-only-look-at-no-dates", "wrong-pin"])
+def test_pins_alone_hold_only_where_the_operator_does_not_deny_them(world: World, name: str) -> None:
+    before = len(world.backends[name].connections)
+    assert world.lasthop.get(name, port=world.ports["named"]).status == 500
+    assert len(world.backends[name].connections) == before
+    said = world.lasthop.conditions("BackendTLSPolicy", name, "named")
+    assert said["Accepted"][:2] == ("False", "PinnedOnlyNotPermitted")
+
+
+@pytest.mark.parametrize(("protocol", "status"), [("", 500), ("HTTP", 200), ("grpc", 500)])
+def test_plaintext_goes_only_to_ports_that_declare_it(
+    world: World, serve: Callable[..., Backend], protocol: str, status: int
+) -> None:
+    name, served = f"says-{len(protocol)}", serve(None)
+    says = {"appProtocol": protocol} if protocol else {}
+    documents = [docs.service(name, {"name": "https", "port": 443, **says}), *docs.endpoints(name, served.port)]
+    world.lasthop.load(f"{name}.yaml", *documents, docs.route(name, docs.to(name), gateway="named"))
+    assert world.lasthop.get(name, port=world.ports["named"]).status == status
+    assert bool(served.connections) == (status != 500)
 
 
 @pytest.mark.parametrize("name", CONNECTIONS)

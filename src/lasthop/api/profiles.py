@@ -72,10 +72,14 @@ class BackendTLSProfile(Struct, forbid_unknown_fields=True, frozen=True):
     waivers: str = ""
     max_waiver_days: int | None = None
     plaintext_backends: str = ""
+    pinned_only: str = ""
+    weak_certificates: str = ""
+    client_certificate: str = ""
     min_tls_version: str = msgspec.field(default="", name="minTLSVersion")
     acknowledged: tuple[AcknowledgedBackend, ...] = ()
 
 
+POLICY_FIRST = "PolicyFirst"
 ESCAPED_SLASHES = ("RejectRequest", "UnescapeAndRedirect", "UnescapeAndForward", "KeepUnchanged")
 UNDERSCORES = ("RejectRequest", "DropHeader", "Allow")
 """These two: the strictest first."""

@@ -28,6 +28,7 @@ DEPENDS: Final[Mapping[str, tuple[str, ...]]] = {
         "ReferenceGrant",
     ),
     "PlaintextBackend": ("BackendTLSPolicy",),
+    reasons.UNSUPPORTED_PROTOCOL: ("BackendTLSPolicy",),
     reasons.NO_MATCHING_PARENT: ("ListenerSet", "Gateway", "GatewayClass"),
     reasons.NOT_ALLOWED: ("Namespace",),
     reasons.NOT_ALLOWED_BY_LISTENERS: ("Namespace",),

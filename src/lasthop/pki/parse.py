@@ -36,6 +36,10 @@ STATUS_REQUEST: Final = bytes.fromhex("020105")
 """The TLS feature that requires OCSP stapling (RFC 7633): INTEGER 5."""
 MAX_RSA_BITS: Final = 8192
 """Envoy accepts twice as many, but a handshake then costs a quarter of a second of a thread that others share."""
+MIN_BITS: Final = 2048
+MIN_CURVE_BITS: Final = 224
+WEAK_HASHES: Final = ("md5", "sha1")
+"""These three: today's floor for keys and signatures (NIST SP 800-131A)."""
 SHOWN: Final = 200
 """Characters of a name that are kept: a subject may be as long as its Secret, and appears in messages."""
 
@@ -70,6 +74,8 @@ class Certificate(msgspec.Struct, frozen=True):
     must_staple: bool
     """Clients refuse it without an OCSP response (RFC 7633)."""
     extensions: Extensions | Unreadable
+    weakness: str = ""
+    """What is below today's floor: its key, or the signature on it where somebody else has signed; empty: nothing."""
 
 
 class Extensions(msgspec.Struct, frozen=True):
@@ -206,13 +212,26 @@ def _certificate(found: x509.Certificate) -> Certificate:
         signs=_read("has a keyUsage that cannot be read", lambda: _signs(raw.get(KEY_USAGE))),
         must_staple=STATUS_REQUEST in raw.get(TLS_FEATURE, b""),
         extensions=_guarded(lambda: _read("has extensions that cannot be read", lambda: _extensions(found.extensions))),
+        weakness=_weakness(found),
     )
+
+
+def _weakness(found: x509.Certificate) -> str:
+    """Envoy accepts all of these. A root's signature on itself proves nothing, so it does not matter."""
+    key = found.public_key()
+    if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < MIN_BITS:
+        return f"{key.key_size}-bit {_kind(key).partition(' ')[0]} key"
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < MIN_CURVE_BITS:
+        return f"key on the curve {key.curve.name}"
+    signed = found.signature_algorithm_oid._name.lower()
+    weak = next((name for name in WEAK_HASHES if name in signed), "")
+    return f"{weak.upper().replace('SHA1', 'SHA-1')} signature" if weak and found.subject != found.issuer else ""
 
 
 def _names(found: x509.Certificate) -> tuple[str, str, str]:
     named = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    subject, issuer = _printable(found.subject.rfc4514_string()), _printable(found.issuer.rfc4514_string())
-    return subject, issuer, _printable(str(named[0].value)) if named else subject
+    subject, issuer = printable(found.subject.rfc4514_string()), printable(found.issuer.rfc4514_string())
+    return subject, issuer, printable(str(named[0].value)) if named else subject
 
 
 def _public(key: PublicKeyTypes) -> tuple[str, bytes]:
@@ -268,13 +287,13 @@ def _signs(usage: bytes | None) -> bool:
 def _name(name: x509.GeneralName) -> str:
     match name:
         case x509.DNSName():
-            return _printable(f"DNS {name.value}")
+            return printable(f"DNS {name.value}")
         case x509.IPAddress():
             return f"IP {name.value}"
         case x509.UniformResourceIdentifier():
-            return _printable(f"URI {name.value}")
+            return printable(f"URI {name.value}")
         case x509.RFC822Name():
-            return _printable(f"email {name.value}")
+            return printable(f"email {name.value}")
     return type(name).__name__
 
 
@@ -324,7 +343,7 @@ def _kind(key: object) -> str:
     return type(key).__name__.removesuffix("PublicKey")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Makes a name safe and short: it appears in messages, logs and terminals."""
     cut = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)

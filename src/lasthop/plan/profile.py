@@ -30,13 +30,27 @@ class AccessLog(StrEnum):
     ALL = "All"
 
 
+class PlaintextBackends(StrEnum):
+    """Which backends without a policy may be reached."""
+
+    ALLOW = "Allow"
+    DECLARED = "Declared"
+    """Those that say themselves that they speak plaintext."""
+    DENY = "Deny"
+
+
 class BackendRules(msgspec.Struct, frozen=True):
     waivers: bool = False
     """VerificationWaivers have an effect."""
     max_waiver_days: int | None = None
     """A waiver must expire, at the latest so many days after its creation."""
-    plaintext: bool = True
-    """Backends without a policy may be reached."""
+    plaintext: PlaintextBackends = PlaintextBackends.ALLOW
+    pinned_only: bool = True
+    """Pins alone may take the place of names and dates."""
+    weak: bool = True
+    """CAs and pinned certificates may have keys and signatures below today's floor."""
+    gateway_certificate_first: bool = False
+    """A Gateway that has a client certificate shows that, and not what a policy names."""
     min_version: str = ""
     """The lowest TLS version that a policy may permit; empty: any."""
     external_names: bool | None = None
@@ -52,7 +66,16 @@ class BackendRules(msgspec.Struct, frozen=True):
         return f"GatewayProfile {', '.join(self.profiles)}"
 
 
-NOTHING = BackendRules(waivers=False, plaintext=False, min_version="1.3", external_names=False, external_hostnames=False)
+NOTHING = BackendRules(
+    waivers=False,
+    plaintext=PlaintextBackends.DENY,
+    pinned_only=False,
+    weak=False,
+    gateway_certificate_first=True,
+    min_version="1.3",
+    external_names=False,
+    external_hostnames=False,
+)
 """Where it cannot be known what is permitted."""
 
 

@@ -32,6 +32,12 @@ class Anchors(msgspec.Struct, frozen=True):
 
     pem: bytes
     count: int = 1
+    crl: bytes = b""
+    """Revocation lists as PEM; with any, a certificate whose issuer has none is not accepted."""
+    crl_of_leaf: bool = False
+    """Only the backend's own certificate is looked up: none of the lists is that of a root."""
+    weak: str = ""
+    """One whose key or signature is below today's floor, as `old CA has a 1024-bit RSA key`."""
 
 
 class SystemStore(msgspec.Struct, frozen=True):
@@ -92,7 +98,9 @@ class BackendTLS(msgspec.Struct, frozen=True):
     """By whose word the mode is not STRICT."""
     options: TLSOptions = TLSOptions()
     client_certificate: Key | None = None
-    """The Secret with the certificate that is shown: the Gateway's own, or what an XBackend names."""
+    """The Secret with the certificate that is shown: the Gateway's own, or what the policy or XBackend names."""
+    client_digest: str = ""
+    """Of that certificate, so that a new one is a change of this."""
 
     @property
     def pinned_only(self) -> bool:

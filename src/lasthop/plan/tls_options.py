@@ -39,6 +39,9 @@ class TLSOptions(msgspec.Struct, frozen=True):
     cipher_suites: tuple[str, ...] = ()
     curves: tuple[str, ...] = ()
     alpn: tuple[str, ...] = ()
+    client_certificate: str = ""
+    """The name of a Secret of the policy's namespace. Who may use it is for resolve to say, not for this table."""
+    session_reuse: str = "true"
 
     @property
     def lowest(self) -> str:
@@ -48,6 +51,7 @@ class TLSOptions(msgspec.Struct, frozen=True):
         """Returns them in words; empty where all have their defaults."""
         named = [(option.label, getattr(self, option.field)) for option in OPTIONS if option.label]
         lists = "".join(f"; {label} {', '.join(values)}" for label, values in named if values)
+        lists += "; TLS sessions are not reused" if self.session_reuse == "false" else ""
         versions = (self.lowest, self.max_version)
         return f"TLS {' to '.join(versions)}{lists}" if lists or versions != (LOWEST, VERSIONS[-1]) else ""
 
@@ -58,6 +62,7 @@ class Option(msgspec.Struct, frozen=True):
     field: str
     """Of TLSOptions: a tuple of `values` where there is a label, else one of them."""
     values: tuple[str, ...]
+    """None: the name of an object."""
     label: str = ""
     """What a list of values is called."""
     default: str = "Envoy's"
@@ -71,4 +76,6 @@ OPTIONS: Final = (
     Option("cipher-suites", "cipher_suites", CIPHER_SUITES, "ciphers", probed=True),
     Option("curves", "curves", ("X25519MLKEM768", "MLKEM1024", "X25519", "P-256", "P-384", "P-521"), "curves"),
     Option("alpn", "alpn", ("h2", "http/1.1"), "ALPN", "both; the backend picks", probed=True),
+    Option("client-certificate", "client_certificate", (), default="the Gateway's own, if it has one", probed=True),
+    Option("session-reuse", "session_reuse", ("true", "false"), default="true", probed=True),
 )

@@ -9,6 +9,7 @@ import base64
 import contextlib
 import re
 import socket
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -75,12 +76,26 @@ def check_endpoint(address: tuple[str, int], expected: Expectation, now: float, 
         _names(leaf, extensions, tls),
         _pins(leaf, tls),
         _client(seen, expected),
+        *_weak(seen.chain),
     )
     if seen.closed and not any(each.state is State.FAIL for each in checks):
         checks = (*checks, _closed(expected))
     certificate = msgspec.to_builtins(leaf)
     del certificate["pem"]
     return EndpointResult(at, checks, certificate)
+
+
+def _weak(chain: tuple[bytes, ...]) -> Iterator[Check]:
+    """Warns of keys and signatures that Envoy accepts and nobody should; says nothing where there are none."""
+    found = (parse.certificate(der) for der in chain)
+    weak = [
+        f"{each.common_name} has a {each.weakness}"
+        for each in found
+        if not isinstance(each, parse.Unreadable) and each.weakness
+    ]
+    if weak:
+        remedy = "Reissue it with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature."
+        yield Check("strength", State.WARN, f"{'; '.join(weak[:LISTED])}, which Envoy accepts", remedy)
 
 
 def unreachable(error: NoHandshake) -> Check:
@@ -227,7 +242,10 @@ def _closed(expected: Expectation) -> Check:
 def _client(seen: Handshake, expected: Expectation) -> Check:
     name = "client certificate"
     own = f"that of {expected.tls.client_certificate} is shown" if expected.tls.client_certificate else "the Gateway has none"
-    remedy = "Give the Gateway one that the backend trusts: spec.tls.backend.clientCertificateRef."
+    remedy = (
+        "Give the Gateway one that the backend trusts (spec.tls.backend.clientCertificateRef), or the policy (option "
+        "lasthop.dev/client-certificate)."
+    )
     if seen.failure:
         return Check(name, State.FAIL, f"the backend ends the connection ({seen.failure}); {own}", remedy)
     if not seen.requested:

@@ -21,6 +21,7 @@ from OpenSSL import SSL, crypto
 
 from lasthop.api.addresses import is_ip, with_port
 from lasthop.pki import parse
+from lasthop.pki.revocation import revocation_lists
 from lasthop.plan.tls import Anchors, BackendTLS
 from lasthop.plan.tls_options import CIPHER_SUITES, VERSIONS
 
@@ -180,8 +181,21 @@ def _trust(context: SSL.Context, tls: BackendTLS) -> None:
     if isinstance(tls.trust, Anchors):
         for each in _certificates(tls.trust.pem):
             store.add_cert(crypto.load_certificate(crypto.FILETYPE_ASN1, each.der))
+        _revocations(store, tls.trust)
     elif tls.trust:
         context.load_verify_locations(tls.trust.path)
+
+
+def _revocations(store: crypto.X509Store, anchors: Anchors) -> None:
+    found = revocation_lists(anchors.crl) if anchors.crl else ()
+    if isinstance(found, parse.Unreadable):
+        raise ValueError(found.message)
+    for each in found:
+        store.add_crl(x509.load_pem_x509_crl(each.pem))
+    if found:
+        store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+        if not anchors.crl_of_leaf:
+            store.set_flags(crypto.X509StoreFlags.CRL_CHECK_ALL)
 
 
 def _certificates(pem: bytes) -> tuple[parse.Certificate, ...]:

@@ -12,6 +12,10 @@ from lasthop.resolve.certificates import parse_bundle
 from lasthop.resolve.trust import minute
 
 FOR_SERVERS: Final = "Have the backend's certificate issued with the extended key usage serverAuth; the CA is trusted already."
+REVOKED: Final = "Give the backend a new certificate: its CA has revoked this one, or the CA above it."
+NO_LIST: Final = (
+    "Put the CRLs of all CAs of the chain under ca.crl beside ca.crt, or that of the CA alone that issues for backends."
+)
 WORDS: Final = {
     code: name.removeprefix("ERR_").replace("_", " ").lower() for name, code in vars(Codes).items() if name[0] != "_"
 }
@@ -35,7 +39,11 @@ def check_trust(tls: BackendTLS, chain: list[CertificateInfo], errors: tuple[int
         dates = _anchor_dates(tls, of_dates[0], now)
     if not others:
         return Check("chain", State.PASS, found), dates
-    remedy = FOR_SERVERS if others[0] == Codes.ERR_INVALID_PURPOSE else _chain_remedy(chain)
+    remedy = {
+        Codes.ERR_INVALID_PURPOSE: FOR_SERVERS,
+        Codes.ERR_CERT_REVOKED: REVOKED,
+        Codes.ERR_UNABLE_TO_GET_CRL: NO_LIST,
+    }.get(others[0], "") or _chain_remedy(chain)
     return Check("chain", State.FAIL, f"{found} ({WORDS.get(others[0], 'not valid')})", remedy), dates
 
 

@@ -19,8 +19,9 @@ from lasthop.api.meta import Key
 from lasthop.api.routes import BackendObjectReference
 from lasthop.plan.limits import MAX_ENDPOINTS
 from lasthop.plan.problem import Problem, invalid_kind, ref_not_permitted
-from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind
+from lasthop.plan.upstream import Endpoint, Endpoints, EndpointsKind, Protocol
 from lasthop.resolve import xbackends
+from lasthop.resolve.app_protocols import H2C, says_plaintext
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.settings import installed
 from lasthop.store.graph import Graph, query
@@ -35,24 +36,6 @@ SLICES = Index[Key, Key]("slice")
 
 
 DNS_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?")
-
-
-H2C: Final = "kubernetes.io/h2c"
-WS: Final = "kubernetes.io/ws"
-WSS: Final = "kubernetes.io/wss"
-
-PLAINTEXT: Final = frozenset(
-    (
-        *(H2C, WS, "h2c", "ws", "http", "http-alt", "www", "www-http"),
-        *("amqp", "ftp", "imap", "ldap", "mqtt", "nntp", "pop3", "sip", "telnet"),
-    )
-)
-"""Kubernetes' own names, and IANA's where the same protocol over TLS has a name of its own (https, wss, ldaps, secure-mqtt):
-naming one of these means plaintext."""
-
-
-def says_plaintext(app_protocol: str) -> bool:
-    return app_protocol.lower() in PLAINTEXT
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -88,6 +71,17 @@ def speaks_h2c(g: Graph, backend: Key, port: int) -> bool:
     service = read(g, backend, AnyService)
     found = service.port(port) if service else None
     return found is not None and found.app_protocol == H2C
+
+
+@query
+def declares_plaintext(g: Graph, backend: Key, port: int, protocol: Protocol) -> bool:
+    """Returns whether a backend says itself that it speaks plaintext. An XBackend's tls.mode None does not: it is the
+    default."""
+    if backend.kind == XBACKEND:
+        return speaks_h2c(g, backend, port)
+    service = read(g, backend, AnyService)
+    found = service.port(port, protocol.transport) if service else None
+    return found is not None and says_plaintext(found.app_protocol)
 
 
 @query

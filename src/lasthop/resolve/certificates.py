@@ -15,8 +15,9 @@ import msgspec
 
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
-from lasthop.pki import parse
-from lasthop.pki.parse import PrivateKey, Unreadable
+from lasthop.pki import parse, revocation
+from lasthop.pki.parse import Certificate, PrivateKey, Unreadable
+from lasthop.pki.revocation import RevocationList
 from lasthop.plan import reasons
 from lasthop.plan.limits import Limits, over
 from lasthop.plan.problem import Problem, invalid_certificate_ref, lacking, not_found
@@ -41,12 +42,21 @@ class BadCertificate(ValueError):
         self.remedy = remedy
 
 
+class BadRevocationList(BadCertificate):
+    pass
+
+
 class Anchor(msgspec.Struct, frozen=True):
     """One CA certificate of a bundle."""
 
     subject: str
     not_before: float
     not_after: float
+    weakness: str = ""
+
+
+def anchor(of: Certificate) -> Anchor:
+    return Anchor(of.common_name, of.not_before, of.not_after, of.weakness)
 
 
 class Bundle(msgspec.Struct, frozen=True, weakref=True):
@@ -54,16 +64,40 @@ class Bundle(msgspec.Struct, frozen=True, weakref=True):
 
     pem: bytes
     anchors: tuple[Anchor, ...]
+    crls: tuple[RevocationList, ...] = ()
+    roots: frozenset[bytes] = frozenset()
+    """Names of the issuers of `crls` that are roots of this bundle."""
+    uncovered: tuple[str, ...] = ()
+    """Where there are `crls`, the CAs of this bundle without one."""
 
 
-def parse_bundle(pem: bytes) -> Bundle:
-    """Raises `BadCertificate`."""
+def parse_bundle(pem: bytes, crl: bytes | None = None) -> Bundle:
+    """Raises `BadCertificate`, or `BadRevocationList`."""
     found = parse.certificates(pem)
     if isinstance(found, Unreadable):
         raise BadCertificate(found.message)
-    anchors = tuple(Anchor(each.common_name, each.not_before, each.not_after) for each in found)
+    anchors = tuple(map(anchor, found))
     bundle = Bundle(b"".join(each.pem for each in found), anchors)
-    return _KNOWN.setdefault(hashlib.sha256(bundle.pem).digest(), bundle)
+    if crl is not None:
+        bundle = _with_lists(bundle, found, crl)
+    digest = hashlib.sha256(bundle.pem + b"".join(each.pem for each in bundle.crls)).digest()
+    return _KNOWN.setdefault(digest, bundle)
+
+
+def _with_lists(bundle: Bundle, certificates: tuple[Certificate, ...], crl: bytes) -> Bundle:
+    lists = revocation.revocation_lists(crl)
+    if isinstance(lists, Unreadable):
+        raise BadRevocationList(lists.message)
+    roots: set[bytes] = set()
+    covered: set[Certificate] = set()
+    for each in lists:
+        issuers = revocation.issuers(each, certificates)
+        if issuers and not any(revocation.signed_by(each, issuer) for issuer in issuers):
+            raise BadRevocationList(f"has a list that {each.issuer} has not signed")
+        covered.update(issuers)
+        roots |= {each.name for issuer in issuers if issuer.self_issued}
+    uncovered = tuple(each.common_name for each in certificates if each not in covered)
+    return Bundle(bundle.pem, bundle.anchors, lists, frozenset(roots), uncovered)
 
 
 _KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary()
@@ -73,10 +107,18 @@ _KNOWN: weakref.WeakValueDictionary[bytes, Bundle] = weakref.WeakValueDictionary
 def union(bundles: Iterable[Bundle]) -> Anchors:
     """Returns every certificate once, however many of the bundles hold it."""
     several = tuple(dict.fromkeys(bundles))
+    lists = dict.fromkeys(each.pem for bundle in several for each in bundle.crls)
+    crl, of_leaf = b"".join(lists), bool(lists) and not any(bundle.roots for bundle in several)
+    weak = weakest(each for bundle in several for each in bundle.anchors)
     if len(several) == 1:
-        return Anchors(several[0].pem, len(several[0].anchors))
+        return Anchors(several[0].pem, len(several[0].anchors), crl, of_leaf, weak)
     found = dict.fromkeys(piece for bundle in several for piece in bundle.pem.split(_END)[:-1])
-    return Anchors(b"".join(piece + _END for piece in found), len(found))
+    return Anchors(b"".join(piece + _END for piece in found), len(found), crl, of_leaf, weak)
+
+
+def weakest(anchors: Iterable[Anchor]) -> str:
+    """Returns the first with a key or signature below today's floor, in words; empty if there is none."""
+    return next((f"{each.subject} has a {each.weakness}" for each in anchors if each.weakness), "")
 
 
 _END: Final = b"-----END CERTIFICATE-----\n"
@@ -85,8 +127,9 @@ _END: Final = b"-----END CERTIFICATE-----\n"
 
 def too_large(anchors: Anchors, limits: Limits) -> str:
     """Returns what to say of anchors above the limit; nothing where they are within it."""
-    if len(anchors.pem) > limits.ca_bundle_bytes:
-        return f"its CA certificates have {len(anchors.pem):,} bytes; {over(limits, 'ca_bundle_bytes')}"
+    if (size := len(anchors.pem) + len(anchors.crl)) > limits.ca_bundle_bytes:
+        what = "CA certificates and their revocation lists" if anchors.crl else "CA certificates"
+        return f"its {what} have {size:,} bytes; {over(limits, 'ca_bundle_bytes')}"
     if anchors.count > limits.ca_certificates:
         return f"it refers to {anchors.count:,} CA certificates; {over(limits, 'ca_certificates')}"
     return ""

@@ -18,7 +18,7 @@ from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, invalid_ki
 from lasthop.resolve.certificates import too_large, union
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, bundle, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, UNREVOCABLE, bundle, ref_state
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -64,8 +64,8 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         where = "no CA is left to verify clients with, so the listener is closed"
         closed = faults.within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
-    if reason == reasons.INVALID_CA_CERTIFICATE_KIND:
-        # An unknown kind might have narrowed whom to trust.
+    if reason == reasons.INVALID_CA_CERTIFICATE_KIND or any(fault.reason in UNREVOCABLE for fault in bad):
+        # An unknown kind, or a revocation list, might have narrowed whom to trust.
         closed = faults.within("the listener is closed", reason=reasons.INVALID)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
     return FrontendVerdict(clients, None, resolved)

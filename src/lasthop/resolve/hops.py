@@ -25,8 +25,9 @@ from lasthop.plan.tls import BackendTLS, HopTLS, Plaintext, Refused
 from lasthop.plan.upstream import EndpointsKind, Hop, Protocol
 from lasthop.plan.verification import STRONGER, Strength
 from lasthop.resolve import xbackends
-from lasthop.resolve.backends import WSS, endpoints_kind, says_plaintext
-from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.app_protocols import policy_to_write, says_plaintext, says_tls
+from lasthop.resolve.backends import endpoints_kind
+from lasthop.resolve.client_certificates import chain_digest, shown_certificate
 from lasthop.resolve.policies.ancestors import MAX_ANCESTORS, ancestors
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.permissions import permitted_tls, plaintext_problem
@@ -47,7 +48,7 @@ def hop_tls(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
     if isinstance(tls, Refused):
         return Refused(problem or problems.invalid_backend_tls(backend, port, tls.problem), tls.source, tls.problem)
     problem = problem or (
-        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _wss_problem(g, hop, tls)
+        xbackends.external_hostname_problem(g, gateway, backend, tls) if xbackend else _says_tls(g, hop, tls)
     )
     return Refused(problem, tls.source if isinstance(tls, BackendTLS) else None) if problem else tls
 
@@ -78,12 +79,18 @@ def _service_port(g: Graph, key: Key, number: int, transport: str = "TCP") -> Se
     return service.port(number, transport) or problems.backend_port_not_found(key, transport, number, ports)
 
 
-def _wss_problem(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
-    port = _service_port(g, hop.backend, hop.port)
-    if isinstance(port, Problem) or port.app_protocol != WSS or not hop.protocol.http or not isinstance(tls, Plaintext):
+def _says_tls(g: Graph, hop: Hop, tls: HopTLS) -> Problem | None:
+    """Returns why a port that says that it speaks TLS is not sent plaintext."""
+    port = _service_port(g, hop.backend, hop.port, hop.protocol.transport)
+    if isinstance(port, Problem) or not hop.protocol.policed or not isinstance(tls, Plaintext):
         return None
-    message = f"{hop.backend} port {hop.port} has appProtocol {WSS} but no BackendTLSPolicy"
-    return problems.unsupported_protocol(message, "create one", hop.backend)
+    if not says_tls(port.app_protocol):
+        return None
+    message = f"{hop.backend} port {hop.port} has appProtocol {port.app_protocol} but no BackendTLSPolicy"
+    remedy = f"create one {policy_to_write(hop.backend, port)}"
+    if not hop.protocol.http:
+        remedy += ", or let the client's own TLS through with a TLSRoute on a Passthrough listener"
+    return problems.unsupported_protocol(message, remedy, hop.backend)
 
 
 def _requested_tls(g: Graph, hop: Hop) -> HopTLS:
@@ -114,10 +121,10 @@ def _port_tls(g: Graph, gateway: Key, backend: Key, number: int) -> HopTLS:
     if gateway in ancestors(g, policy).without_room:
         message = f"{policy} has no room in its status for {gateway} (at most {MAX_ANCESTORS} entries)"
         return Refused(problems.invalid(message, policy, gateway), policy)
-    own = client_certificate(g, gateway)
-    if isinstance(own, Problem):
-        return Refused(own.within(f"the client certificate of {gateway}", gateway), policy)
-    return msgspec.structs.replace(wanted, client_certificate=own)
+    shown = shown_certificate(g, gateway, policy)
+    if isinstance(shown, Problem):
+        return Refused(shown, policy)
+    return msgspec.structs.replace(wanted, client_certificate=shown, client_digest=chain_digest(g, shown))
 
 
 def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
@@ -145,7 +152,8 @@ def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
         return Refused(certificate, key)
     alpn = (xbackends.ALPN[obj.spec.protocol],) if obj.spec.protocol in xbackends.ALPN else ()
     options = msgspec.structs.replace(wanted.options, alpn=alpn)
-    return msgspec.structs.replace(wanted, client_certificate=certificate, options=options)
+    digest = chain_digest(g, certificate)
+    return msgspec.structs.replace(wanted, client_certificate=certificate, client_digest=digest, options=options)
 
 
 def _plaintext(g: Graph, hop: Hop) -> HopTLS:

@@ -17,7 +17,7 @@ from lasthop.pki.parse import Unreadable
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, not_found
 from lasthop.plan.tls import Pins
-from lasthop.resolve.certificates import Anchor
+from lasthop.resolve.certificates import Anchor, anchor
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -64,7 +64,7 @@ def pinned(g: Graph, key: Key) -> PinnedTrust | Problem:
         if len(found) != 1:
             return _bad(key, f": certificates[{number}] holds {len(found)}", "give the backend's own only")
         leaves.append(found[0].pem)
-        anchors.append(Anchor(found[0].common_name, found[0].not_before, found[0].not_after))
+        anchors.append(anchor(found[0]))
         certificates.add(found[0].sha256)
     pins = Pins(frozenset(keys), frozenset(certificates))
     system, cas = bool(spec.well_known_ca_certificates), spec.ca_certificate_refs

@@ -20,7 +20,7 @@ from lasthop.plan import reasons
 from lasthop.plan.connecting import LONGEST_EJECTION, MOST_RETRIES, ConnectRules
 from lasthop.plan.limits import Limits, clamped
 from lasthop.plan.problem import Problem, invalid_kind, not_found
-from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules
+from lasthop.plan.profile import NOTHING, AccessLog, Acknowledgement, BackendRules, HttpRules, PlaintextBackends
 from lasthop.resolve.settings import settings
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
@@ -84,7 +84,11 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
     return BackendRules(
         waivers=_permitted([t.waivers for t in tls]) or False,
         max_waiver_days=min((t.max_waiver_days for t in tls if t.max_waiver_days is not None), default=None),
-        plaintext=_permitted([t.plaintext_backends for t in tls]) is not False,
+        plaintext=_plaintext([t.plaintext_backends for t in tls]),
+        # A word that is not known might keep a policy's certificate from being shown.
+        gateway_certificate_first=any(t.client_certificate not in ("", profiles.POLICY_FIRST) for t in tls),
+        pinned_only=_permitted([t.pinned_only for t in tls]) is not False,
+        weak=_permitted([t.weak_certificates for t in tls]) is not False,
         min_version=max((t.min_tls_version for t in tls), default=""),
         external_names=_permitted([spec.external_name_services for _, spec in said]),
         external_hostnames=_permitted([spec.external_hostnames for _, spec in said]),
@@ -131,6 +135,13 @@ def http_rules(g: Graph, gateway: Key) -> HttpRules:
 
 def _strictest(words: tuple[str, ...], said: list[str]) -> str:
     return next((word for word in words if word in said), "")
+
+
+def _plaintext(words: list[str]) -> PlaintextBackends:
+    """Returns the strictest word. One that is not known might forbid something, so it counts as Deny."""
+    strictness = tuple(PlaintextBackends)
+    said = (PlaintextBackends(word) if word in strictness else PlaintextBackends.DENY for word in words if word)
+    return max(said, key=strictness.index, default=PlaintextBackends.ALLOW)
 
 
 def _permitted(words: list[str]) -> bool | None:

@@ -12,11 +12,28 @@ from lasthop.api.meta import Key
 from lasthop.api.policies import LocalObjectReference
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, lacking, not_found
-from lasthop.resolve.certificates import SOON, Anchor, BadCertificate, Bundle, KeyPair, key_pair, parse_bundle
+from lasthop.resolve.certificates import (
+    SOON,
+    Anchor,
+    BadCertificate,
+    BadRevocationList,
+    Bundle,
+    KeyPair,
+    key_pair,
+    parse_bundle,
+)
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
 CA_KEY: Final = "ca.crt"
+CRL_KEY: Final = "ca.crl"
+"""Beside `ca.crt`, for the CAs there."""
+SHOWN: Final = 3
+"""CAs that a message names."""
+CRL_SOON: Final = 2 * 86400.0
+"""Seconds before its next update that a revocation list is worth a warning. Most are issued anew every week or day."""
+UNREVOCABLE: Final = frozenset({reasons.INVALID_REVOCATION_LIST, reasons.REVOCATION_LIST_NOT_CURRENT})
+"""A reference with such a problem is never left out: the same CA may be there a second time, without a list."""
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
@@ -39,35 +56,41 @@ def bundle(g: Graph, namespace: str, ref: LocalObjectReference) -> Bundle | Prob
     content = _content(g, namespace, ref)
     if isinstance(content, Problem):
         return content
-    where, key, pem = content
+    where, key, pem, crl = content
     try:
-        return parse_bundle(pem)
+        return parse_bundle(pem, crl)
+    except BadRevocationList as error:
+        remedy = f"put the CA's current CRL there as PEM, or remove the key {CRL_KEY}"
+        return Problem(reasons.INVALID_REVOCATION_LIST, f"{CRL_KEY} of {key} {error}", remedy=remedy, about=(key,))
     except BadCertificate as error:
         return invalid_ca_certificate_ref(f"{where} {error}", key)
 
 
-def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes] | Problem:
-    """Returns what is read, of which object, and its bytes; or what is wrong. From a Secret only ca.crt is ever read."""
+def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, Key, bytes, bytes | None] | Problem:
+    """Returns what is read, of which object, its bytes and those of the revocation lists beside it; or what is wrong. From a
+    Secret only ca.crt and ca.crl are ever read."""
     if ref.kind == "ClusterTrustBundle":
         key = Key(ref.kind, "", ref.name)
         trust_bundle = read(g, key, ClusterTrustBundle)
         if trust_bundle is None:
             return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
-        return f"spec.trustBundle of {key}", key, trust_bundle.spec.trust_bundle.encode()
-    key, content = Key(ref.kind, namespace, ref.name), None
+        return f"spec.trustBundle of {key}", key, trust_bundle.spec.trust_bundle.encode(), None
+    key = Key(ref.kind, namespace, ref.name)
+    content = crl = None
     if ref.kind == "Secret":
         secret = read(g, key, Secret)
-        found, content = secret is not None, secret.data.get(CA_KEY) if secret else None
+        found = secret is not None
+        content, crl = (secret.data.get(CA_KEY), secret.data.get(CRL_KEY)) if secret else (None, None)
     else:
         config_map = read(g, key, ConfigMap)
         found = config_map is not None
-        text = dict(config_map.data).get(CA_KEY) if config_map else None
-        content = text.encode() if text is not None else None
+        texts = dict(config_map.data) if config_map else {}
+        content, crl = (texts[key].encode() if key in texts else None for key in (CA_KEY, CRL_KEY))
     if not found:
         return not_found(reasons.INVALID_CA_CERTIFICATE_REF, key)
     if content is None:
         return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
-    return f"{CA_KEY} of {key}", key, content
+    return f"{CA_KEY} of {key}", key, content, crl
 
 
 @query
@@ -75,8 +98,33 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
     found = bundle(g, namespace, ref)
     if isinstance(found, Problem):
         return RefState(found)
-    problem, warnings = dates(g, found.anchors, f"{ref.kind} {ref.name}", "CA")
-    return RefState(problem, warnings)
+    place = f"{ref.kind} {ref.name}"
+    late, soon = _list_dates(g, found, place)
+    problem, warnings = dates(g, found.anchors, place, "CA")
+    return RefState(late or problem, (*warnings, *soon))
+
+
+def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, list[str]]:
+    """Why a revocation list cannot be used now, and what to say of others. Of several of one issuer the latest counts."""
+    latest = {each.name: each for each in sorted(found.crls, key=lambda each: each.this_update)}
+    warnings = []
+    if found.uncovered:
+        more = f" and {len(found.uncovered) - SHOWN} more" if len(found.uncovered) > SHOWN else ""
+        who = f"{', '.join(found.uncovered[:SHOWN])}{more}"
+        warnings.append(f"CA {who} in {place} has no revocation list there, so what it issues is refused")
+    for each in latest.values():
+        whose = f"the revocation list of {each.issuer} in {place}"
+        if g.before(each.this_update):
+            message = f"{whose} is not valid before {minute(each.this_update)}"
+            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="use one that is valid now"), []
+        if each.next_update is None:
+            warnings.append(f"{whose} does not say when the next one is due, so it is never out of date")
+        elif not g.before(each.next_update):
+            message = f"{whose} is out of date: the next was due on {minute(each.next_update)}"
+            return Problem(reasons.REVOCATION_LIST_NOT_CURRENT, message, remedy="replace it by the current one"), []
+        elif not g.before(each.next_update - CRL_SOON):
+            warnings.append(f"{whose} is out of date from {minute(each.next_update)} on")
+    return None, warnings
 
 
 def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple[Problem | None, tuple[str, ...]]:
@@ -95,6 +143,9 @@ def dates(g: Graph, anchors: tuple[Anchor, ...], place: str, what: str) -> tuple
         return Problem(reasons.NOT_YET_VALID_CERTIFICATE, message), ()
     warnings = [f"{what} {a.subject} in {place} expired on {day(a.not_after)}" for a in late]
     warnings += [f"{what} {a.subject} in {place} is not valid before {minute(a.not_before)}" for a in early]
+    warnings += [f"{what} {a.subject} in {place} has a {a.weakness}, which is too weak today" for a in anchors if a.weakness][
+        :SHOWN
+    ]
     for anchor in anchors:
         if anchor not in late and not g.before(anchor.not_after - SOON.total_seconds()):
             warnings.append(f"{what} {anchor.subject} in {place} expires on {day(anchor.not_after)}")

@@ -29,7 +29,7 @@ from lasthop.plan.messages import limited
 from lasthop.plan.tls import Anchors, BackendTLS, HopTLS, Mode, Plaintext, Refused, SystemStore
 from lasthop.plan.upstream import Protocol
 from lasthop.plan.verification import MODES, STRONGER, WORDS, HopVerification, Strength, Weakening
-from lasthop.resolve.backends import says_plaintext
+from lasthop.resolve.app_protocols import says_plaintext
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.policies.judgement import judgement, validation_of
 from lasthop.resolve.policies.targets import WHOLE, port_winner, service_of
@@ -121,6 +121,8 @@ def _held_against(g: Graph, source: Key) -> tuple[tuple[str, ...], str]:
     refs = tuple(f"{ref.kind} {source.namespace}/{ref.name}" for ref in validation.ca_certificate_refs)
     parts = [
         tls.trust.pem if isinstance(tls.trust, Anchors) else b"",
+        # Lists are issued anew all the time; only that there are any is worth a record.
+        b"crl" if isinstance(tls.trust, Anchors) and tls.trust.crl else b"",
         *sorted(tls.pins.keys),
         b"",
         *sorted(tls.pins.certificates),

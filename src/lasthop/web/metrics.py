@@ -92,7 +92,7 @@ def certificates_metric(found: list[CertificateReport]) -> Metric:
     """Returns those that objects hold. Several with one subject are one series, that of the first to end."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
-    for each in found:
+    for each in (each for each in found if each.role in ROLES):
         labels = (ROLES[each.role], *each.holder, each.subject[:SUBJECT])
         if labels not in series and held[each.holder] < PER_HOLDER:
             held[each.holder] += 1
@@ -100,6 +100,20 @@ def certificates_metric(found: list[CertificateReport]) -> Metric:
     help = "When a certificate of a listener, a client certificate, a CA or a pinned certificate ends."
     names = ("role", "kind", "namespace", "name", "subject")
     return gauge("lasthop_certificate_expiry_timestamp_seconds", help, names, series.items())
+
+
+def revocations_metric(found: list[CertificateReport]) -> Metric:
+    """Revocation lists: a family of its own, because most are due every few days."""
+    series: dict[tuple[str, ...], float] = {}
+    held: Counter[Key] = Counter()
+    for each in (each for each in found if each.role is Role.REVOCATIONS):
+        labels = (*each.holder, each.subject[:SUBJECT])
+        if labels not in series and held[each.holder] < PER_HOLDER:
+            held[each.holder] += 1
+            series[labels] = each.not_after
+    help = "When the next revocation list of a CA is due; without it connections that need it fail."
+    names = ("kind", "namespace", "name", "issuer")
+    return gauge("lasthop_revocation_list_next_update_timestamp_seconds", help, names, series.items())
 
 
 async def metrics(view: ControllerView) -> bytes:
@@ -117,6 +131,7 @@ async def metrics(view: ControllerView) -> bytes:
             *traffic_metrics(rows, totals, routes),
             *_verification(hops, weakened),
             certificates_metric(certificates),
+            revocations_metric(certificates),
         ]
         written: bytes = generate_latest(_Families(found))
         return written

@@ -52,7 +52,7 @@ def test_an_extension_that_cannot_be_read_leaves_the_rest_readable() -> None:
 def test_names_are_printable_and_short() -> None:
     (found,) = parse.certificates(pem(odd_ders()["common-name-of-control-characters"]))  # type: ignore[misc]
     assert found.common_name == "\\x1b[A"
-    assert parse._printable("x" * 1000) == "x" * parse.SHOWN + "…"
+    assert parse.printable("x" * 1000) == "x" * parse.SHOWN + "…"
 
 
 def test_blocks_are_found_in_linear_time() -> None:

@@ -67,11 +67,31 @@ def test_a_gateway_may_only_tighten_what_its_class_says_of_waivers(
 
 
 def test_of_every_limit_the_stricter_one_holds() -> None:
-    strict = {"backendTLS": {"maxWaiverDays": 7, "plaintextBackends": "Deny", "minTLSVersion": "1.3"}}
-    lax = {"backendTLS": {"maxWaiverDays": 30, "plaintextBackends": "Allow", "minTLSVersion": "1.2"}}
+    strict = {"backendTLS": {"maxWaiverDays": 7, "plaintextBackends": "Deny", "pinnedOnly": "Deny", "minTLSVersion": "1.3"}}
+    lax = {"backendTLS": {"maxWaiverDays": 30, "plaintextBackends": "Allow", "pinnedOnly": "Allow", "minTLSVersion": "1.2"}}
     for found in (rules(strict, lax), rules(lax, strict), rules(strict, {}), rules({}, strict)):
-        assert (found.max_waiver_days, found.plaintext, found.min_version) == (7, False, "1.3")
+        assert (found.max_waiver_days, found.plaintext, found.min_version) == (7, "Deny", "1.3")
+        assert not found.pinned_only
     assert rules(lax, None) == BackendRules(max_waiver_days=30, min_version="1.2", profiles=("ops/of-class",))
+
+
+@pytest.mark.parametrize(
+    ("of_class", "own", "plaintext"),
+    [
+        ("", "", "Allow"),
+        ("Declared", "", "Declared"),
+        ("Declared", "Allow", "Declared"),
+        ("Declared", "Deny", "Deny"),
+        ("Deny", "Declared", "Deny"),
+        ("Allow", "Declared", "Declared"),
+        ("", "SomethingNew", "Deny"),
+    ],
+)
+def test_of_what_is_said_of_plaintext_the_strictest_word_holds_and_an_unknown_one_is_a_denial(
+    of_class: str, own: str, plaintext: str
+) -> None:
+    found = rules({"backendTLS": {"plaintextBackends": of_class}}, {"backendTLS": {"plaintextBackends": own}})
+    assert found.plaintext == plaintext
 
 
 def test_of_limits_the_lower_number_holds_and_a_gateway_may_raise_what_its_class_leaves_open() -> None:

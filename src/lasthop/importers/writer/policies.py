@@ -25,6 +25,7 @@ from lasthop.pki import parse
 from lasthop.pki.parse import Certificate, Unreadable
 from lasthop.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.printable import printable
+from lasthop.resolve.app_protocols import says_tls
 
 API: Final = "gateway.networking.k8s.io/v1"
 LASTHOP: Final = "lasthop.dev/v1alpha1"
@@ -64,7 +65,7 @@ class PolicyWriter:
         wanted = policed(legs)
         if not wanted:
             self.notes += believed_notes(legs)
-            return None
+            return self._says_tls(legs)
         found = settled(wanted)
         port = found.leg.port
         assert port is not None
@@ -80,6 +81,17 @@ class PolicyWriter:
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return Verdict(verification.new, target, verification.text)
+
+    def _says_tls(self, legs: Sequence[Leg]) -> Verdict | None:
+        """Returns that a port which was sent plaintext although it says TLS is refused from now on."""
+        plaintext = [leg for leg in legs if leg.tls is None or leg.tls.level is Level.PLAINTEXT]
+        port = plaintext[0].port if plaintext else None
+        if port is None or not says_tls(port.app_protocol):
+            return None
+        text = f"was sent plaintext, although {port} has appProtocol {port.app_protocol}; Lasthop refuses that"
+        remedy = "Write a BackendTLSPolicy for the port, or correct its appProtocol."
+        self._note(Category.TODO, "port-says-tls", text, plaintext[0].hop.source, remedy=remedy)
+        return Verdict(NewLevel.TODO, "", text)
 
     # --- what is required --------------------------------------------------------------------------------------------
 

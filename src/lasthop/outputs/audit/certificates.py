@@ -15,11 +15,12 @@ from lasthop.api.profiles import GROUP
 from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackends
 from lasthop.resolve.certificates import Anchor, KeyPair, key_pair
+from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.gateways import client_certificate, gateway
 from lasthop.resolve.pins import pinned
 from lasthop.resolve.policies.judgement import validation_of
 from lasthop.resolve.policies.references import PIN_SET
-from lasthop.resolve.trust import CA_KINDS, bundle
+from lasthop.resolve.trust import CA_KINDS, CRL_SOON, bundle
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 
@@ -29,6 +30,8 @@ DAY: Final = 86400.0
 class Role(StrEnum):
     ANCHOR = "CA of backends"
     PINNED = "pinned certificate"
+    REVOCATIONS = "revocation list"
+    """Of a CA: its `not_after` is when the next one is due."""
     SERVER = "certificate of a Gateway"
     CLIENT = "client certificate of a Gateway"
     BACKEND = "certificate that a backend shows"
@@ -63,6 +66,7 @@ class CertificateReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def due(self, now: float, days: float) -> bool:
         """Returns whether it is out of date, or will be within so many days."""
+        days = min(days, CRL_SOON / DAY) if self.role is Role.REVOCATIONS else days
         return self.not_after - now <= days * DAY or now < self.not_before
 
 
@@ -89,7 +93,7 @@ def each_once(found: Iterable[tuple[Used, ...]]) -> list[CertificateReport]:
 def _of_policy(g: Graph, policy: Key) -> tuple[Used, ...]:
     """Returns those of a policy, also of one that is refused, perhaps because they have expired."""
     validation = validation_of(g, policy)
-    shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else None
+    shown = xbackends.client_certificate(g, policy) if policy.kind == XBACKEND else policy_certificate(g, policy)
     refs = validation.ca_certificate_refs if validation else ()
     held = tuple((report, policy) for ref in refs for report in _of_ref(g, policy.namespace, ref))
     return held + (_of_pairs(g, [(Role.CLIENT, shown, policy)]) if isinstance(shown, Key) else ())
@@ -99,7 +103,12 @@ def _of_ref(g: Graph, namespace: str, ref: LocalObjectReference) -> Iterator[Cer
     if (ref.group, ref.kind) in CA_KINDS:
         found = bundle(g, namespace, ref)
         holder = Key(ref.kind, "" if ref.kind == "ClusterTrustBundle" else namespace, ref.name)
-        yield from _reports(Role.ANCHOR, holder, () if isinstance(found, Problem) else found.anchors)
+        if not isinstance(found, Problem):
+            yield from _reports(Role.ANCHOR, holder, found.anchors)
+            for each in found.crls:
+                if each.next_update is not None:
+                    due, since = each.next_update, each.this_update
+                    yield CertificateReport(due, Role.REVOCATIONS, holder, each.issuer, not_before=since)
     elif (ref.group, ref.kind) == (GROUP, PIN_SET):
         key = Key(PIN_SET, namespace, ref.name)
         pins = pinned(g, key)

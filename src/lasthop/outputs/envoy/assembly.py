@@ -1,7 +1,8 @@
 """Assembles xDS changes from the outputs of the graph: one class for each type whose resources are joined or renamed.
 
 clusters, secrets                     one output each
-load assignments ──> Endpoints        the name changes with the cluster
+load assignments ──> ContentNamed     the name changes with the cluster
+client secrets ────> ContentNamed     the name changes with the certificate
 hosts, tables ─────> RouteTables      a table is the join of its hosts
 listeners, streams ─> Listeners       a listener is joined with the streams of its port, and sent only whole
 """
@@ -13,11 +14,11 @@ from lasthop.outputs.envoy.clusters import CLUSTERS, LOAD_ASSIGNMENTS, ClusterEn
 from lasthop.outputs.envoy.listeners import LISTENERS
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET, Change, Resource, Withdrawal
 from lasthop.outputs.envoy.routes import HOSTS, TABLE_NAMES, EncodedHost, refused_host, route_table, table_name
-from lasthop.outputs.envoy.secrets import SECRETS
+from lasthop.outputs.envoy.secrets import CLIENT_SECRETS, SECRETS
 from lasthop.outputs.envoy.streams import STREAMS, EncodedStream, with_streams
 from lasthop.plan.upstream import Hop
 from lasthop.resolve.attachment import MISDIRECTED
-from lasthop.store.stages import GONE, Changes, Gone
+from lasthop.store.stages import GONE, AnyOutput, Changes, Gone
 
 ByGateway = dict[Key, dict[str, dict[str, Change]]]
 """By Gateway, then by type and name."""
@@ -35,7 +36,9 @@ class _XdsChanges:
 
 class Assembly:
     def __init__(self) -> None:
-        self._endpoints, self._tables, self._listeners = Endpoints(), RouteTables(), Listeners()
+        self._tables, self._listeners = RouteTables(), Listeners()
+        self._endpoints = ContentNamed(LOAD_ASSIGNMENTS, ENDPOINTS)
+        self._client_secrets = ContentNamed(CLIENT_SECRETS, SECRET)
 
     def take(self, outputs: Changes, *, listeners_wait: bool) -> ByGateway:
         """`listeners_wait`: some listener or stream is still to be computed."""
@@ -46,6 +49,7 @@ class Assembly:
             xds.put(hop.gateway, CLUSTER, hop.name, cluster)
         for (gateway, secret), resource in SECRETS.of(outputs).items():
             xds.put(gateway, SECRET, secret.path, resource)
+        self._client_secrets.take(xds, outputs)
         self._endpoints.take(xds, outputs)
         self._tables.take(xds, outputs)
         self._listeners.take(outputs)
@@ -55,19 +59,22 @@ class Assembly:
         return xds.by_gateway
 
 
-class Endpoints:
-    def __init__(self) -> None:
-        self._names: dict[Hop, str] = {}
+class ContentNamed:
+    """Resources whose name has the hash of what they are for, so that another one has another name."""
+
+    def __init__(self, output: AnyOutput, type_url: str) -> None:
+        self._output, self._type_url = output, type_url
+        self._names: dict[object, str] = {}
 
     def take(self, xds: _XdsChanges, outputs: Changes) -> None:
-        for key, resource in LOAD_ASSIGNMENTS.of(outputs).items():
-            hop, new = Hop(*key), resource.name if isinstance(resource, Resource) else ""
-            old = self._names.pop(hop, "")
+        for key, resource in self._output.of(outputs).items():
+            gateway, new = key[0], resource.name if isinstance(resource, Resource) else ""
+            old = self._names.pop(key, "")
             if old and old != new:
-                xds.put(hop.gateway, ENDPOINTS, old, GONE)
+                xds.put(gateway, self._type_url, old, GONE)
             if new:
-                self._names[hop] = new
-                xds.put(hop.gateway, ENDPOINTS, new, resource)
+                self._names[key] = new
+                xds.put(gateway, self._type_url, new, resource)
 
 
 class RouteTables:

@@ -159,7 +159,7 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
                 tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
                 tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
             ),
-            tls_certificate_sds_secret_configs=[secret_config(secret) for secret in listener.certificates],
+            tls_certificate_sds_secret_configs=[secret_config(secret.path) for secret in listener.certificates],
         )
     )
     if listener.clients:
@@ -170,9 +170,12 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
     """The CAs are inline, so that another CA is another chain: connections that the old one accepted are drained."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
-    pem = union(found for found in bundles if not isinstance(found, Problem)).pem
+    anchors = union(found for found in bundles if not isinstance(found, Problem))
     validation = context.common_tls_context.validation_context
-    validation.trusted_ca.inline_bytes = pem
+    validation.trusted_ca.inline_bytes = anchors.pem
+    if anchors.crl:
+        validation.crl.inline_bytes = anchors.crl
+        validation.only_verify_leaf_cert_crl = anchors.crl_of_leaf
     context.require_client_certificate.value = clients.required
     if not clients.required:
         validation.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED

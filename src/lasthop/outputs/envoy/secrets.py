@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
 
-from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.core import Secret
 from lasthop.api.meta import Key
 from lasthop.outputs.envoy.encode import encode
 from lasthop.outputs.envoy.resource import SECRET, Resource, content_hash
+from lasthop.outputs.envoy.tls import client_secret_name
 from lasthop.plan.tls import BackendTLS
 from lasthop.plan.upstream import Protocol
 from lasthop.resolve.certificates import KeyPair, key_pair, normal_pair, pair_digest, pair_part, refused_pair
-from lasthop.resolve.gateways import client_certificate, gateway
+from lasthop.resolve.client_certificates import chain_digest
+from lasthop.resolve.gateways import gateway
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
 from lasthop.store.graph import Graph, query
@@ -33,19 +35,35 @@ def index_gateway_secrets(g: Graph, key: Key) -> Iterator[Entry]:
     if owner is None or not owner.accepted.status:
         return
     secrets = {secret for listener in owner.listeners if listener.served for secret in listener.certificates}
-    own = client_certificate(g, key)
-    if isinstance(own, Key):
-        secrets.add(own)
     for secret in secrets:
         yield SECRETS_IN_USE.entry((key, secret), True)
 
 
+CLIENT_SECRETS_IN_USE = Index[Key, Key, bool]("client-secret")
+"""The same of certificates that backends are shown."""
+
+
 @indexer(HOPS)
 def index_hop_secrets(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol) -> Iterator[Entry]:
-    """Yields the client certificate that an XBackend names; on other hops it is the Gateway's own, which is there already."""
-    tls = hop_tls(g, gateway, backend, port, protocol) if backend.kind == XBACKEND else None
+    """Yields the client certificate of the hop: the Gateway's, or what the policy or XBackend names."""
+    tls = hop_tls(g, gateway, backend, port, protocol)
     if isinstance(tls, BackendTLS) and tls.client_certificate:
-        yield SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)
+        yield CLIENT_SECRETS_IN_USE.entry((gateway, tls.client_certificate), True)
+
+
+@query
+def client_secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
+    """Its name has the certificate's digest: a renewed one is a changed cluster, which Envoy puts into service once it has the
+    certificate. Until then the old one serves, and its idle connections end with it."""
+    found = secret_resource(g, gateway_key, secret)
+    return _renamed(found, client_secret_name(secret, chain_digest(g, secret))) if found else None
+
+
+def _renamed(resource: Resource, name: str) -> Resource:
+    message = secret_pb2.Secret.FromString(resource.body)
+    message.name = name
+    body = encode(message)
+    return msgspec.structs.replace(resource, name=name, body=body, version=content_hash(body))
 
 
 @query
@@ -67,3 +85,4 @@ def secret_resource(g: Graph, gateway_key: Key, secret: Key) -> Resource | None:
 
 
 SECRETS = Output("secrets", SECRETS_IN_USE, secret_resource, named=True)
+CLIENT_SECRETS = Output("client-secrets", CLIENT_SECRETS_IN_USE, client_secret_resource, named=True)

@@ -30,10 +30,11 @@ TLS: Final = "envoy.transport_sockets.tls"
 
 def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
     """`alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
-    certificates = [secret_config(tls.client_certificate)] if tls.client_certificate else []
+    shown = client_secret_name(tls.client_certificate, tls.client_digest) if tls.client_certificate else ""
+    certificates = [secret_config(shown)] if shown else []
     context = tls_pb2.UpstreamTlsContext(
         sni=tls.sni,
-        max_session_keys=UInt32Value(value=SESSION_KEYS),
+        max_session_keys=UInt32Value(value=SESSION_KEYS if tls.options.session_reuse == "true" else 0),
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=alpn,
             tls_params=common_pb2.TlsParameters(
@@ -55,18 +56,26 @@ def _validation(tls: BackendTLS) -> common_pb2.CertificateValidationContext | No
         return None
     if tls.trust is None and not tls.pins:
         raise ValueError(f"{tls.source} would check nothing, and no waiver allows that")
+    # No `max_verify_depth` either: Envoy 1.40 takes it and does not look at it here (docs/measurements.md#unsafe-settings).
     # Never `trust_chain_verification: ACCEPT_UNTRUSTED`: it turns off pins, too (docs/measurements.md#unsafe-settings).
+    anchors = tls.trust if isinstance(tls.trust, Anchors) else Anchors(b"")
     return common_pb2.CertificateValidationContext(
         trusted_ca=_trusted_ca(tls.trust) if tls.trust else None,
         match_typed_subject_alt_names=[_matcher(name) for name in tls.names],
         verify_certificate_spki=sorted(base64.b64encode(pin).decode() for pin in tls.pins.keys),
         verify_certificate_hash=sorted(pin.hex() for pin in tls.pins.certificates),
+        crl=base_pb2.DataSource(inline_bytes=anchors.crl) if anchors.crl else None,
+        only_verify_leaf_cert_crl=anchors.crl_of_leaf,
         allow_expired_certificate=tls.mode is Mode.WAIVED_EXPIRY,
     )
 
 
-def secret_config(secret: Key) -> secret_pb2.SdsSecretConfig:
-    return secret_pb2.SdsSecretConfig(name=secret.path, sds_config=over_ads())
+def secret_config(name: str) -> secret_pb2.SdsSecretConfig:
+    return secret_pb2.SdsSecretConfig(name=name, sds_config=over_ads())
+
+
+def client_secret_name(secret: Key, digest: str) -> str:
+    return f"{secret.path}@{digest}"
 
 
 def _trusted_ca(trust: Trust) -> base_pb2.DataSource:

@@ -17,8 +17,10 @@ from lasthop.plan.problem import Problem
 from lasthop.plan.reasons import BACKEND_NOT_FOUND
 from lasthop.plan.tls import BackendTLS, Plaintext, Refused
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.app_protocols import annotation_for_tls
 from lasthop.resolve.backends import endpoints
 from lasthop.resolve.certificates import KeyPair, key_pair
+from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.missing_endpoints import missing_endpoints
 from lasthop.resolve.observed import NOT_TRIED, hop_state, port_states
@@ -80,8 +82,8 @@ def _plaintext(g: Graph, hop: Hop, others: tuple[Fact, ...]) -> Fact:
     )
     if aims:
         return warning(said, *aims, *others)
-    if port and port.app_protocol.lower() == "https":
-        return warning(f"{said}, and appProtocol {port.app_protocol} does not start TLS by itself", *others)
+    if service and port and (annotation := annotation_for_tls(service, port)):
+        return warning(f"{said}, and annotation {annotation} has no effect here", *others)
     return plain(said, *others)
 
 
@@ -124,6 +126,9 @@ def ca_bundle(g: Graph, namespace: str, ref: LocalObjectReference, said: str = "
     shown = [plain(f"CA {text}") for text in anchors[:SHOWN_ANCHORS]]
     if len(anchors) > SHOWN_ANCHORS:
         shown.append(plain(f"and {len(anchors) - SHOWN_ANCHORS} more CAs"))
+    for each in found.crls[:SHOWN_ANCHORS]:
+        due = f", the next one is due on {day(each.next_update)}" if each.next_update is not None else ""
+        shown.append(plain(f"revocation list of {each.issuer} ({each.revoked} revoked){due}"))
     shown += [warning(text) for text in state.warnings]
     return plain(said.format(key), *shown, object=key)
 
@@ -134,7 +139,8 @@ def _own(g: Graph, tls: BackendTLS) -> Iterator[Fact]:
         return
     pair = key_pair(g, secret)
     until = f" ({pair.subject}, until {day(pair.not_after)})" if isinstance(pair, KeyPair) else ""
-    whose = "the certificate" if tls.source.kind == XBACKEND else "the Gateway's own certificate"
+    policys = tls.source.kind == XBACKEND or secret == policy_certificate(g, tls.source)
+    whose = "the certificate" if policys else "the Gateway's own certificate"
     said = pair_dates(g, secret)
     yield plain(f"shows {whose} from {secret}{until}", *([warning(said)] if said else ()), object=secret)
 

@@ -22,6 +22,7 @@ from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
 from lasthop.plan.tls import Plaintext
 from lasthop.plan.upstream import Protocol
+from lasthop.resolve.app_protocols import annotation_for_tls, policy_to_write
 from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.reach import HOPS
@@ -45,16 +46,18 @@ def waiver_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 @query
 def hop_findings(g: Graph, gateway_key: Key, service_key: Key, port: int, protocol: Protocol) -> tuple[Finding, ...]:
-    """Warns of `appProtocol: https` without a policy: it never starts TLS, and its author surely expects that it does."""
+    """Warns of a plaintext port that an annotation for another gateway gives TLS: its author surely expects TLS here, too."""
     service = read(g, service_key, AnyService) if service_key.kind in SERVICE_GROUPS else None
     service_port = service.port(port) if service else None
-    if service_port is None or service_port.app_protocol.lower() != "https" or not protocol.policed:
+    if service is None or service_port is None or not protocol.policed:
         return ()
-    if not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
+    annotation = annotation_for_tls(service, service_port)
+    if not annotation or not isinstance(hop_tls(g, gateway_key, service_key, port, protocol), Plaintext):
         return ()
-    message = f"port {port} has appProtocol {service_port.app_protocol} but uses plaintext"
-    remedy = "Create a BackendTLSPolicy for it."
-    return (Finding(service_key, "PlaintextBackend", message, remedy, severity=Severity.WARNING),)
+    message = f"port {port} uses plaintext: annotation {annotation} asks other gateways for TLS, and has no effect here."
+    policy = policy_to_write(service_key, service_port)
+    remedy = f"Create a BackendTLSPolicy {policy}; or if plaintext is meant, give the port appProtocol: http."
+    return (Finding(service_key, "PlaintextBackend", message, remedy, "metadata.annotations", Severity.WARNING),)
 
 
 @query

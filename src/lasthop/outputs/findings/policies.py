@@ -12,6 +12,7 @@ from lasthop.plan.condition import Condition
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.problem import Problem
 from lasthop.resolve import xbackend_conditions
+from lasthop.resolve.client_certificates import policy_certificate
 from lasthop.resolve.policies.ancestors import ancestors
 from lasthop.resolve.policies.conditions import conditions, shadowed, target_problem, udp_warning, unreached
 from lasthop.resolve.policies.judgement import judgement
@@ -38,6 +39,9 @@ def _of_policy(g: Graph, key: Key) -> Iterator[Finding]:
         yield problem.on(key)
     for warning in judged.warnings:
         yield Finding(key, "Warning", warning, field="spec.validation", severity=Severity.WARNING)
+    shown = policy_certificate(g, key)
+    if shown and (message := pair_dates(g, shown)):
+        yield Finding(key, "Warning", message, field="spec.options", severity=Severity.WARNING)
     problems = [target_problem(g, key, target) for target in obj.spec.target_refs]
     for number, (target, problem) in enumerate(zip(obj.spec.target_refs, problems, strict=True)):
         field = f"spec.targetRefs[{number}]"

@@ -13,7 +13,7 @@ from lasthop.plan.finding import Severity
 from lasthop.plan.problem import Problem, invalid, joined, not_found
 from lasthop.plan.tls import BackendTLS, Waiver
 from lasthop.plan.upstream import Hop, Protocol
-from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.client_certificates import shown_certificate
 from lasthop.resolve.hops import hop_tls
 from lasthop.resolve.observed import connected
 from lasthop.resolve.policies import targets
@@ -142,7 +142,7 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
     if accepted.status and found.effective:
         if found.problems:
             more.append(failed(reasons.PARTIALLY_INVALID, joined(found.problems)))
-        if unserved := not_programmed(g, gateway):
+        if unserved := not_programmed(g, gateway, policy):
             more.append(unserved)
         hops = hops_under(g, policy, gateway)
         if seen := connected(g, hops):
@@ -153,15 +153,14 @@ def conditions(g: Graph, policy: Key, gateway: Key) -> tuple[Condition, ...]:
 
 
 @query
-def not_programmed(g: Graph, gateway: Key) -> Condition | None:
-    """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or its client certificate
+def not_programmed(g: Graph, gateway: Key, policy: Key) -> Condition | None:
+    """Returns why nothing comes of a good policy at a Gateway: the Gateway itself is not served, or the client certificate
     cannot be shown. `Accepted` is about the policy, so this is a condition of its own, absent otherwise."""
     if why := serves_nothing(g, gateway):
         return failed(reasons.PROGRAMMED, why)
-    own = client_certificate(g, gateway)
-    if isinstance(own, Problem):
-        where = f"connections from {gateway} fail, because of its client certificate"
-        return failed(reasons.PROGRAMMED, own.within(where, gateway))
+    shown = shown_certificate(g, gateway, policy)
+    if isinstance(shown, Problem):
+        return failed(reasons.PROGRAMMED, shown.within(f"connections from {gateway} fail"))
     return None
 
 

@@ -21,8 +21,11 @@ from lasthop.api.backends import KIND as XBACKEND
 from lasthop.api.backends import XBackend
 from lasthop.api.meta import Key, StringMap
 from lasthop.api.policies import BackendTLSPolicyValidation
+from lasthop.api.profiles import PREFIX
+from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid, joined
 from lasthop.plan.tls import BackendTLS, San, SanType
+from lasthop.resolve.certificates import key_pair
 from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.policies import options
 from lasthop.resolve.policies.references import verification
@@ -32,6 +35,7 @@ from lasthop.store.store import read
 
 MAX_NAMES: Final = 32
 """More than any bundle's CRD admits (5), and few enough to try at every handshake."""
+CLIENT_CERTIFICATE: Final = f"option {PREFIX}client-certificate"
 URI: Final = re.compile(r"[!-~]{1,2048}")
 """Characters that a URI may have (RFC 3986); it is compared byte for byte."""
 
@@ -69,7 +73,12 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
     verified = verification(g, source.namespace, validation, field)
     problem = verified.problem
     names = [invalid(f"{name} {what}").at(f"{field}.{name}") for name, what in _name_problems(validation)]
-    if wrong := [*parsed.problems, *names]:
+    secret = parsed.options.client_certificate
+    unusable = _unusable(g, Key("Secret", source.namespace, secret)) if secret else None
+    unresolved = (
+        joined([verified.unresolved, unusable]) if verified.unresolved and unusable else verified.unresolved or unusable
+    )
+    if wrong := [*parsed.problems, *names, *([unusable.with_reason(reasons.INVALID)] if unusable else [])]:
         problem = joined([*wrong, problem], problem.reason).at(problem.field) if problem else joined(wrong)
     tls = BackendTLS(
         source=source,
@@ -82,7 +91,15 @@ def judgement(g: Graph, source: Key) -> Judgement | None:
         options=parsed.options,
     )
     warnings = parsed.warnings + verified.warnings
-    return Judgement(None if problem else tls, problem, verified.unresolved, warnings, verified.notes)
+    return Judgement(None if problem else tls, problem, unresolved, warnings, verified.notes)
+
+
+def _unusable(g: Graph, secret: Key) -> Problem | None:
+    """Returns why a policy's client certificate cannot be shown. Only a Secret of its own namespace can be named."""
+    pair = key_pair(g, secret)
+    if not isinstance(pair, Problem):
+        return None
+    return pair.within(CLIENT_CERTIFICATE, reason=reasons.INVALID_CLIENT_CERTIFICATE_REF).at(options.FIELD)
 
 
 def _name_problems(validation: BackendTLSPolicyValidation) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from lasthop.plan.problem import Problem, invalid
 from lasthop.plan.tls_options import OPTIONS, Option, TLSOptions
 
 FIELD: Final = "spec.options"
+OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 KNOWN: Final = {f"{PREFIX}{option.name}": option for option in OPTIONS}
 
 
@@ -42,6 +44,10 @@ def parse(options: StringMap) -> ParsedOptions:
 
 
 def _wrong_values(key: str, option: Option, found: str | tuple[str, ...]) -> list[str]:
+    if isinstance(found, str) and not option.values:
+        return (
+            [] if OBJECT_NAME.fullmatch(found) else [f"option {key} is {found!r}; write the name of a Secret of its namespace"]
+        )
     known = ", ".join(sorted(option.values))
     if isinstance(found, str):
         return [] if found in option.values else [f"option {key} is {found!r}; write one of {known}"]

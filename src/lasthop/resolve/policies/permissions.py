@@ -14,9 +14,10 @@ from lasthop.api.meta import Key
 from lasthop.api.profiles import PREFIX
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid
-from lasthop.plan.profile import BackendRules
+from lasthop.plan.profile import BackendRules, PlaintextBackends
 from lasthop.plan.tls import Anchors, BackendTLS, Waiver
 from lasthop.plan.upstream import Hop, Protocol
+from lasthop.resolve.backends import declares_plaintext
 from lasthop.resolve.certificates import too_large
 from lasthop.resolve.policies.judgement import judgement
 from lasthop.resolve.policies.targets import misaimed
@@ -38,6 +39,14 @@ def permitted_tls(g: Graph, gateway: Key, source: Key) -> BackendTLS | Problem |
     rules = backend_rules(g, gateway)
     if wanted.waiver and (problem := _waiver_problem(g, rules, wanted.waiver)):
         return problem
+    if wanted.pinned_only and not rules.pinned_only:
+        message = f"pins alone check neither names nor dates, and that is denied here ({rules.by})"
+        remedy = "give the PinSet CAs, or the certificate itself (`lasthop pin`)"
+        return Problem(reasons.PINNED_ONLY_NOT_PERMITTED, message, remedy=remedy)
+    if isinstance(wanted.trust, Anchors) and wanted.trust.weak and not rules.weak:
+        message = f"{wanted.trust.weak}, and weak certificates are denied here ({rules.by})"
+        remedy = "use a CA or certificate with an RSA key of 2048 bits, or on P-256, and a SHA-256 signature"
+        return Problem(reasons.WEAK_CERTIFICATE_NOT_PERMITTED, message, remedy=remedy)
     if isinstance(wanted.trust, Anchors) and (message := too_large(wanted.trust, limits(g, gateway))):
         return invalid(message)
     # A policy that does not say how low it would go goes no lower than the profile.
@@ -75,12 +84,15 @@ def _waiver_problem(g: Graph, rules: BackendRules, waiver: Waiver) -> Problem | 
 def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
     """Returns why a Gateway may not reach a backend in plaintext."""
     rules = backend_rules(g, hop.gateway)
-    if rules.plaintext:
+    declared = rules.plaintext is PlaintextBackends.DECLARED
+    if rules.plaintext is PlaintextBackends.ALLOW or (declared and declares_plaintext(g, hop.backend, hop.port, hop.protocol)):
         return None
-    who = f"plaintext backends are denied here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
+    denied = "plaintext is only allowed where the port says so" if declared else "plaintext backends are denied"
+    who = f"{denied} here ({rules.by})" if rules.profiles else "it is not known whether that is allowed"
+    saying = "give the port a plaintext protocol as appProtocol" if declared else ""
     where, about = f"port {hop.port} of {hop.backend}", [hop.backend]
     if hop.protocol is Protocol.UDP:
-        message, remedy = f"UDP to {where} cannot carry TLS, and {who}", "remove the backend"
+        message, remedy = f"UDP to {where} cannot carry TLS, and {who}", saying or "remove the backend"
     elif hop.backend.kind == XBACKEND:
         message, remedy = f"{hop.backend} has tls.mode None, and {who}", "use ServerOnly or ClientAndServer"
     else:
@@ -88,4 +100,5 @@ def plaintext_problem(g: Graph, hop: Hop) -> Problem | None:
         about += (policy for policy, _ in near)
         aims = "".join(f" ({policy} names {hop.backend.kind} {name}, which does not exist)" for policy, name in near)
         message, remedy = f"no BackendTLSPolicy names {where}{aims}, and {who}", "create a policy for it"
+        remedy += f", or {saying}" if saying else ""
     return Problem(reasons.PLAINTEXT_NOT_PERMITTED, message, remedy=remedy, about=tuple(about))

@@ -6,8 +6,8 @@
     a waiver of All                                     nothing
     anything else                                       the policy is invalid
 
-Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver) fails the policy. Only a CA may be
-left out, and only while another one is there.
+Whatever might have narrowed trust and cannot be used (an unknown kind, a PinSet, a waiver, a revocation list) fails the
+policy. Only a CA may be left out, and only while another one is there.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lasthop.api.profiles import GROUP
 from lasthop.plan import reasons
 from lasthop.plan.problem import Problem, invalid, invalid_kind, joined
 from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
-from lasthop.resolve.certificates import union
+from lasthop.resolve.certificates import union, weakest
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, UNREVOCABLE, bundle, dates, ref_state
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -117,6 +117,9 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
+        if state.problem and state.problem.reason in UNREVOCABLE:
+            fatal.append(entry.fault(state.problem))
+            continue
         # With Expiry waived an anchor that is out of date is as good as any.
         if state.problem and not (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             left_out.append(entry.fault(state.problem))
@@ -154,7 +157,7 @@ def _anchors(g: Graph, namespace: str, cas: list[LocalObjectReference], pins: Pi
     if cas:
         bundles = [bundle(g, namespace, ref) for ref in cas]
         return union(found for found in bundles if not isinstance(found, Problem))
-    return Anchors(pins.leaves, len(pins.anchors)) if pins and pins.leaves else None
+    return Anchors(pins.leaves, len(pins.anchors), weak=weakest(pins.anchors)) if pins and pins.leaves else None
 
 
 def _read(g: Graph, namespace: str, validation: BackendTLSPolicyValidation) -> tuple[_References, list[Problem]]:

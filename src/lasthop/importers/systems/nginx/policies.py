@@ -115,8 +115,8 @@ class PolicyBook:
         namespace = document.namespace
         verify, trusted, own = reader.boolean("verifyServer"), reader.text("trustedCertSecret"), reader.text("tlsSecret")
         protocols, ciphers = reader.text("protocols"), reader.text("ciphers")
-        reader.ignore("sessionReuse")
         found = tls_options(protocols, ciphers)
+        reuse = "true" if reader.boolean("sessionReuse", True) else "false"
         if found.lost_ciphers:
             text = "an expression, or ciphers that Envoy does not have; the new gateway uses its own"
             reader.note(Category.CANNOT, "ciphers", text, "ciphers")
@@ -138,8 +138,8 @@ class PolicyBook:
         if own:
             client = ObjectName(namespace, own)
             broken = broken or self._problem(reader, "tlsSecret", namespace, own, TLS_TYPE, ("tls.crt", "tls.key"))
-        name = reader.text("sslName")
-        egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, found.options)
+        name, options = reader.text("sslName"), msgspec.structs.replace(found.options, session_reuse=reuse)
+        egress = Egress(document.name, verify, name, reader.boolean("serverName"), ca, client, options)
         return egress, broken
 
     def _problem(self, reader: Reader, key: str, namespace: str, name: str, kind: str, keys: tuple[str, ...]) -> str:

@@ -1,0 +1,40 @@
+"""Which certificate a Gateway shows to the backends of a BackendTLSPolicy: the policy's, or its own."""
+
+from __future__ import annotations
+
+import hashlib
+
+from lasthop.api.core import Secret
+from lasthop.api.meta import Key
+from lasthop.plan.problem import Problem
+from lasthop.resolve.certificates import refused_pair
+from lasthop.resolve.gateways import client_certificate
+from lasthop.resolve.policies.judgement import judgement
+from lasthop.resolve.profiles import backend_rules
+from lasthop.store.graph import Graph, query
+from lasthop.store.store import read
+
+
+def policy_certificate(g: Graph, policy: Key) -> Key | None:
+    """Returns the Secret that a valid policy names for its backends, always of its own namespace."""
+    judged = judgement(g, policy)
+    name = judged.tls.options.client_certificate if judged and judged.tls else ""
+    return Key("Secret", policy.namespace, name) if name else None
+
+
+@query
+def shown_certificate(g: Graph, gateway: Key, policy: Key) -> Key | Problem | None:
+    """Returns the Secret with the certificate that is shown, or why the one that counts cannot be: the other never takes its
+    place then."""
+    named, own = policy_certificate(g, policy), client_certificate(g, gateway)
+    if named is None or (own is not None and backend_rules(g, gateway).gateway_certificate_first):
+        return own.within(f"the client certificate of {gateway}", gateway) if isinstance(own, Problem) else own
+    problem = refused_pair(g, gateway, named)
+    return problem.within(f"the client certificate of {policy}", policy) if problem else named
+
+
+@query
+def chain_digest(g: Graph, secret: Key | None) -> str:
+    """Hashes the certificate in a Secret, without its key."""
+    obj = read(g, secret, Secret) if secret else None
+    return hashlib.blake2b((obj.data.get("tls.crt") or b"") if obj else b"", digest_size=6).hexdigest() if secret else ""
