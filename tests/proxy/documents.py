@@ -104,8 +104,8 @@ def endpoints(path: str, *ports: int, port_name: str = "https", service: str = "
 MULTICLUSTER = "multicluster.x-k8s.io"
 
 
-def service_import(path: str) -> Document:
-    spec = {"type": "ClusterSetIP", "ports": [{"name": "https", "port": 443}]}
+def service_import(path: str, **port: str) -> Document:
+    spec = {"type": "ClusterSetIP", "ports": [{"name": "https", "port": 443, **port}]}
     return obj(f"{MULTICLUSTER}/v1beta1", "ServiceImport", path, spec=spec)
 
 

@@ -113,7 +113,7 @@ def reached(name: str, port: int, udp_port: int) -> Iterator[Document]:
     yield grpc_route(name, grpc_rule(docs.to(name)))
     yield rules(f"asks-{name}", rule("/", external_auth("HTTP", name), to=[docs.to("none")]))
     yield docs.route(f"listener-{name}", docs.to("none"))
-    yield docs.service_import(name)
+    yield docs.service_import(name, **says)
     yield from docs.imported_endpoints(name, port)
     yield docs.route(f"import-{name}", docs.to_import(name))
     yield docs.stream_route("TLSRoute", name, docs.to(name), hosts=(f"{name}.pass.test", f"{name}.ends.test"))
@@ -216,6 +216,7 @@ def test_the_statuses_agree(world: World) -> None:
         ("HTTPRoute", "says-tls", "UnsupportedProtocol"),
         ("GRPCRoute", "says-tls", "UnsupportedProtocol"),
         ("HTTPRoute", "asks-says-tls", "UnsupportedProtocol"),
+        ("HTTPRoute", "import-says-tls", "UnsupportedProtocol"),
         ("TLSRoute", "says-tls", "UnsupportedProtocol"),
         ("TCPRoute", "says-tls", "UnsupportedProtocol"),
         ("TCPRoute", "says-tls-tls", "UnsupportedProtocol"),
