@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "import": "Import the configuration of another gateway.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
+    "stop": "End a gateway of this machine, or what a killed one has left.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",

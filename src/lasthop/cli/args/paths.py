@@ -25,6 +25,44 @@ def runtime_root() -> Path:
     return Path(tempfile.gettempdir()) / f"lasthop-{os.geteuid()}"
 
 
+SERVICE_ROOT = Path("/run/lasthop-service")
+"""Of the systemd unit in deploy/: only root can have made it, for the user that the unit runs as."""
+
+
+def roots() -> list[tuple[Path, int]]:
+    """Returns where gateways of this machine keep their sockets, each with its owner: of this user; for root, of all users.
+
+    Only places that nobody but their owner, or root, can have made."""
+    own, uid = runtime_root(), os.geteuid()
+    found = {own: uid}
+    if not os.environ.get("LASTHOP_RUN_DIR"):
+        service = _owner(SERVICE_ROOT)
+        places = {SERVICE_ROOT: service} if service is not None and uid in (0, service) else {}
+        if uid == 0:
+            places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
+            temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
+            places |= {path: int(number) for path in temporary if (number := path.name.partition("-")[2]).isdecimal()}
+        found |= {path: owner for path, owner in places.items() if path != own and _owner(path) == owner}
+    return list(found.items())
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_uid if stat.S_ISDIR(info.st_mode) else None
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def state_root() -> Path:
     base = os.environ.get("LASTHOP_STATE_DIR") or os.environ.get("XDG_STATE_HOME")
     return Path(base) / "lasthop" if base else Path.home() / ".local" / "state" / "lasthop"
