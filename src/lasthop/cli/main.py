@@ -28,6 +28,11 @@ COMMANDS: Final = {
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
+    "config": "Show what Envoy really holds: clusters, routes, listeners, secrets.",
+    "ps": "List the gateways of this machine, by folder.",
+    "doctor": "Check what Lasthop needs of this machine or a cluster.",
+    "bundle": "Collect what support needs into an archive, without secrets.",
+    "version": "Show the versions of Lasthop, Envoy and Gateway API.",
     "completion": "Print the script for shell completion.",
 }
 

@@ -100,20 +100,30 @@ def _require_ours(*folders: Path) -> None:
 
 
 def running(folder: Path) -> Path:
-    """Returns the admin socket of the gateway for this folder. Raises if another user could have put it there."""
+    """Returns the admin socket of the gateway for this folder; for root, also of another user. Raises if another user could
+    have put it where this one's would be."""
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
-    if not (place / ADMIN_SOCKET).exists():
-        raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
-    return place / ADMIN_SOCKET
+    for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
+        if (found / ADMIN_SOCKET).exists():
+            return found / ADMIN_SOCKET
+    raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
 
 
 def all_running() -> list[Path]:
-    """Returns the admin sockets of this user's running gateways; one that was killed leaves a socket that nothing listens on.
+    """Returns the admin sockets of this user's running gateways; if there is none, for root, those of other users. One that
+    was killed leaves a socket that nothing listens on.
     Raises if the folder that holds them is another user's, who could impersonate the gateway."""
-    root = runtime_root()
+    root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
-    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
+    own = [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
+    others = [(place, owner) for place, owner in roots() if place != root]
+    own += [path for place, owner in others if owner == uid for path in _of(place, owner)]
+    return own or [path for place, owner in others for path in _of(place, owner)]
+
+
+def _of(root: Path, owner: int) -> list[Path]:
+    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _owner(path.parent) == owner and _listens(path)]
 
 
 def _listens(path: Path) -> bool:

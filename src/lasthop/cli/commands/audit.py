@@ -92,6 +92,8 @@ class Causes(click.ParamType[tuple[str, ...]]):
     metavar="NS",
     help="Where the record of a cluster's changes is.",
 )
+@target.on_folder
+@target.admin
 @target.allow_files
 @target.options
 def command(

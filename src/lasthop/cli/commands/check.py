@@ -14,6 +14,8 @@ from lasthop.printable import clean
 @click.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @target.output("text", "json", "github", help="github: annotations for a pull request.")
+@target.on_folder
+@target.admin
 @target.allow_files
 @target.options
 def command(folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:

@@ -28,7 +28,8 @@ KNOWN: Final = 2.0
 
 
 @click.command("dashboard")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.running_folder
+@target.admin
 @click.option("--context", metavar="NAME", help="The controller in the cluster of this kubeconfig context.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="The cluster of this kubeconfig.")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NS", help="Where the controller runs.")

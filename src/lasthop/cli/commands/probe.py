@@ -29,6 +29,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @target.read_folder
+@target.admin
 @target.output("text", "json")
 @target.allow_files
 @target.options

@@ -27,6 +27,7 @@ from lasthop.printable import printable
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @target.running_folder
+@target.admin
 @target.options
 def command(
     kind: str | None,

@@ -13,6 +13,7 @@ import click
 
 from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note
+from lasthop.unix_http import Endpoint
 
 
 @click.command("tap")
@@ -21,6 +22,7 @@ from lasthop.cli.render.terminal import note
 @click.option("--backend", metavar="BACKEND", default="", help="Only those to this Service or XBackend: shop/api or api.")
 @click.option("-c", "--count", type=click.IntRange(1), help="End after so many.")
 @target.running_folder
+@target.admin
 @target.output("text", "json")
 def command(failed: bool, route: str, backend: str, count: int | None, folder: Path | None, output: str) -> None:
     """Show the requests of the gateway that runs on this machine as they come in, a line each, until Ctrl-C.
@@ -70,7 +72,7 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
             return
 
 
-def _lines(socket: Path, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _lines(socket: Endpoint, query: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yields what the gateway sends; an empty object is only a sign of life."""
     from lasthop import unix_http
 

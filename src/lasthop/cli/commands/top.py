@@ -22,6 +22,7 @@ INTERVAL: Final = 2.0
     "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between two looks."
 )
 @target.running_folder
+@target.admin
 @target.output("table", "json")
 def command(once: bool, interval: float, folder: Path | None, output: str) -> None:
     """Show requests per second, the share that fails and latency, by route and by backend, of the last 10 seconds.

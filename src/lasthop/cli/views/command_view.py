@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lasthop.api.documents import Json
-from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, require_namespace
+from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named, require_namespace
 
 if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
     from lasthop.api.meta import Key
@@ -118,7 +118,7 @@ def ask(
             require_namespace(cluster.namespace, await view.namespaces(), place)
         return await question(view)
 
-    if folder and not cluster.named:
+    if folder and not cluster.named and not gateway_named():
         import asyncio
 
         from lasthop.cli.views.folder import FolderView
