@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from lasthop.cli.render.encoding import prepare_streams
 from lasthop.printable import printable
 from lasthop.suggestions import closest
 
@@ -37,6 +38,26 @@ COMMANDS: Final = {
 }
 
 
+HABITS: Final = {
+    "get": "status",
+    "list": "status",
+    "ls": "ps",
+    "describe": "explain",
+    "validate": "check",
+    "lint": "check",
+    "start": "run",
+    "serve": "run",
+    "up": "run",
+    "down": "stop",
+    "kill": "stop",
+    "logs": "tap",
+    "config_dump": "config dump",
+}
+"""Words of other tools, and the command that does it here."""
+WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
+"""Words of kubectl that change objects, which no command here does."""
+
+
 class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,6 +71,13 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name in HABITS:
+            ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
+        if name in WRITING:
+            ctx.fail(
+                f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "
+                f"watches, in a cluster by kubectl {name}"
+            )
         if name not in COMMANDS and (close := closest(name, COMMANDS)):
             ctx.fail(f"there is no command {name}; did you mean {close}?")
         return super().resolve_command(ctx, args)
@@ -87,5 +115,17 @@ def main() -> None:
     """
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the command of this process."""
+    prepare_streams()
     main()
+
+
+def plugin() -> None:
+    """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster goes before local gateways."""
+    prepare_streams()
+    main(prog_name="kubectl lasthop")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,7 +1,7 @@
 """Which target a command looks at: a folder, the gateway that runs on this machine, or a cluster.
 
-1. An explicit target wins: a folder, or a cluster by --context, --kubeconfig or -A.
-2. Otherwise the gateway that runs on this machine.
+1. An explicit target wins: a folder, a gateway by --admin, or a cluster by --context or --kubeconfig.
+2. Otherwise the gateway that runs on this machine; for `kubectl lasthop`, the cluster.
 3. Otherwise the cluster of the current kubeconfig context.
 """
 
@@ -25,6 +25,8 @@ _ADMIN = "lasthop.admin"
 _RUNNING = "lasthop.running"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CLUSTER = "the cluster"
+PLUGIN = "kubectl lasthop"
+"""How the command is called as a plugin of kubectl."""
 
 
 class ClusterOptions(NamedTuple):
@@ -35,8 +37,8 @@ class ClusterOptions(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether a cluster is selected. -A does: a folder or a gateway on this machine shows all namespaces anyway."""
-        return bool(self.kubeconfig or self.context or self.all_namespaces)
+        """Whether a cluster is selected. -A does not: a folder and a gateway have namespaces too."""
+        return bool(self.kubeconfig or self.context)
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,10 +48,12 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     def called(
         kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
     ) -> Any:
-        return command(cluster=ClusterOptions(kubeconfig, context, namespace, all_namespaces), **others)
+        # As kubectl does it: -A wins.
+        chosen = None if all_namespaces else namespace
+        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **others)
 
     for option in (
-        click.option("-A", "--all-namespaces", is_flag=True, help="Read all namespaces of a cluster."),
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of a cluster too."),
         click.option(
             "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
         ),
@@ -114,6 +118,12 @@ def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def is_plugin() -> bool:
+    """Whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().info_name == PLUGIN)
+
+
 def gateway_named() -> bool:
     """Whether a running gateway is selected, by --admin or by the --dir of a command that reads folders as well."""
     context = click.get_current_context(silent=True)
@@ -165,6 +175,8 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | Non
         return None
     if folder is not None:
         return paths.running(folder)
+    if is_plugin() and configured():
+        return None
     if found := paths.all_running():
         if len(found) > 1:
             raise click.ClickException(

@@ -115,7 +115,7 @@ def command(
     backends show, with the days they have left. With --probe what has had no traffic is tried; of a folder and a cluster, all.
 
     Reads the objects in DIR, whether or not a gateway runs on them; without DIR, the gateway that runs on this machine, or
-    else the cluster. --context, --kubeconfig and -A select a cluster, which is read with your permissions.
+    else the cluster. --context and --kubeconfig select a cluster, which is read with your permissions.
 
     Exits with 0. With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing
     in DIR or of the running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or

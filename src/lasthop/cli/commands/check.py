@@ -26,7 +26,7 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
     consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. It does not
     connect to backends: for that, use lasthop probe.
 
-    Without DIR, checks the gateway that runs on this machine, or else the cluster. --context, --kubeconfig and -A select a
+    Without DIR, checks the gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a
     cluster, which is read with your permissions: what you may not read is named, and what depends on it is not an error.
 
     \b

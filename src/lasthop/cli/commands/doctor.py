@@ -42,7 +42,7 @@ def command(folder: Path | None, output: str, controller_namespace: str, cluster
       lasthop doctor --context prod
       lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
     """
-    found = _of_cluster(cluster, controller_namespace) if cluster.named else _of_machine(folder)
+    found = _of_cluster(cluster, controller_namespace) if cluster.named or cluster.all_namespaces else _of_machine(folder)
     if output == "json":
         click.echo(json.dumps([each._asdict() for each in found], indent=2))
     else:

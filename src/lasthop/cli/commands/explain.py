@@ -42,7 +42,7 @@ def command(
     """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
-    --context, --kubeconfig or -A, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
+    --context or --kubeconfig, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
     not work.
 
     \b

@@ -44,7 +44,7 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or a name as `lasthop status` prints it: KIND/NAMESPACE/NAME or
     KIND/NAME of a BackendTLSPolicy, a Service, an XBackend, or a route, whose backends are all tested. The default is all
     BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the connections; with
-    --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context, --kubeconfig or -A, of a cluster,
+    --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context or --kubeconfig, of a cluster,
     whose addresses must be reachable from this machine.
 
     \b
