@@ -21,6 +21,8 @@ class ServiceSpec(Struct, frozen=True):
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] = ()
     external_name: str = ""
+    selector: StringMap = StringMap()
+    """Which Pods are its endpoints: only a cluster knows them."""
 
 
 class Service(Object, frozen=True):

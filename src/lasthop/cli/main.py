@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "doctor": "Check what Lasthop needs of this machine or a cluster.",
     "bundle": "Collect what support needs into an archive, without secrets.",
     "version": "Show the versions of Lasthop, Envoy and Gateway API.",
+    "schema": "Print a JSON Schema of the objects, for editors.",
     "completion": "Print the script for shell completion.",
 }
 

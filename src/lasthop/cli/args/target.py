@@ -130,6 +130,17 @@ def gateway_named() -> bool:
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 
 
+files: Final = click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read this file or folder; - is standard input.  [may be repeated]",
+)
+
+
 def allowed_files() -> tuple[Path, ...]:
     context = click.get_current_context(silent=True)
     return context.meta.get(_ALLOWED, ()) if context else ()

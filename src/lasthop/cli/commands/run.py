@@ -156,7 +156,9 @@ async def _run(
         async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
             runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
             async with asyncio.TaskGroup() as tasks:
-                beside = [tasks.create_task(work) for work in (tell_systemd(runtime), endings.run())]
+                beside = [
+                    tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
+                ]
                 await runtime.run()
                 for task in beside:
                     task.cancel()
@@ -165,6 +167,13 @@ async def _run(
         else:
             leave(run_dir, endings.seconds)
     return endings.ending
+
+
+async def _tell_others(runtime: HostRuntime, source: FilesSource) -> None:
+    """Logs once which objects of the folder are not ours."""
+    await runtime.controller.loaded.wait()
+    if others := source.others:
+        runtime.controller.log.info("some objects are not read, as no gateway needs them", kinds=dict(sorted(others.items())))
 
 
 @contextlib.contextmanager
