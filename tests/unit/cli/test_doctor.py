@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_a_folder_with_a_broken_file_says_where_to_look(tmp_path: Path) -> None:
 
 
 def test_a_clock_of_the_past_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.time, "time", lambda: 1000.0)
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
     (found,) = [each for each in machine.machine(None) if each.what == "clock"]
     assert found.verdict is Verdict.FAILED
 

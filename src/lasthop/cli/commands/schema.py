@@ -78,6 +78,8 @@ def _closed(schema: Any, title: str = "") -> Any:
         found["type"] = [found["type"], "null"] if isinstance(found.get("type"), str) else found.get("type", [])
     if title:
         found["title"] = title
+        common: dict[str, Any] = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
+        found["properties"] = common | found.get("properties", {})
     return found
 
 

@@ -57,14 +57,14 @@ def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Select
 def at(reference: str, folder: Path) -> Iterator[Selection]:
     """Chooses what to compare a folder with: a folder or file, or the same folder at a commit of git."""
     other = Path(reference)
-    if other.exists() or other == STDIN:
+    if reference and (other.exists() or other == STDIN):
         with selected(other) as chosen:
             yield chosen
         return
     root = folder if folder.is_dir() else folder.parent
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}").decode().strip()
     if not commit:
-        raise click.ClickException(f"{reference} is neither a folder nor a commit of the repository that {folder} is in")
+        raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
     with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
         # Run in a folder, it archives that folder; one that did not exist then was empty.
         archive = _git(root, "archive", "--format=tar", commit)
