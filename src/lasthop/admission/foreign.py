@@ -6,6 +6,7 @@ because an object that is silently left out is verified by nobody.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from lasthop.admission.structural import CLOSE
@@ -21,6 +22,9 @@ CORE_KINDS: Final = frozenset(
 """Kubernetes' other kinds of `apiVersion: v1`; some are spelt like ours."""
 OBJECT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "items", "data", "targetRefs"})
 """A mapping with one of these may be an object whose other fields were forgotten."""
+KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
+VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
+"""What is not even well-formed is a mistake."""
 UNTYPED: Final = "document that is no Kubernetes object"
 NEAR_KIND: Final = 0.75
 NEAR_GROUP: Final = 0.85
@@ -37,13 +41,13 @@ def foreign_kind(document: Any) -> str:
     if document and not OBJECT_FIELDS & {key for key in document if isinstance(key, str)}:
         return UNTYPED
     kind, version = document.get("kind"), document.get("apiVersion")
-    if not isinstance(kind, str) or not isinstance(version, str):
+    if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
         return ""
     return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""
 
 
 def _is_foreign(kind: str, group: str) -> bool:
-    if len(kind) > 253 or len(group) > 253 or kind.casefold().startswith("backendtlspolic"):
+    if kind.casefold().startswith("backendtlspolic"):
         return False
     if kind in KINDS:
         own = KINDS[kind].group
