@@ -20,8 +20,8 @@ CORE_KINDS: Final = frozenset(
     }
 )
 """Kubernetes' other kinds of `apiVersion: v1`; some are spelt like ours."""
-OBJECT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "items", "data", "targetRefs"})
-"""A mapping with one of these may be an object whose other fields were forgotten."""
+OBJECT_FIELDS: Final = frozenset({"apiversion", "kind", "metadata", "spec", "items", "data", "targetrefs", "validation"})
+"""A mapping with one of these, in any case, may be an object whose other fields were forgotten."""
 KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 VERSION: Final = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}/)?v[0-9][a-z0-9]{0,30}")
 """What is not even well-formed is a mistake."""
@@ -35,15 +35,19 @@ def foreign_kind(document: Any) -> str:
     """Returns what a document is that is not ours, as `Deployment (apps/v1)`; empty: it is ours, or may be meant to be."""
     if isinstance(document, list):
         # A playbook, a list of values; but not a list of objects.
-        return "" if any(isinstance(each, dict) and OBJECT_FIELDS & each.keys() for each in document) else UNTYPED
+        return "" if any(isinstance(each, dict) and _may_be_object(each) for each in document) else UNTYPED
     if not isinstance(document, dict):
         return ""
-    if document and not OBJECT_FIELDS & {key for key in document if isinstance(key, str)}:
+    if document and not _may_be_object(document):
         return UNTYPED
     kind, version = document.get("kind"), document.get("apiVersion")
     if not (isinstance(kind, str) and KIND.fullmatch(kind) and isinstance(version, str) and VERSION.fullmatch(version)):
         return ""
     return f"{kind} ({version})" if _is_foreign(kind, version.rpartition("/")[0]) else ""
+
+
+def _may_be_object(document: dict[Any, Any]) -> bool:
+    return any(isinstance(key, str) and key.casefold() in OBJECT_FIELDS for key in document)
 
 
 def _is_foreign(kind: str, group: str) -> bool:
