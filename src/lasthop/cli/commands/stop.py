@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +68,6 @@ def _care(run_dir: Path, token: str) -> None:
     """Waits until somebody takes what was left, or its time is over; then ends it. Goes on as a process of its own: who has
     started it does not wait for that, nor for its exit."""
     from lasthop.proxy import handover
-    from lasthop.proxy.directory import ProxyDirectory, RunDirUnusable
-    from lasthop.proxy.orphans import end_orphans
 
     def still() -> handover.Left | None:
         found = handover.left(run_dir)
@@ -76,12 +75,23 @@ def _care(run_dir: Path, token: str) -> None:
 
     if os.fork():
         return
-    while (found := still()) and time.time() < found.until:
+    while found := still():
+        if time.time() >= found.until and _ended(run_dir, still):
+            return
         time.sleep(POLL)
+
+
+def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
+    """Returns False while a Lasthop holds the directory: the one that has left it, which is about to exit, or the next one,
+    which is about to take it."""
+    from lasthop.proxy.directory import ProxyDirectory, RunDirUnusable
+    from lasthop.proxy.orphans import end_orphans
+
     try:
         with ProxyDirectory(run_dir).locked():
             if still():  # under the lock no Lasthop can take it
                 asyncio.run(end_orphans(run_dir, ()))
                 local.clear(run_dir)
+            return True
     except (RunDirUnusable, OSError):
-        return
+        return False

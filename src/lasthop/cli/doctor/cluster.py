@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from lasthop.cli.doctor.result import Checked, failed, ok, warning
+from lasthop.cli.doctor.result import Checked, broken, ok, warning
 
 if TYPE_CHECKING:
     from lasthop.kubernetes.client import Client
@@ -45,7 +45,7 @@ async def _crds(client: Client, namespace: str) -> AsyncIterator[Checked]:
             annotations = item["metadata"].get("annotations") or {}
             releases.setdefault((annotations.get(BUNDLE_VERSION, ""), annotations.get(CHANNEL, "")), []).append(name)
     if not releases:
-        yield failed("CRDs of Gateway API", "they are not installed", "Install those of v1.7.0; see docs/cluster.md.")
+        yield broken("CRDs of Gateway API", "they are not installed", "Install those of v1.7.0; see docs/cluster.md.")
     for (release, channel), names in sorted(releases.items()):
         text = f"{release or 'no version'} ({channel or 'no channel'}), {len(names)} CRDs"
         if known(release):
@@ -62,7 +62,7 @@ async def _crds(client: Client, namespace: str) -> AsyncIterator[Checked]:
         yield ok("CRDs of Lasthop", f"all {len(own)}")
     policies = f"backendtlspolicies.{GATEWAY_API}"
     if releases and policies not in found:
-        yield failed(
+        yield broken(
             "BackendTLSPolicy", "its CRD is not installed, so no backend is verified", "Install Gateway API v1.4 or newer."
         )
 
@@ -81,7 +81,7 @@ async def _classes(client: Client, namespace: str) -> AsyncIterator[Checked]:
             yield ok(f"GatewayClass {name}", "accepted")
         else:
             why = accepted.get("message") or "no controller has accepted it"
-            yield failed(f"GatewayClass {name}", why, f"Is the controller running? kubectl get pods -n {namespace}")
+            yield broken(f"GatewayClass {name}", why, f"Is the controller running? kubectl get pods -n {namespace}")
 
 
 async def _controller(client: Client, namespace: str) -> AsyncIterator[Checked]:
@@ -102,7 +102,7 @@ async def _controller(client: Client, namespace: str) -> AsyncIterator[Checked]:
         yield ok(what, f"{ready} of {wanted} replicas are ready")
     else:
         remedy = f"kubectl describe pods -n {namespace}"
-        yield (failed if not ready else warning)(what, f"{ready} of {wanted} replicas are ready", remedy)
+        yield (broken if not ready else warning)(what, f"{ready} of {wanted} replicas are ready", remedy)
 
 
 async def _rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
@@ -195,7 +195,7 @@ async def _webhook(client: Client, name: str, webhook: dict[str, Any]) -> AsyncI
             raise
         gone = f"its Service {service['namespace']}/{service['name']} does not exist"
         if policy == "Fail":
-            yield failed(what, f"{gone}, so every write that it concerns is refused", f"Delete the configuration {name}.")
+            yield broken(what, f"{gone}, so every write that it concerns is refused", f"Delete the configuration {name}.")
         else:
             yield warning(what, gone, f"Delete the configuration {name}.")
         return

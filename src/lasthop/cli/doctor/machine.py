@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from lasthop.cli.args import paths
-from lasthop.cli.doctor.result import Checked, failed, ok, warning
+from lasthop.cli.doctor.result import Checked, broken, ok, warning
 
 DESCRIPTORS: Final = 4096
 WATCHES: Final = 8192
@@ -45,7 +45,7 @@ def _envoy() -> Checked:
         return ok("Envoy", str(find_envoy()))
     except EnvoyNotFound as error:
         found, _, remedy = str(error).partition(". ")
-        return failed("Envoy", found, remedy)
+        return broken("Envoy", found, remedy)
 
 
 def _ca_bundle() -> Checked:
@@ -62,7 +62,7 @@ def _ca_bundle() -> Checked:
 def _clock() -> Iterator[Checked]:
     """Certificates and waivers are judged by it."""
     if time.time() < BUILT:
-        yield failed("clock", f"it says {time.strftime('%Y-%m-%d', time.gmtime())}", "Set it, and keep it right with NTP.")
+        yield broken("clock", f"it says {time.strftime('%Y-%m-%d', time.gmtime())}", "Set it, and keep it right with NTP.")
         return
     buffer = ctypes.create_string_buffer(256)  # struct timex; its first field 0 asks and sets nothing
     state = ctypes.CDLL(None).adjtimex(buffer)
@@ -99,10 +99,10 @@ def _directories() -> Iterator[Checked]:
     ):
         there = next(each for each in (place, *place.parents) if each.exists())
         if not os.access(there, os.W_OK | os.X_OK):
-            yield failed(what, f"{place} cannot be written", f"Set {name} to a folder of your own.")
+            yield broken(what, f"{place} cannot be written", f"Set {name} to a folder of your own.")
         elif place.exists() and place.lstat().st_uid not in (0, os.geteuid()):
             owner = paths.user_name(place.lstat().st_uid)
-            yield failed(what, f"{place} is {owner}'s", f"Set {name} to a folder of your own.")
+            yield broken(what, f"{place} is {owner}'s", f"Set {name} to a folder of your own.")
         elif shutil.disk_usage(there).free < FREE_BYTES:
             yield warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
         else:
@@ -110,7 +110,7 @@ def _directories() -> Iterator[Checked]:
     longest = len(os.fsencode(paths.runtime_root() / "0123456789" / "0123456789ab" / "admin.4194304.sock"))
     if longest > 107:
         remedy = "Set LASTHOP_RUN_DIR to a shorter path."
-        yield failed("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
+        yield broken("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
 
 
 def _steering() -> Checked:
@@ -134,11 +134,11 @@ def _folder(folder: Path) -> Iterator[Checked]:
     try:
         view = FolderView(folder)
     except click.ClickException as error:
-        yield failed(f"folder {folder}", error.message, f"Create it: lasthop init {folder}")
+        yield broken(f"folder {folder}", error.message, f"Create it: lasthop init {folder}")
         return
     errors = [each for each in view.source_findings if each.severity is Severity.ERROR]
     if errors:
-        yield failed(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
+        yield broken(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
     else:
         yield ok(f"folder {folder}", "all files are valid")
     run_dir = paths.of_folder(paths.runtime_root(), folder)
@@ -164,7 +164,7 @@ def _folder(folder: Path) -> Iterator[Checked]:
             yield ok(what, "served by this gateway")
         else:
             found_text, _, remedy = problem.partition("; ")
-            yield failed(what, found_text, remedy)
+            yield broken(what, found_text, remedy)
 
 
 def _number(path: str) -> int:

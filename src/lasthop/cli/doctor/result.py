@@ -28,5 +28,5 @@ def warning(what: str, found: str, remedy: str) -> Checked:
     return Checked(what, Verdict.WARNING, found, remedy)
 
 
-def failed(what: str, found: str, remedy: str) -> Checked:
+def broken(what: str, found: str, remedy: str) -> Checked:
     return Checked(what, Verdict.FAILED, found, remedy)
