@@ -37,9 +37,16 @@ def gateway(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
     routed = docs.route("token", docs.to("api"))
     routed["spec"]["rules"][0]["filters"] = [header]
     made.write("token.yaml", routed)
+    made.write("others.yaml", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api"}})
     made.start()
     made.settle()
     yield made
+
+
+def test_a_folder_with_other_kinds_is_served_and_they_are_named_once(gateway: Lasthop) -> None:
+    (line,) = [line for line in gateway.log.splitlines() if "some objects are not read" in line]
+    assert json.loads(line)["kinds"] == {"Deployment (apps/v1)": 1}
+    assert gateway.get("nobody").status == 404
 
 
 def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
