@@ -122,8 +122,9 @@ def test_what_was_left_is_drained_when_nobody_comes_in_time(
     assert lasthop.stop() == 0
     assert "the proxies serve on, left to the next Lasthop for 1 s" in lasthop.log
     until(lambda: lasthop.envoys() == [], "the caretaker has ended it")
-    assert not left(lasthop)
-    assert lasthop.cli("stop", str(lasthop.folder)).stdout == f"Nothing runs on {lasthop.folder.resolve()}\n"
+    until(lambda: not left(lasthop), "and has said so")
+    nothing = f"Nothing runs on {lasthop.folder.resolve()}\n"
+    until(lambda: lasthop.cli("stop", str(lasthop.folder)).stdout == nothing, "the caretaker has let go of the folder")
 
 
 def test_stop_ends_what_a_killed_one_left(lasthop: Lasthop) -> None:
