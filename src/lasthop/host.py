@@ -104,7 +104,7 @@ class HostRuntime(Sink):
         self.processes.want(wanted, {key: drain for key, drain in drains.items() if drain is not None})
 
     async def run(self) -> None:
-        """Lives until `stop`; then ends the proxies with a drain and returns."""
+        """Lives until `stop`, then ends the proxies with a drain and returns; or until `leave`."""
         controller = self.controller
         await controller.server.start(self.processes.xds_socket)
         try:
@@ -128,6 +128,10 @@ class HostRuntime(Sink):
         elif grace := max((proxy.grace for proxy in self.proxies.values()), default=0.0):
             self._log.info(f"draining: requests in flight have up to {grace:g} s; press Ctrl-C again to stop immediately")
         self.processes.stop()
+
+    def leave(self) -> None:
+        """Ends the controller and leaves the proxies serving, for the next Lasthop."""
+        self.processes.leave()
 
     def hops_changed(self, hops: Sequence[Hop]) -> None:
         self._hops.changed(hops)

@@ -14,7 +14,20 @@ from typing import Final, TextIO
 _ERRORS: Final = "lasthop-stand-ins"
 _ASCII: Final = "lasthop-ascii"
 """ASCII under another name: click takes a stream whose encoding is called ASCII for a mistake, and writes UTF-8."""
-STAND_INS: Final = {"✓": "+", "✗": "x", "│": "|", "├": "|", "└": "`", "─": "-", "…": "~", "→": ">"}
+STAND_INS: Final = {
+    "✓": "+",
+    "✗": "x",
+    "│": "|",
+    "├": "|",
+    "└": "`",
+    "─": "-",
+    "…": "~",
+    "→": ">",
+    "·": "-",
+    "–": "-",
+    "—": "-",
+    "×": "x",
+}
 """What is shown instead of our own marks where the encoding does not have them; of the same width, so columns stay."""
 
 

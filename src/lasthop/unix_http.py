@@ -1,4 +1,4 @@
-"""Sends one HTTP request over a unix socket, blocking or not.
+"""Sends one HTTP request over a unix socket, or to an admin address, blocking or not.
 
 A library for this takes longer to import than Envoy to start, or than a running gateway to answer.
 """
@@ -17,6 +17,10 @@ _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid and gid of the process that listens, as the kernel knows them (SO_PEERCRED)."""
 
 
+Endpoint = Path | tuple[str, int]
+"""A unix socket, or host and port."""
+
+
 class BadResponse(Exception):
     """The response is not HTTP, or ended too early."""
 
@@ -29,14 +33,15 @@ class Refused(Exception):
         self.text = text
 
 
-def get(path: Path, target: str, timeout: float) -> tuple[int, bytes]:
-    """Returns status and body, of a process of this user or of root only. Raises OSError or `BadResponse`."""
+def get(path: Endpoint, target: str, timeout: float) -> tuple[int, bytes]:
+    """Returns status and body. By a unix socket, of a process of this user or of root only; for root, of the owner of the
+    folder that it is in. Raises OSError or `BadResponse`."""
     with _connected(path, timeout) as connection:
         connection.sendall(_head("GET", target))
         return _response(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
 
 
-def stream(path: Path, target: str, timeout: float = 30.0) -> Iterator[bytes]:
+def stream(path: Endpoint, target: str, timeout: float = 30.0) -> Iterator[bytes]:
     """Yields the lines of an answer that goes on, as they come in. Raises OSError, `BadResponse` or `Refused`; also if nothing
     comes for so many seconds."""
     with _connected(path, timeout) as connection:
@@ -62,13 +67,16 @@ def stream(path: Path, target: str, timeout: float = 30.0) -> Iterator[bytes]:
             rest += piece
 
 
-def _connected(path: Path, timeout: float) -> socket.socket:
+def _connected(path: Endpoint, timeout: float) -> socket.socket:
+    if not isinstance(path, Path):
+        return socket.create_connection(path, timeout)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout)
         connection.connect(str(path))
         _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        if uid not in (0, os.geteuid()):
+        believed = (0, os.geteuid()) if os.geteuid() else (0, path.parent.lstat().st_uid)
+        if uid not in believed:
             raise PermissionError(errno.EACCES, f"the process that listens there is uid {uid}'s, not yours")
     except BaseException:
         connection.close()

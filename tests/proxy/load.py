@@ -24,10 +24,10 @@ class Taken(NamedTuple):
 
 
 class Load:
-    """Two clients with keep-alive connections, each asking for the host NAME.test again and again."""
+    """Two clients, each asking for the host NAME.test again and again, on a keep-alive connection or on new ones."""
 
-    def __init__(self, gateway: Lasthop, name: str, clients: int = 2) -> None:
-        self._gateway, self._name = gateway, name
+    def __init__(self, gateway: Lasthop, name: str, clients: int = 2, *, keep_alive: bool = True) -> None:
+        self._gateway, self._name, self._keep_alive = gateway, name, keep_alive
         self._stop = threading.Event()
         self.taken: list[Taken] = []
         self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
@@ -55,6 +55,8 @@ class Load:
                     connection.close()
                     what = repr(error)
                 self.taken.append(Taken(start, time.monotonic(), what))
+                if not self._keep_alive:
+                    connection.close()
                 time.sleep(0.002)  # the point is to meet every moment of a change, not to fill the machine
 
     def more(self, count: int = 20) -> None:

@@ -35,6 +35,8 @@ class AnyService(Object, frozen=True):
 class ServiceSpec(PortsSpec, frozen=True):
     type: str = "ClusterIP"
     external_name: str = ""
+    selector: StringMap = StringMap()
+    """Which Pods are its endpoints: only a cluster knows them."""
 
 
 class Service(AnyService, frozen=True):

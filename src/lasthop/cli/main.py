@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "import": "Import the configuration of another gateway.",
     "check": "Find problems in a folder or a cluster.",
     "run": "Run a gateway on a folder of YAML files.",
+    "stop": "End a gateway of this machine, or what a killed one has left.",
     "proxy": "Run the proxy of one Gateway in a Pod (started by Lasthop).",
     "install": "Install Lasthop into a cluster, or print what would be installed.",
     "controller": "Run the control plane of a cluster.",
@@ -28,8 +29,34 @@ COMMANDS: Final = {
     "probe": "Test the TLS connection to a backend, check by check.",
     "dashboard": "Open the page that shows every backend connection.",
     "pin": "Show a backend's certificate and print a PinSet for it.",
+    "config": "Show what Envoy really holds: clusters, routes, listeners, secrets.",
+    "ps": "List the gateways of this machine, by folder.",
+    "doctor": "Check what Lasthop needs of this machine or a cluster.",
+    "bundle": "Collect what support needs into an archive, without secrets.",
+    "version": "Show the versions of Lasthop, Envoy and Gateway API.",
+    "schema": "Print a JSON Schema of the objects, for editors.",
     "completion": "Print the script for shell completion.",
 }
+
+
+HABITS: Final = {
+    "get": "status",
+    "list": "status",
+    "ls": "ps",
+    "describe": "explain",
+    "validate": "check",
+    "lint": "check",
+    "start": "run",
+    "serve": "run",
+    "up": "run",
+    "down": "stop",
+    "kill": "stop",
+    "logs": "tap",
+    "config_dump": "config dump",
+}
+"""Words of other tools, and the command that does it here."""
+WRITING: Final = ("apply", "create", "delete", "edit", "patch", "replace")
+"""Words of kubectl that change objects, which no command here does."""
 
 
 class Commands(click.Group):
@@ -54,6 +81,13 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name in HABITS:
+            ctx.fail(f"there is no command {name}; use: {' '.join((ctx.info_name or 'lasthop', HABITS[name], *args[1:]))}")
+        if name in WRITING:
+            ctx.fail(
+                f"there is no command {name}: objects are changed by saving their file in the folder that lasthop run "
+                f"watches, in a cluster by kubectl {name}"
+            )
         if name not in COMMANDS and (close := closest(name, COMMANDS)):
             ctx.fail(f"there is no command {name}; did you mean {close}?")
         return super().resolve_command(ctx, args)
@@ -91,5 +125,15 @@ def main() -> None:
     """
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Runs the command of this process."""
     main()
+
+
+def plugin() -> None:
+    """Runs as a plugin of kubectl, which finds the executable `kubectl-lasthop`: a cluster goes before local gateways."""
+    main(prog_name="kubectl lasthop")
+
+
+if __name__ == "__main__":
+    run()

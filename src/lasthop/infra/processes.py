@@ -122,7 +122,7 @@ class Processes:
                 envoy.close()
 
     async def run(self) -> None:
-        """Runs until `stop`, and then until the last proxy has exited."""
+        """Runs until `stop`, and then until the last proxy has exited; or until `leave`."""
         await end_orphans(self._run_dir, [key.path for key in self._proxies])
         running: dict[Proxy, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
@@ -144,6 +144,13 @@ class Processes:
         self._stopping = True
         for proxy in (*self._proxies.values(), *self._retiring):
             proxy.stop()
+        self._news.set()
+
+    def leave(self) -> None:
+        """Leaves every proxy serving, for the next Lasthop; one whose Gateway is gone still drains."""
+        self._stopping = True
+        for proxy in self._proxies.values():
+            proxy.leave()
         self._news.set()
 
     async def _keep_probing(self) -> None:

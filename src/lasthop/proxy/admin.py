@@ -57,6 +57,10 @@ class Admin:
         """Returns Envoy's own metrics, of what has been used, in Prometheus' text format."""
         return await self._ask("GET", "/stats/prometheus", {"usedonly": ""})
 
+    async def config_dump(self) -> bytes:
+        """Returns everything that Envoy is configured with, endpoints included, as JSON. Envoy leaves out private keys."""
+        return await self._ask("GET", "/config_dump", {"include_eds": ""}, limit=60)
+
     async def traffic(self) -> Traffic:
         stats = await self.stats(r"^(listener|http)\..*\.downstream_(cx|rq)_active$")
         connections = http = requests = 0

@@ -83,20 +83,21 @@ class EnvoyHandle:
             self._pidfd = -1
 
 
-def find_envoys(folder: Path) -> list[EnvoyHandle]:
-    """Returns this user's Envoys whose bootstrap is in `folder` or below, oldest first.
+def find_envoys(folder: Path, uid: int | None = None) -> list[EnvoyHandle]:
+    """Returns this user's Envoys, or those of `uid`, whose bootstrap is in `folder` or below, oldest first.
 
     It reads their command lines, not a pid file: a command line cannot be stale, lost or another process's.
     """
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    handles = [handle for pid in pids if (handle := _open(pid, folder)) is not None]
+    owner = os.getuid() if uid is None else uid
+    handles = [handle for pid in pids if (handle := _open(pid, folder, owner)) is not None]
     return sorted(handles, key=lambda handle: (_start_time(handle.pid), handle.pid))
 
 
-def _open(pid: int, folder: Path) -> EnvoyHandle | None:
+def _open(pid: int, folder: Path, owner: int) -> EnvoyHandle | None:
     process = Path(f"/proc/{pid}")
     try:
-        if process.stat().st_uid != os.getuid() or not _is_ours(_command_line(process), folder):
+        if process.stat().st_uid != owner or not _is_ours(_command_line(process), folder):
             return None
         pidfd = os.pidfd_open(pid)
     except OSError:

@@ -15,15 +15,15 @@ from lasthop.proxy.handle import find_envoys
 from lasthop.proxy.supervisor import GRACE_SECONDS
 
 
-async def end_orphans(run_dir: Path, wanted: Collection[str]) -> list[int]:
+async def end_orphans(run_dir: Path, wanted: Collection[str], grace: float = GRACE_SECONDS) -> list[int]:
     """Ends the Envoys of Gateways that are not `wanted`, removes their files, and returns their pids.
 
-    Leaves Gateways alone that another Lasthop runs.
+    They have `grace` seconds to finish their requests. Leaves Gateways alone that another Lasthop runs.
     """
     keep = {folder_name(gateway) for gateway in wanted}
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_end(ProxyDirectory(path)))
+            group.create_task(_end(ProxyDirectory(path), grace))
             for path in (run_dir.absolute().iterdir() if run_dir.is_dir() else ())
             # Removes nothing that does not look like a directory of ours.
             if path.name not in keep and re.fullmatch("[0-9a-f]{12}", path.name) and (path / "lock").is_file()
@@ -31,7 +31,7 @@ async def end_orphans(run_dir: Path, wanted: Collection[str]) -> list[int]:
     return [pid for task in tasks for pid in task.result()]
 
 
-async def _end(directory: ProxyDirectory) -> list[int]:
+async def _end(directory: ProxyDirectory, grace: float) -> list[int]:
     pids = []
     try:
         with directory.locked():
@@ -40,7 +40,7 @@ async def _end(directory: ProxyDirectory) -> list[int]:
                 directory.set_aside_admin_socket(handles[-1].pid)
             for handle in handles:
                 admin = Admin(directory.admin_socket_set_aside(handle.pid))
-                await drain_and_terminate(handle, admin, GRACE_SECONDS, asyncio.Event())
+                await drain_and_terminate(handle, admin, grace, asyncio.Event())
                 handle.close()
                 pids.append(handle.pid)
             shutil.rmtree(directory.path, ignore_errors=True)

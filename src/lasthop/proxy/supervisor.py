@@ -1,9 +1,10 @@
-"""Supervises the Envoy of one Gateway: starts or adopts it, watches it, restarts it, and drains it at the end.
+"""Supervises the Envoy of one Gateway: starts or adopts it, watches it, restarts it, and drains it at the end or leaves it.
 
 run() ── equal Envoy runs already? ── yes ──> adopt ──┐
            │ no                                       ├──> watch ──> it exits ──> pause, start again
-           └─> start ── another one ran? ─────────────┘        └──> stop(): drain, terminate, return
-                          └─> when the new one serves: drain and terminate the old one
+           └─> start ── another one ran? ─────────────┘        ├──> stop(): drain, terminate, return
+                          │                                    └──> leave(): return
+                          └─> when the new one serves: steer connections to it, drain and terminate the old one
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 import msgspec
 
 from lasthop.outputs.envoy.xds_cluster import LocalXds
-from lasthop.proxy import launch
+from lasthop.proxy import launch, steering
 from lasthop.proxy.admin import Admin
 from lasthop.proxy.binary import Envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked, folder_name
@@ -27,6 +28,8 @@ from lasthop.proxy.handle import EnvoyHandle, find_envoys
 
 GRACE_SECONDS: Final = 10.0
 
+BIND_SECONDS: Final = 5.0
+"""For a new Envoy to listen on all ports of the old one; it may be without some of them, if the Gateway has changed."""
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0)
 _STABLE_SECONDS: Final = 30.0
 """An Envoy that ran this long is restarted without a pause again."""
@@ -83,6 +86,7 @@ class Proxy:
         """Seconds that an Envoy has to finish its requests before it is terminated."""
         self._stopping = asyncio.Event()
         self._at_once = asyncio.Event()
+        self._leaving = False
 
     def __repr__(self) -> str:
         return f"<Proxy {self.gateway}: {self._current or 'no Envoy'}{', stopping' if self._stopping.is_set() else ''}>"
@@ -98,8 +102,14 @@ class Proxy:
             self._at_once.set()
         self._stopping.set()
 
+    def leave(self) -> None:
+        """Asks `run` to return and to leave Envoy serving, for the next Lasthop."""
+        if not self._stopping.is_set():
+            self._leaving = True
+            self._stopping.set()
+
     async def run(self) -> None:
-        """Supervises until `stop` is called. Cancelled, it leaves Envoy serving, as when Lasthop dies.
+        """Supervises until `stop` or `leave` is called. Cancelled, it leaves Envoy serving, as when Lasthop dies.
 
         Raises `RunDirUnusable` at the start, or never.
         """
@@ -158,7 +168,7 @@ class Proxy:
             pauses += 1
             self._report(EnvoyExited(self.gateway, reason, self.folder.log_tail(log_size), pause))
             await self._pause(pause)
-        if self._current is not None:
+        if self._current is not None and not self._leaving:
             await drain_and_terminate(self._current, self.admin, self.grace, self._at_once)
 
     def _start(self, command: list[str]) -> str:
@@ -171,7 +181,7 @@ class Proxy:
         return ""
 
     async def _watch(self, handle: EnvoyHandle) -> None:
-        """Waits until it exits or `stop` is called."""
+        """Waits until it exits, or `stop` or `leave` is called."""
         async with asyncio.TaskGroup() as group:
             stop = group.create_task(self._stopping.wait())
             exited = group.create_task(handle.wait())
@@ -186,11 +196,27 @@ class Proxy:
         socket = self.folder.admin_socket_set_aside(old.pid)
         while old.alive and not self._stopping.is_set() and not await self.admin.ready():
             await self._pause(0.1)
+        if self._leaving:
+            return  # the next Lasthop finds both
+        await self._steer_from(old)
         await drain_and_terminate(old, Admin(socket), self.grace, self._at_once)
         socket.unlink(missing_ok=True)
+        if new := self.pid:
+            steering.release(new)
+
+    async def _steer_from(self, old: EnvoyHandle) -> None:
+        """Gives new connections to the current Envoy alone. Without the right to do so, it has only its share of them, and
+        some of the others may be reset when the old one stops listening."""
+        until = time.monotonic() + BIND_SECONDS
+        while (new := self.pid) and not steering.has_all(new, old.pid) and time.monotonic() < until:
+            if self._stopping.is_set():
+                return
+            await self._pause(0.05)
+        if new and steering.steer(new, old.pid):
+            await self._pause(steering.HANDSHAKE_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
-        """Sleeps until the time is over or `stop` is called."""
+        """Sleeps until the time is over, or `stop` or `leave` is called."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

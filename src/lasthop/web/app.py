@@ -23,6 +23,7 @@ from lasthop.web import page
 from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.engine_view import located
+from lasthop.web.envoy_config import envoy_config
 from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
@@ -193,6 +194,13 @@ async def _probe(request: web.Request) -> web.Response:
     return _json(document(await request.app[VIEW].probe(key, request.query.get("address", ""))))
 
 
+async def _envoy_config(request: web.Request) -> web.Response:
+    """Only for the user whose gateway it is, by the socket: it holds every address and header."""
+    if not _by_socket(request):
+        raise web.HTTPForbidden(text="ask by the admin socket: lasthop config dump\n")
+    return await _large(await envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))
+
+
 def _by_socket(request: web.Request) -> bool:
     """The unix socket is only for the user whose gateway it is."""
     return request.transport is not None and not request.transport.get_extra_info("peername")
@@ -297,6 +305,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
             web.get("/api/traffic", _traffic),
             web.get("/api/probe", _probe),
             web.get("/api/tap", _tap),
+            web.get("/api/envoy-config", _envoy_config),
         ]
     )
     return app

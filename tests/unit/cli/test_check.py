@@ -166,10 +166,8 @@ def test_github_annotations_are_escaped_and_relative_to_the_workspace(tmp_path: 
     assert "100%25: a,b" in line
 
 
-@pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, name: str) -> None:
-    (tmp_path / "file").touch()
-    result = lasthop("check", tmp_path / name)
+def test_a_folder_that_cannot_be_read_is_said_in_one_line(tmp_path: Path) -> None:
+    result = lasthop("check", tmp_path / "nowhere")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: Cannot read the folder")
     assert "Traceback" not in result.output

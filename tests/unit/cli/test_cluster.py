@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from lasthop.api.kinds import KINDS
+from lasthop.cli.main import main
 from lasthop.infra import memory
 from lasthop.outputs.audit.changes import Change
 from tests.backends import backend, until
@@ -339,8 +340,10 @@ async def test_a_folder_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -
     (tmp_path / "objects").mkdir()
     assert (await run("check", tmp_path / "objects")).stdout.endswith("1 error in 0 files; 0 objects\n")
     assert not api.requests
-    both = await run("check", tmp_path / "objects", "-A")
-    assert (both.exit_code, "remove one" in both.stderr) == (2, True)
+    assert (await run("check", tmp_path / "objects", "-A")).stdout.endswith("1 error in 0 files; 0 objects\n")
+    assert not api.requests
+    both = await run("check", tmp_path / "objects", "--context", "dev")
+    assert (both.exit_code, "remove all but one" in both.stderr) == (2, True)
 
 
 async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path: Path) -> None:
@@ -356,7 +359,10 @@ async def test_a_running_gateway_goes_before_a_kubeconfig(api: FakeApi, tmp_path
         assert "Reading the gateway that runs on this machine" in result.stderr
         assert (await run("check")).stdout == "nothing wrong in the running gateway; 0 objects\n"
         assert not api.requests
-        assert "Reading the cluster" in (await run("status", "-A")).stderr
+        assert "Reading the gateway that runs on this machine" in (await run("status", "-A")).stderr
+        assert "Reading the cluster" in (await run("status", "--context", "dev")).stderr
+        as_plugin = await asyncio.to_thread(CliRunner().invoke, main, ["status"], prog_name="kubectl lasthop")
+        assert "Reading the cluster" in as_plugin.stderr
     path.touch()
     assert "Reading the cluster" in (await run("status")).stderr  # what a gateway that was killed leaves behind
 

@@ -20,14 +20,32 @@ SHORT: Final = {
     "svcim": "ServiceImport",
     "cm": "ConfigMap",
     "ns": "Namespace",
+    "eps": "EndpointSlice",
+    "ctb": "ClusterTrustBundle",
     "gc": "GatewayClass",
+    "gwc": "GatewayClass",
     "gtw": "Gateway",
     "gw": "Gateway",
+    "lset": "ListenerSet",
     "refgrant": "ReferenceGrant",
+    "rg": "ReferenceGrant",
+    "hr": "HTTPRoute",
+    "gr": "GRPCRoute",
+    "grpc": "GRPCRoute",
+    "tlsr": "TLSRoute",
+    "tcpr": "TCPRoute",
+    "udpr": "UDPRoute",
     "btlspolicy": "BackendTLSPolicy",
     "xbtrafficpolicy": "XBackendTrafficPolicy",
+    "btlsp": "BackendTLSPolicy",
+    "btp": "BackendTLSPolicy",
+    "gwp": "GatewayProfile",
+    "pin": "PinSet",
+    "waiver": "VerificationWaiver",
+    "vw": "VerificationWaiver",
+    "xb": "XBackend",
 }
-"""The CRDs' and kubectl's own abbreviations, and `gw`."""
+"""The CRDs' and kubectl's own abbreviations, and those that people expect."""
 
 
 class Wanted(NamedTuple):
@@ -41,7 +59,10 @@ class Wanted(NamedTuple):
 def kind_of(text: str) -> str:
     from lasthop.api.kinds import KINDS  # half of the time that `lasthop status` takes to start
 
-    folded = text.casefold()
+    # kubectl's long form: httproutes.gateway.networking.k8s.io, httproutes.v1.gateway.networking.k8s.io.
+    folded, _, group = text.casefold().partition(".")
+    if group and not any(group.endswith(kind.group) for kind in KINDS.values() if kind.group):
+        folded = text.casefold()
     known = {name: kind.kind for kind in KINDS.values() for name in (kind.kind.casefold(), kind.plural)} | SHORT
     if folded in known:
         return known[folded]

@@ -25,6 +25,44 @@ def runtime_root() -> Path:
     return Path(tempfile.gettempdir()) / f"lasthop-{os.geteuid()}"
 
 
+SERVICE_ROOT = Path("/run/lasthop-service")
+"""Of the systemd unit in deploy/: only root can have made it, for the user that the unit runs as."""
+
+
+def roots() -> list[tuple[Path, int]]:
+    """Returns where gateways of this machine keep their sockets, each with its owner: of this user; for root, of all users.
+
+    Only places that nobody but their owner, or root, can have made."""
+    own, uid = runtime_root(), os.geteuid()
+    found = {own: uid}
+    if not os.environ.get("LASTHOP_RUN_DIR"):
+        service = _owner(SERVICE_ROOT)
+        places = {SERVICE_ROOT: service} if service is not None and uid in (0, service) else {}
+        if uid == 0:
+            places |= {path: int(path.parent.name) for path in Path("/run/user").glob("[0-9]*/lasthop")}
+            temporary = Path(tempfile.gettempdir()).glob("lasthop-[0-9]*")
+            places |= {path: int(number) for path in temporary if (number := path.name.partition("-")[2]).isdecimal()}
+        found |= {path: owner for path, owner in places.items() if path != own and _owner(path) == owner}
+    return list(found.items())
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_uid if stat.S_ISDIR(info.st_mode) else None
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def state_root() -> Path:
     base = os.environ.get("LASTHOP_STATE_DIR") or os.environ.get("XDG_STATE_HOME")
     return Path(base) / "lasthop" if base else Path.home() / ".local" / "state" / "lasthop"
@@ -62,20 +100,30 @@ def _require_ours(*folders: Path) -> None:
 
 
 def running(folder: Path) -> Path:
-    """Returns the admin socket of the gateway for this folder. Raises if another user could have put it there."""
+    """Returns the admin socket of the gateway for this folder; for root, also of another user. Raises if another user could
+    have put it where this one's would be."""
     place = of_folder(runtime_root(), folder)
     _require_ours(place.parent, place)
-    if not (place / ADMIN_SOCKET).exists():
-        raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
-    return place / ADMIN_SOCKET
+    for found in (place, *(of_folder(root, folder) for root, owner in roots() if _owner(of_folder(root, folder)) == owner)):
+        if (found / ADMIN_SOCKET).exists():
+            return found / ADMIN_SOCKET
+    raise click.ClickException(f"no gateway runs on {folder}; start one with: lasthop run {folder}")
 
 
 def all_running() -> list[Path]:
-    """Returns the admin sockets of this user's running gateways; one that was killed leaves a socket that nothing listens on.
+    """Returns the admin sockets of this user's running gateways; if there is none, for root, those of other users. One that
+    was killed leaves a socket that nothing listens on.
     Raises if the folder that holds them is another user's, who could impersonate the gateway."""
-    root = runtime_root()
+    root, uid = runtime_root(), os.geteuid()
     _require_ours(root)
-    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
+    own = [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _ours(path.parent.lstat()) and _listens(path)]
+    others = [(place, owner) for place, owner in roots() if place != root]
+    own += [path for place, owner in others if owner == uid for path in _of(place, owner)]
+    return own or [path for place, owner in others for path in _of(place, owner)]
+
+
+def _of(root: Path, owner: int) -> list[Path]:
+    return [path for path in sorted(root.glob(f"*/{ADMIN_SOCKET}")) if _owner(path.parent) == owner and _listens(path)]
 
 
 def _listens(path: Path) -> bool:

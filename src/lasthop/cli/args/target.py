@@ -1,7 +1,7 @@
 """Which target a command looks at: a folder, the gateway that runs on this machine, or a cluster.
 
-1. An explicit target wins: a folder, or a cluster by --context, --kubeconfig or -A.
-2. Otherwise the gateway that runs on this machine.
+1. An explicit target wins: a folder, a gateway by --admin, or a cluster by --context or --kubeconfig.
+2. Otherwise the gateway that runs on this machine; for `kubectl lasthop`, the cluster.
 3. Otherwise the cluster of the current kubeconfig context.
 """
 
@@ -18,12 +18,17 @@ import click
 from lasthop.cli.args import paths
 from lasthop.cli.render.terminal import note
 from lasthop.suggestions import closest
+from lasthop.unix_http import Endpoint
 
 _ALLOWED = "lasthop.allow_files"
+_ADMIN = "lasthop.admin"
+_RUNNING = "lasthop.running"
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CLUSTER = "the cluster"
 NAMESPACE = "lasthop-system"
 """Of the controller, unless another is named."""
+PLUGIN = "kubectl lasthop"
+"""How the command is called as a plugin of kubectl."""
 
 
 class ClusterOptions(NamedTuple):
@@ -34,8 +39,8 @@ class ClusterOptions(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether a cluster is selected. -A does: a folder or a gateway on this machine shows all namespaces anyway."""
-        return bool(self.kubeconfig or self.context or self.all_namespaces)
+        """Whether a cluster is selected. -A does not: a folder and a gateway have namespaces too."""
+        return bool(self.kubeconfig or self.context)
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,10 +50,12 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     def called(
         kubeconfig: Path | None, context: str | None, namespace: str | None, all_namespaces: bool, **others: Any
     ) -> Any:
-        return command(cluster=ClusterOptions(kubeconfig, context, namespace, all_namespaces), **others)
+        # As kubectl does it: -A wins.
+        chosen = None if all_namespaces else namespace
+        return command(cluster=ClusterOptions(kubeconfig, context, chosen, all_namespaces), **others)
 
     for option in (
-        click.option("-A", "--all-namespaces", is_flag=True, help="Read all namespaces of a cluster."),
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces, of a cluster too."),
         click.option(
             "-n", "--namespace", metavar="NS", help="Only this namespace.  [default: all; for a cluster, the context's]"
         ),
@@ -97,6 +104,63 @@ def allow_files(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def admin(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the option that names a gateway by its admin address; `admin_socket` returns it."""
+
+    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            from lasthop.cli.args.address import host_port
+
+            context.meta[_ADMIN] = host_port(value, "--admin")
+
+    return click.option(
+        "--admin",
+        metavar="HOST:PORT",
+        expose_value=False,
+        callback=keep,
+        help="The gateway or controller with this admin address, as of a port-forward.",
+    )(command)
+
+
+def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the option of a command whose argument is a folder to read: the gateway that runs on one instead."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+        context.meta[_RUNNING] = value
+
+    return click.option(
+        "--dir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        expose_value=False,
+        callback=keep,
+        help="Ask the gateway that runs on this folder.",
+    )(command)
+
+
+def is_plugin() -> bool:
+    """Whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().info_name == PLUGIN)
+
+
+def gateway_named() -> bool:
+    """Whether a running gateway is selected, by --admin or by the --dir of a command that reads folders as well."""
+    context = click.get_current_context(silent=True)
+    return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
+
+
+files: Final = click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read this file or folder; - is standard input.  [may be repeated]",
+)
+
+
 def allowed_files() -> tuple[Path, ...]:
     context = click.get_current_context(silent=True)
     return context.meta.get(_ALLOWED, ()) if context else ()
@@ -114,26 +178,44 @@ running_folder: Final = click.option(
 )
 
 
+def running_gateway(folder: Path | None, elsewhere: str) -> Endpoint:
+    """Returns the admin socket of the gateway that runs on this machine, for what only that can tell. Raises `elsewhere`,
+    which says where to look in a cluster."""
+    socket = admin_socket(folder, ClusterOptions())
+    if socket is None:
+        raise click.ClickException(f"no gateway runs on this machine; in a cluster, {elsewhere}")
+    return socket
+
+
 def output(*formats: str, help: str | None = None) -> Callable[..., Any]:
     """Adds the option that chooses a format; the first is the default."""
     return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=help)
 
 
-def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Path | None:
-    """Returns the admin socket of the gateway to ask; None: the cluster."""
+def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Endpoint | None:
+    """Returns the admin socket, or address, of the gateway to ask; None: the cluster."""
+    meta = context.meta if (context := click.get_current_context(silent=True)) else {}
+    address, running = meta.get(_ADMIN), meta.get(_RUNNING)
+    if sum((address is not None, running is not None, folder is not None, cluster.named)) > 1:
+        raise click.UsageError("more than one of a folder, a gateway and a cluster is given; remove all but one of them")
+    if address is not None:
+        host, port = address
+        return str(host), int(port)
+    folder = running or folder
     if cluster.named:
-        if folder is not None:
-            raise click.UsageError("both a folder and a cluster are given; remove one of them")
         return None
     if folder is not None:
         return paths.running(folder)
+    if is_plugin() and configured():
+        return None
     if found := paths.all_running():
         if len(found) > 1:
             raise click.ClickException(
-                "several gateways run on this machine; choose a folder with --dir DIR, or a cluster with --context"
+                "several gateways run on this machine; choose a folder with --dir DIR, or a cluster with --context; "
+                "lasthop ps lists them"
             )
         others = ", not the cluster of $KUBECONFIG; choose that with --context" if os.environ.get("KUBECONFIG") else ""
-        note(f"Reading the gateway that runs on this machine ({found[0]}){others}")
+        note(f"Reading the gateway that runs on this machine ({found[0]}{_whose(found[0])}){others}")
         return found[0]
     if not configured():
         raise click.ClickException(
@@ -141,6 +223,11 @@ def admin_socket(folder: Path | None, cluster: ClusterOptions) -> Path | None:
             "or choose a cluster with --kubeconfig or --context"
         )
     return None
+
+
+def _whose(socket: Path) -> str:
+    uid = socket.parent.stat().st_uid
+    return "" if uid == os.geteuid() else f", of user {paths.user_name(uid)}"
 
 
 def require_namespace(namespace: str, known: Collection[str], where: str) -> None:

@@ -92,6 +92,9 @@ class Causes(click.ParamType[tuple[str, ...]]):
     metavar="NS",
     help="Where the record of a cluster's changes is.",
 )
+@target.files
+@target.on_folder
+@target.admin
 @target.allow_files
 @target.options
 def command(
@@ -103,6 +106,7 @@ def command(
     causes: tuple[tuple[str, ...], ...],
     since: float | None,
     controller_namespace: str,
+    files: tuple[Path, ...],
     cluster: target.ClusterOptions,
 ) -> None:
     """Show how each Gateway verifies each backend that a route refers to, and which certificates expire soon.
@@ -112,8 +116,9 @@ def command(
     beside that what has happened: verified 2 s ago, failing since when and why, never tried; and the certificates that
     backends show, with the days they have left. With --probe what has had no traffic is tried; of a folder and a cluster, all.
 
-    Reads the objects in DIR, whether or not a gateway runs on them; without DIR, the gateway that runs on this machine, or
-    else the cluster. --context, --kubeconfig and -A select a cluster, which is read with your permissions.
+    Reads the objects in DIR (also a file, or - for standard input), whether or not a gateway runs on them; without DIR, the
+    gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a cluster, which is read
+    with your permissions.
 
     Exits with 0. With --fail-on, exits with 3 if there is a match, and with 1 if not everything could be read, or if nothing
     in DIR or of the running gateway is served. failing: connections fail, or are refused; unverified: plaintext, waived, or
@@ -122,6 +127,7 @@ def command(
     \b
     Examples:
       lasthop audit objects
+      kustomize build overlays/prod | lasthop audit -
       lasthop audit objects --fail-on waived,plaintext      in a pipeline
       lasthop audit objects -o sarif > lasthop.sarif        for a code scanner
       lasthop audit -A --context prod --sort until          a cluster; waivers that expire first
@@ -147,7 +153,7 @@ def command(
             hops = await with_probes(view, hops, now)
         return found.with_hops(hops)
 
-    found = ask(folder, cluster, look)
+    found = ask(folder, cluster, look, files=files)
     for line in found.incomplete:
         note_once(line)
     render = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,13 +11,29 @@ from lasthop.cli.args import target
 from lasthop.cli.views.command_view import View, ask
 from lasthop.printable import clean
 
+if TYPE_CHECKING:
+    from lasthop.cli.comparison import State
+
+WEAKER: Final = 3
+"""The exit code if no error is introduced, but a backend is verified less."""
+
 
 @click.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@target.files
+@click.option(
+    "--against",
+    metavar="DIR|REF",
+    help="Show only the difference to this folder, or to DIR at this commit, branch or tag of git.",
+)
 @target.output("text", "json", "github", help="github: annotations for a pull request.")
+@target.on_folder
+@target.admin
 @target.allow_files
 @target.options
-def command(folder: Path | None, output: str, cluster: target.ClusterOptions) -> None:
+def command(
+    folder: Path | None, files: tuple[Path, ...], against: str | None, output: str, cluster: target.ClusterOptions
+) -> None:
     """Find problems in the objects in DIR, without Envoy and without network access; or in a cluster.
 
     Objects in DIR are validated and resolved as by `lasthop run`: schemas and rules of the CRDs, references, permissions,
@@ -24,12 +41,20 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
     consequences are listed below it. Exits with 1 if there are errors, with 0 if there are none or only warnings. It does not
     connect to backends: for that, use lasthop probe.
 
-    Without DIR, checks the gateway that runs on this machine, or else the cluster. --context, --kubeconfig and -A select a
+    DIR may also be a file, or - for standard input. Objects that no gateway needs (Deployments, Ingresses, kustomizations) are
+    named once and left out.
+
+    With --against: findings that are new and those that are gone, and hops whose verification changes. Exits with 1 if errors
+    are introduced, with 3 if none is but a backend is verified less.
+
+    Without DIR, checks the gateway that runs on this machine, or else the cluster. --context and --kubeconfig select a
     cluster, which is read with your permissions: what you may not read is named, and what depends on it is not an error.
 
     \b
     Examples:
       lasthop check objects
+      kustomize build overlays/prod | lasthop check -
+      lasthop check objects --against origin/main        what a branch changes
       lasthop check objects -o json | jq '.findings[].message'
       lasthop check objects -o github        in a workflow: marks the lines of a pull request
       lasthop check -n shop --context prod   a namespace of a cluster
@@ -38,6 +63,10 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
     from lasthop.cli.render import report
     from lasthop.outputs.findings.root_causes import mistakes
 
+    if against is not None:
+        _compare(folder, files, against, output, cluster)
+        return
+
     async def look(view: View) -> report.Report:
         findings = await view.findings()
         listed = tuple(mistakes(findings, broken_objects(findings), view.unseen))
@@ -45,8 +74,48 @@ def command(folder: Path | None, output: str, cluster: target.ClusterOptions) ->
         where = view.where if files is None else report.count(files, "file")
         return report.Report(listed, where, objects, files or 0).of_namespace(view.namespace)
 
-    found = ask(folder, cluster, look)
+    found = ask(folder, cluster, look, files=files)
     render = {"text": report.text, "json": report.as_json, "github": report.github}[output]
     click.echo(render(found if output == "json" else clean(found)))
     if found.errors:
         raise click.exceptions.Exit(1)
+
+
+def _compare(folder: Path | None, files: tuple[Path, ...], against: str, output: str, cluster: target.ClusterOptions) -> None:
+    from lasthop.cli.comparison import compare
+    from lasthop.cli.render import comparison_report
+    from lasthop.cli.views.selection import at
+
+    base = folder or next(iter(files), None)
+    if base is None or cluster.named or target.gateway_named():
+        raise click.UsageError("--against compares a folder: lasthop check DIR --against DIR|REF")
+    after = ask(folder, cluster, _state, files=files)
+    with at(against, base) as chosen:
+        from lasthop.cli.views.folder import FolderView
+
+        before = _asked(FolderView(chosen.path, cluster.namespace or "", chosen))
+    found = compare(before, after)
+    render = {"text": comparison_report.text, "json": comparison_report.as_json, "github": comparison_report.github}[output]
+    click.echo(render(found if output == "json" else clean(found)))
+    if found.errors:
+        raise click.exceptions.Exit(1)
+    if found.weaker:
+        raise click.exceptions.Exit(WEAKER)
+
+
+def _asked(view: View) -> State:
+    import asyncio
+
+    return asyncio.run(_state(view))
+
+
+async def _state(view: View) -> State:
+    from lasthop.cli.broken_files import broken_objects
+    from lasthop.cli.comparison import State
+    from lasthop.cli.render.report import Report
+    from lasthop.outputs.findings.root_causes import mistakes
+
+    findings = await view.findings()
+    listed = Report(tuple(mistakes(findings, broken_objects(findings), view.unseen)), view.where, 0)
+    hops = [hop for hop in (await view.audit()).hops if view.namespace in ("", hop.gateway.namespace, hop.backend.namespace)]
+    return State(view.where, listed.of_namespace(view.namespace).mistakes, tuple(hops))

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 @click.command("dashboard")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="The gateway that runs on this folder.")
+@target.running_folder
+@target.admin
 @target.controller
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Local port for a cluster.  [default: a free one]")
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
@@ -39,7 +40,9 @@ def command(folder: Path | None, cluster: ClusterOptions, namespace: str, port: 
       lasthop dashboard --context prod --no-open
     """
     if socket := target.admin_socket(folder, cluster):
-        show(local_url(AdminSocketView(socket).ask("/api/about")["admin"]), browser=not no_open)
+        own = AdminSocketView(socket).ask("/api/about")["admin"]
+        # What --admin names may be one end of a port-forward, and the gateway's own address is at the other.
+        show(local_url(own if isinstance(socket, Path) else with_port(*socket)), browser=not no_open)
         return
     from lasthop.cli.views.leader import run
 

@@ -31,6 +31,7 @@ class _Explain(click.Command):
 @click.argument("kind", shell_complete=complete_kind)
 @click.argument("name", required=False, shell_complete=complete_name)
 @target.read_folder
+@target.admin
 @click.option("--reads", is_flag=True, help="Show the recorded reads: queries and objects, without contents.")
 @target.output("tree", "json")
 @target.allow_files
@@ -41,7 +42,7 @@ def command(
     """Explain an object: what applies to it, what it applies to, and why. For a request: lasthop explain request --help.
 
     Reads the gateway that runs on this machine; with --dir, a folder, whether or not a gateway runs on it; otherwise, or with
-    --context, --kubeconfig or -A, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
+    --context or --kubeconfig, a cluster. Each line follows from the lines below it; ✓ works, ! deserves attention, ✗ does
     not work.
 
     \b
@@ -75,6 +76,7 @@ def command(
 @click.option("--sni", metavar="NAME", default="", help="The name in the TLS handshake.  [default: that of the URL]")
 @click.option("--gateway", metavar="NAME", default="", help="Only this Gateway, if several have the port.")
 @target.read_folder
+@target.admin
 @target.output("tree", "json")
 @target.allow_files
 @target.options

@@ -29,6 +29,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("object", required=False, shell_complete=_complete)
 @click.argument("address", metavar="[HOST:PORT]", required=False)
 @target.read_folder
+@target.admin
 @target.output("text", "json")
 @target.allow_files
 @target.options
@@ -43,8 +44,8 @@ def command(object: str | None, address: str | None, folder: Path | None, output
     OBJECT is a BackendTLSPolicy (NAME or NAMESPACE/NAME), or a name as `lasthop status` prints it: KIND/NAMESPACE/NAME or
     KIND/NAME of a BackendTLSPolicy, a Service, a ServiceImport, an XBackend, or a route, whose backends are all tested. The
     default is all BackendTLSPolicies. Objects are those of the gateway that runs on this machine, which then makes the
-    connections; with --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context, --kubeconfig or
-    -A, of a cluster, whose addresses must be reachable from this machine.
+    connections; with --dir, of a folder, whether or not a gateway runs on it; otherwise, or with --context or --kubeconfig,
+    of a cluster, whose addresses must be reachable from this machine.
 
     \b
     Examples:

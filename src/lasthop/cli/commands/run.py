@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import click
 
 from lasthop.api.addresses import split_port
-from lasthop.cli.args import logging, paths, target
-from lasthop.cli.process import first_error, on_signals
+from lasthop.cli.args import local, logging, paths, target
+from lasthop.cli.endings import Ending, Endings, leave, start_anew, tell_systemd
+from lasthop.cli.process import first_error
 from lasthop.cli.render.access_log import AccessLogPrinter, printing
 from lasthop.engine import Engine
 from lasthop.host import HostRuntime
@@ -20,11 +25,15 @@ from lasthop.plan.profile import AccessLog
 from lasthop.proxy.binary import EnvoyNotFound, find_envoy
 from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
 from lasthop.proxy.entry import AccessLogEntry
+from lasthop.proxy.handover import taken
 from lasthop.resolve.settings import Settings
 from lasthop.sources.files.folder import FilesError
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.app import AdminUnusable, serving
 from lasthop.web.controller_view import ControllerView
+
+TAKE_OVER_SECONDS: Final = 30.0
+"""For the Lasthop that is replaced to end; it may have to wait for a proxy whose Gateway was just deleted."""
 
 
 @click.command("run")
@@ -46,8 +55,26 @@ from lasthop.web.controller_view import ControllerView
     show_default=True,
     help="Which requests are logged, unless a GatewayProfile sets spec.proxy.accessLog.",
 )
+@click.option(
+    "--handover",
+    type=click.IntRange(0, 3600),
+    default=0,
+    metavar="SECONDS",
+    envvar="LASTHOP_HANDOVER",
+    help="On SIGTERM, leave the proxies serving for so long, to the `lasthop run` that follows.  [default: drain them]",
+)
+@click.option("--replace", is_flag=True, help="Take over from the Lasthop that runs on DIR; its proxies serve on.")
 @logging.options
-def command(folder: Path, admin: str, address: str, concurrency: int | None, access_log: str, log_format: str) -> None:
+def command(
+    folder: Path,
+    admin: str,
+    address: str,
+    concurrency: int | None,
+    access_log: str,
+    handover: int,
+    replace: bool,
+    log_format: str,
+) -> None:
     """Run a gateway on the Gateway API objects in DIR, and watch DIR for edits.
 
     DIR holds the YAML that you would apply to a cluster: Gateways, HTTPRoutes, BackendTLSPolicies, Services with
@@ -55,13 +82,15 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, acc
     is reported with its line, and its last valid content stays in force.
 
     \b
-    Example:
+    Examples:
       lasthop run examples/quickstart
       lasthop status
+      lasthop run examples/quickstart --replace     in another terminal, or with another version: no request fails
 
     Failed requests (status 500 and above) are written to standard output, with the reason unless the error came from the
     backend itself: on a terminal one line each, with repetitions counted, and as JSON elsewhere. The log goes to standard
-    error. Ctrl-C drains the proxies and exits; a second Ctrl-C exits at once.
+    error. Ctrl-C and SIGTERM drain the proxies and exit; a second Ctrl-C exits at once. SIGHUP, unless it comes from a
+    terminal that closes, starts Lasthop anew in the same process (another version, another Envoy) without an interruption.
     """
     host, port = split_port(admin)
     if not host or not port.isdigit():
@@ -71,15 +100,29 @@ def command(folder: Path, admin: str, address: str, concurrency: int | None, acc
     try:
         with printing(log_format) as printer:
             settings = Settings(default_address=address, access_log=AccessLog(access_log.capitalize()))
-            asyncio.run(_run(folder, admin, settings, concurrency, printer))
+            ending = asyncio.run(_run(folder, admin, settings, concurrency, printer, handover=handover, replace=replace))
     except* (EnvoyNotFound, FilesError, RunDirLocked, AdminUnusable) as group:
         raise first_error(group) from None
+    if ending is Ending.AGAIN:
+        start_anew()
 
 
-async def _run(folder: Path, admin: str, settings: Settings, concurrency: int | None, printer: AccessLogPrinter) -> None:
+async def _run(
+    folder: Path,
+    admin: str,
+    settings: Settings,
+    concurrency: int | None,
+    printer: AccessLogPrinter,
+    *,
+    handover: int,
+    replace: bool,
+) -> Ending:
     envoy = find_envoy()
     run_dir = paths.private(paths.of_folder(paths.runtime_root(), folder))
     state = paths.private(paths.of_folder(paths.state_root(), folder))
+    # Before anything is read that the other one may still write.
+    if replace and not await asyncio.to_thread(local.take_over, run_dir, TAKE_OVER_SECONDS):
+        raise click.ClickException(f"the Lasthop that runs on {folder} (pid {local.holder(run_dir)}) does not end")
     source = FilesSource(folder, state, target.allowed_files())
 
     def logged(entry: AccessLogEntry) -> None:
@@ -97,9 +140,53 @@ async def _run(folder: Path, admin: str, settings: Settings, concurrency: int | 
         remembered=state / memory.FILE,
     )
     view = ControllerView(runtime, source.locate, f"folder {folder}")
-    on_signals(runtime.stop)
+    endings = Endings(runtime, handover)
     # Locked first: a second gateway on the same folder must not remove the sockets of the first.
-    with ProxyDirectory(run_dir).locked():
+    with _locked(run_dir, folder):
+        endings.listen(asyncio.get_running_loop())
+        taken(run_dir)
+        local.describe(
+            run_dir,
+            {
+                "folder": str(folder.resolve()),
+                "pid": os.getpid(),
+                "admin": admin,
+                "started": time.time(),
+                "version": version("lasthop"),
+                "envoy": ".".join(map(str, envoy.version)),
+            },
+        )
         async with serving(view, admin, run_dir / paths.ADMIN_SOCKET):
             runtime.controller.log.info("running", folder=str(folder), admin=f"http://{admin}", pid=os.getpid())
-            await runtime.run()
+            async with asyncio.TaskGroup() as tasks:
+                beside = [
+                    tasks.create_task(work) for work in (tell_systemd(runtime), endings.run(), _tell_others(runtime, source))
+                ]
+                await runtime.run()
+                for task in beside:
+                    task.cancel()
+        if endings.ending is Ending.DRAINED:
+            local.clear(run_dir)
+        else:
+            leave(run_dir, endings.seconds)
+    return endings.ending
+
+
+async def _tell_others(runtime: HostRuntime, source: FilesSource) -> None:
+    """Logs once which objects of the folder are not ours."""
+    await runtime.controller.loaded.wait()
+    if others := source.others:
+        runtime.controller.log.info("some objects are not read, as no gateway needs them", kinds=dict(sorted(others.items())))
+
+
+@contextlib.contextmanager
+def _locked(run_dir: Path, folder: Path) -> Iterator[None]:
+    directory = ProxyDirectory(run_dir)
+    try:
+        with directory.locked():
+            yield
+    except RunDirLocked as error:
+        raise click.ClickException(
+            f"a gateway runs on {folder} already (pid {error.pid}); take over from it, without an interruption, with: "
+            f"lasthop run {folder} --replace; or end it with: lasthop stop {folder}"
+        ) from None

@@ -12,6 +12,7 @@ import click
 from lasthop.api.documents import Json
 from lasthop.cli.args import target
 from lasthop.cli.args.objects import Wanted, complete_kind, complete_name, one_of, wanted
+from lasthop.cli.args.selector import Selector, Selects
 from lasthop.cli.args.target import require_namespace
 from lasthop.cli.render.status_rows import Row, arranged, class_owners, noted, row, with_traffic
 from lasthop.cli.render.table import Columns
@@ -25,8 +26,10 @@ from lasthop.printable import printable
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes.")
 @target.output("table", "wide", "name", "yaml", "json", help="wide: more columns, and WHY in full.")
 @click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
+@click.option("-l", "--selector", type=Selector(), metavar="LABELS", help="Only objects with these labels, as kubectl has it.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless everything is ready and every file is applied.")
 @target.running_folder
+@target.admin
 @target.options
 def command(
     kind: str | None,
@@ -34,13 +37,14 @@ def command(
     watch: bool,
     output: str,
     no_headers: bool,
+    selector: Selects | None,
     exit_code: bool,
     folder: Path | None,
     cluster: target.ClusterOptions,
 ) -> None:
     """Show the status of objects: all of them, those of a KIND, or one by NAME.
 
-    Reads the gateway that runs on this machine; otherwise, or with --context, --kubeconfig or -A, a cluster, and shows the
+    Reads the gateway that runs on this machine; otherwise, or with --context or --kubeconfig, a cluster, and shows the
     status that the controller has written. Files that are not applied and what is not ready are listed first. READY is True if
     no condition reports a problem and no connection to a backend fails; otherwise WHY is the first problem, or the object that
     tells it. Names are accepted as they are printed, so they can be copied into the next command.
@@ -52,11 +56,12 @@ def command(
       lasthop status httproute/shop/web -o yaml
       lasthop status gateway -o wide             with class, addresses, ports, hostnames and age
       lasthop status -A --context prod           everything that a cluster has
+      lasthop status hr -l app=web -o name       with these labels, only names
       lasthop status -w                          shows changes until Ctrl-C
       lasthop status --exit-code || exit 1       in a script
     """
     want = wanted(kind, name, cluster.namespace)
-    shown = _StatusPrinter(want, output, headers=not no_headers)
+    shown = _StatusPrinter(want, output, headers=not no_headers, selector=selector)
 
     async def told(view: StatusView) -> list[Json]:
         """Objects come first: what a cluster is known to fail at stands in them."""
@@ -85,8 +90,8 @@ def command(
 class _StatusPrinter:
     """Prints objects, and later only what has changed."""
 
-    def __init__(self, want: Wanted, output: str, *, headers: bool) -> None:
-        self.want, self._output, self._headers = want, output, headers
+    def __init__(self, want: Wanted, output: str, *, headers: bool, selector: Selects | None = None) -> None:
+        self.want, self._output, self._headers, self._selector = want, output, headers, selector
         self._tabular = output in ("table", "wide")
         self.rows: dict[str, Row] = {}
         self._documents: dict[str, Json] = {}
@@ -175,6 +180,8 @@ class _StatusPrinter:
         for document in documents:
             metadata = document["metadata"]
             if self.want.kind not in ("", document["kind"]):
+                continue
+            if self._selector and not self._selector(metadata.get("labels") or {}):
                 continue
             # Cluster-scoped objects belong to every namespace.
             if any_name or (

@@ -13,6 +13,8 @@ import click
 
 from lasthop.cli.args import target
 from lasthop.cli.render.terminal import note
+from lasthop.cli.views.admin_socket import AdminSocketView
+from lasthop.unix_http import Endpoint
 
 if TYPE_CHECKING:
     from lasthop.kubernetes.client import Client
@@ -31,6 +33,7 @@ ELSEWHERE: Final = (
 @click.option("--backend", metavar="BACKEND", default="", help="Only those to this Service or XBackend: shop/api or api.")
 @click.option("-c", "--count", type=click.IntRange(1), help="Exit after this many requests.")
 @target.running_folder
+@target.admin
 @target.controller
 @target.output("text", "json")
 def command(
@@ -122,7 +125,7 @@ def _show(lines: Iterator[dict[str, Any]], output: str, count: int | None) -> No
             return
 
 
-def _lines(socket: Path, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _lines(socket: Endpoint, query: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yields what the gateway sends; an empty object is only a sign of life."""
     from lasthop import unix_http
 
@@ -133,5 +136,5 @@ def _lines(socket: Path, query: dict[str, str]) -> Iterator[dict[str, Any]]:
     except unix_http.Refused as error:
         raise click.ClickException(error.text) from None
     except (OSError, unix_http.BadResponse) as error:
-        raise click.ClickException(f"the gateway does not answer on {socket}: {error}") from None
+        raise click.ClickException(f"the gateway does not answer on {AdminSocketView(socket).address}: {error}") from None
     raise click.ClickException("the gateway has stopped")

@@ -31,6 +31,7 @@ TRAFFIC: Final = "/api/traffic"
     "--interval", type=click.FloatRange(0.5, 3600), default=INTERVAL, show_default=True, help="Seconds between updates."
 )
 @target.running_folder
+@target.admin
 @target.controller
 @target.output("table", "json")
 def command(

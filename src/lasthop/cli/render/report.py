@@ -132,13 +132,13 @@ def as_json(report: Report) -> str:
         "files": report.files,
         "objects": report.objects,
         "findings": [
-            {**_plain(mistake.finding), "follows": [_plain(each) for each in mistake.follows]} for mistake in report.mistakes
+            {**plain(mistake.finding), "follows": [plain(each) for each in mistake.follows]} for mistake in report.mistakes
         ],
     }
     return json.dumps(document, indent=2)
 
 
-def _plain(finding: Finding) -> Json:
+def plain(finding: Finding) -> Json:
     fields = {name: getattr(finding, name) for name in ("severity", "file", "line", "object", "field", "reason", "message")}
     return {**fields, "object": finding.object._asdict() if finding.object else None, "remedy": remedy(finding)}
 
@@ -147,17 +147,21 @@ def _plain(finding: Finding) -> Json:
 
 
 def github(report: Report) -> str:
-    return "\n".join([*(_annotation(mistake.finding) for mistake in report.mistakes), str(report)])
+    return "\n".join([*(annotation(mistake.finding) for mistake in report.mistakes), str(report)])
 
 
-def _annotation(finding: Finding) -> str:
+def annotation(finding: Finding) -> str:
     title = str(finding.object) if finding.object else finding.reason
     message = f"{finding.field}: {finding.message}" if finding.field else finding.message
     message = with_remedy(message, remedy(finding))
-    place = {"file": in_workspace(finding.file), "line": str(finding.line)} if finding.file else {}
-    properties = {**place, "title": title}
-    shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-    return f"::{finding.severity} {shown}::{_escaped(message)}"
+    return command(str(finding.severity), title, message, finding.file, finding.line)
+
+
+def command(level: str, title: str, message: str, file: str, line: int) -> str:
+    """Returns a workflow command that marks a line, or without a file the whole run."""
+    place = {"file": in_workspace(file), "line": str(line)} if file else {}
+    shown = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in {**place, "title": title}.items())
+    return f"::{level} {shown}::{_escaped(message)}"
 
 
 def _escaped(value: str, more: str = "") -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import click
 
 from lasthop import unix_http
+from lasthop.api.addresses import with_port
 from lasthop.api.documents import Json
 from lasthop.cli.views.command_view import Size
 from lasthop.plan.reasons import BACKEND_FAILING
@@ -34,15 +35,19 @@ class AdminSocketView:
     where = "the running gateway"
     observes = True
 
-    def __init__(self, path: Path, namespace: str = "") -> None:
+    def __init__(self, path: unix_http.Endpoint, namespace: str = "") -> None:
         self._path, self.namespace = path, namespace
+
+    @property
+    def address(self) -> str:
+        return str(self._path) if isinstance(self._path, Path) else with_port(*self._path)
 
     def ask(self, path: str, timeout: float = TIMEOUT, /, **query: str) -> Any:
         try:
             status, body = unix_http.get(self._path, f"{path}?{urlencode(query)}" if query else path, timeout)
         except (OSError, unix_http.BadResponse) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise click.ClickException(f"the gateway does not answer on {self._path}: {why}") from error
+            raise click.ClickException(f"the gateway does not answer on {self.address}: {why}") from error
         if status != 200:
             raise click.ClickException(body.decode(errors="replace").strip() or f"the gateway answers {status}")
         return json.loads(body)

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from lasthop.cli.args import paths
-from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket
+from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named
 from lasthop.outputs.audit.changes import Change
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Recorded(NamedTuple):
 
 def recorded(folder: Path | None, cluster: ClusterOptions, controller_namespace: str) -> Recorded:
     """Returns everything that is recorded. Raises where there is no record."""
-    if folder and not cluster.named:
+    if folder and not cluster.named and not gateway_named():
         return _of_folder(folder)
     if socket := admin_socket(folder, cluster):
         from lasthop.cli.views.admin_socket import AdminSocketView

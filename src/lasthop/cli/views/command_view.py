@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lasthop.api.documents import Json
-from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, require_namespace
+from lasthop.cli.args.target import CLUSTER, ClusterOptions, admin_socket, gateway_named, require_namespace
 
 if TYPE_CHECKING:  # `lasthop status` starts quickly because it loads none of these
     from lasthop.api.meta import Key
@@ -109,26 +109,32 @@ def ask(
     question: Callable[[View], Coroutine[Any, Any, T]],
     *,
     object_named: bool = False,
+    files: Sequence[Path] = (),
 ) -> T:
-    """Asks the folder, the gateway that runs on this machine or the cluster, whichever is meant (see `args/target.py`).
-    Raises if the namespace does not exist, unless an object in it is named, whose absence is a better message."""
+    """Asks the folder (or single `files`), the gateway that runs on this machine or the cluster, whichever is meant (see
+    `args/target.py`). Raises if the namespace does not exist, unless an object in it is named, whose absence is a better
+    message."""
 
     async def ask_view(view: View, place: str) -> T:
         if cluster.namespace and not object_named:
             require_namespace(cluster.namespace, await view.namespaces(), place)
         return await question(view)
 
-    if folder and not cluster.named:
+    if (folder or files) and not cluster.named and not gateway_named():
         import asyncio
 
         from lasthop.cli.views.folder import FolderView
+        from lasthop.cli.views.selection import selected
 
-        return asyncio.run(ask_view(FolderView(folder, cluster.namespace or ""), str(folder)))
+        with selected(folder, files) as chosen:
+            view = FolderView(chosen.path, cluster.namespace or "", chosen)
+            return asyncio.run(ask_view(view, chosen.where))
+    folder = folder or next(iter(files), None)
     if socket := admin_socket(folder, cluster):
         from lasthop.cli.views.admin_socket import AdminSocketView
 
-        view = AdminSocketView(socket, cluster.namespace or "")
-        return without_loop(ask_view(view, view.where))
+        running = AdminSocketView(socket, cluster.namespace or "")
+        return without_loop(ask_view(running, running.where))
     from lasthop.cli.views import cluster as clusters
     from lasthop.kubernetes.client import Client
 

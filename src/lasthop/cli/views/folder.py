@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
+import msgspec
 
+from lasthop.api.core import Service
 from lasthop.api.documents import Json
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import RejectedPolicy
@@ -15,42 +19,59 @@ from lasthop.cli.args import paths, target
 from lasthop.cli.broken_files import broken_objects
 from lasthop.cli.guesses import guessed
 from lasthop.cli.render.report import placed
-from lasthop.cli.render.terminal import note, note_once
+from lasthop.cli.render.terminal import note_once
 from lasthop.cli.views.admin_socket import AdminSocketView
 from lasthop.cli.views.command_view import Size
 from lasthop.cli.views.dry_run import serve_all
+from lasthop.cli.views.selection import Selection
 from lasthop.engine import Engine
 from lasthop.infra.system_store import host_store
 from lasthop.plan.finding import Finding, Severity
 from lasthop.plan.request import Request
 from lasthop.probe.result import ProbeResult
+from lasthop.resolve.backends import slices
 from lasthop.resolve.settings import SYSTEM_STORE
 from lasthop.sources.files.folder import FilesError, scan
 from lasthop.sources.files.source import FilesSource
 from lasthop.web.engine_view import EngineView
+
+SHOWN_KINDS: Final = 8
 
 
 class FolderView(EngineView):
     """Answers as a first `lasthop run` would, which has no last good contents, on a host whose ports are free and with proxies
     that acknowledge everything. Notes on standard error if a gateway that runs on the folder still applies an older text."""
 
-    def __init__(self, path: Path, namespace: str = "") -> None:
+    def __init__(self, path: Path, namespace: str = "", chosen: Selection | None = None) -> None:
+        """`chosen` says what the files in the folder are called, if they come from elsewhere."""
+        self._chosen = chosen or Selection(path, str(path))
         source = FilesSource(path, allow_files=target.allowed_files())
         try:
             batch = source.load()
             self._files = len(scan(path).files)
         except FilesError as error:
             raise click.ClickException(str(error)) from None
-        super().__init__(Engine(now=time.time()), source.locate)
-        self.path, self.where, self.namespace = path, str(path), namespace
-        self.source_findings = batch.findings
+
+        def locate(key: Key, field: str = "") -> tuple[str, int] | None:
+            place = source.locate(key, field)
+            return (self._chosen.shown(place[0]), place[1]) if place else None
+
+        super().__init__(Engine(now=time.time()), locate)
+        self.path, self.where, self.namespace = path, self._chosen.where, namespace
+        self.source_findings = tuple(map(self._renamed, batch.findings))
         self._objects = sum(self._written(key, obj) for key, obj in batch.changes.items())
         SYSTEM_STORE.set(self.engine.graph, host_store())
         self.engine.policies.set_known(batch.policies_known)
         self.engine.apply(batch.changes)
         serve_all(self.engine)
-        for line in _older_text(path):
-            note(line)
+        for line in (*_older_text(path), *_other_kinds(source.others)):
+            note_once(line)
+
+    def _renamed(self, finding: Finding) -> Finding:
+        if not self._chosen.names:
+            return finding
+        texts = {name: self._chosen.shown(getattr(finding, name)) for name in ("file", "message", "remedy")}
+        return msgspec.structs.replace(finding, **texts)
 
     def _written(self, key: Key, obj: Object | None) -> bool:
         """Returns whether a file that is applied holds it: the loader adds Namespaces and rejected policies."""
@@ -65,13 +86,29 @@ class FolderView(EngineView):
         return {*await super().namespaces(), *(key.namespace for key in broken_objects(self.source_findings))}
 
     async def findings(self) -> list[Finding]:
-        resolved = [guessed(finding, self.engine) for finding in self.engine.findings()]
+        resolved = [guessed(finding, self.engine) for finding in self._known(self.engine.findings())]
         found = [*self.source_findings, *(placed(finding, self.locate, self.where) for finding in resolved)]
         if not self.engine.store.keys("Gateway"):
             remedy = "Write one; lasthop init makes a small working folder."
             message = "there is no Gateway, so nothing is served."
             found.append(Finding(None, "NothingServed", message, remedy, file=self.where, line=1))
         return found
+
+    def _known(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Leaves out what only a cluster knows: which Pods a selector selects."""
+        selecting = set()
+        for finding in findings:
+            key = finding.object
+            service = self.engine.store.get(key) if key and finding.reason == "NoEndpoints" else None
+            if key and isinstance(service, Service) and service.spec.selector and not slices(self.engine.graph, key):
+                selecting.add(key)
+            else:
+                yield finding
+        if selecting:
+            note_once(
+                f"{len(selecting)} Service{'s have' if len(selecting) > 1 else ' has'} a selector and no EndpointSlice: their "
+                "endpoints are known to a cluster only, and lasthop run would need EndpointSlices"
+            )
 
     def unseen(self, finding: Finding) -> Finding | None:
         return None
@@ -101,6 +138,16 @@ class FolderView(EngineView):
         """Warns that something is not applied: the answer may rest on it."""
         if self.source_findings:
             note_once(f"some of {self.path} is not applied; see: lasthop check {self.path}")
+
+
+def _other_kinds(others: Counter[str]) -> Iterator[str]:
+    """Says once what in the files is not ours."""
+    if others:
+        listed = [f"{number} {kind}" for kind, number in sorted(others.items())]
+        more = f" and {len(listed) - SHOWN_KINDS} more kinds" if len(listed) > SHOWN_KINDS else ""
+        yield f"Not read, as no gateway needs it: {', '.join(listed[:SHOWN_KINDS])}{more}"
+    if any(kind.startswith(("Kustomization (", "Component (")) for kind in others):
+        yield "A kustomization is not applied; to check what it builds: kustomize build DIR | lasthop check -"
 
 
 def _older_text(path: Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lasthop.admission.chain import AdmittedObject, admit, admitted, kind_of
+from lasthop.admission.foreign import foreign_kind
 from lasthop.admission.limits import MAX_FINDINGS, MAX_MESSAGE, MAX_OBJECTS
 from lasthop.admission.problem import Path, Problem, field
 from lasthop.admission.yaml import Mistake, Parsed, Span, field_lines, first_line, parse
@@ -37,6 +38,8 @@ class Content(msgspec.Struct, frozen=True):
     digest: bytes
     text: bytes
     entries: tuple[ObjectEntry, ...]
+    others: tuple[str, ...] = ()
+    """What else is in it that is not ours, as `Deployment (apps/v1)`; it is left out."""
 
     @property
     def keys(self) -> set[Key]:
@@ -89,9 +92,13 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
     stored: list[StoredDocument] = []
     entries: list[ObjectEntry] = []
     first: dict[Key, ObjectEntry] = {}
+    others: list[str] = []
     for span, base, value in found[:MAX_OBJECTS]:
         if len(problems) > MAX_FINDINGS:
             break
+        if other := foreign_kind(value):
+            others.append(_cut(other))
+            continue
         kept, wrong = admit(value)
         if not wrong:
             try:
@@ -105,7 +112,7 @@ def examine(file: str, text: bytes) -> tuple[Content | BrokenFile, tuple[StoredD
                     wrong = [Problem("is already in this file", ("metadata", "name"), "Remove one.", "DuplicateObject")]
         problems.extend((span, base, value, problem) for problem in wrong)
     if not problems and not parsed.mistakes:
-        return Content(digest(text), text, tuple(entries)), tuple(stored)
+        return Content(digest(text), text, tuple(entries), tuple(others)), tuple(stored)
 
     findings = [_of_text(file, mistake) for mistake in parsed.mistakes]
     for span, base, value, problem in problems[: MAX_FINDINGS - len(findings)]:
@@ -179,6 +186,7 @@ def _salvaged(
 ) -> tuple[tuple[RejectedPolicy, ...], bool]:
     first = findings[0]
     message = f"its file is broken and was not applied: {first}"
-    results = [salvage(value, f"document-{n}", message) for n, (_, _, value) in enumerate(found, 1)]
+    ours = [(n, value) for n, (_, _, value) in enumerate(found, 1) if not foreign_kind(value)]
+    results = [salvage(value, f"document-{n}", message) for n, value in ours]
     policies = tuple(result.policy for result in results if result.policy is not None)
     return policies, any(result.opaque for result in results)

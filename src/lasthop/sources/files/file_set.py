@@ -5,6 +5,7 @@ Values only: the loader reads the files, and restores what was saved before a re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 import msgspec
@@ -53,6 +54,11 @@ class FileSet:
             self._files[path] = file
             if file.broken:
                 self._broken[path] = file.broken
+
+    @property
+    def others(self) -> Counter[str]:
+        """What is not ours in the files, and how often."""
+        return Counter(other for file in self._files.values() if file.good for other in file.good.others)
 
     @property
     def broken(self) -> list[tuple[str, BrokenFile]]:

@@ -14,6 +14,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -321,6 +322,12 @@ class Loader:
         content = self._files.good(file)
         assert content is not None
         return self._shown(file), content.line(entry, field_path)
+
+    @property
+    def others(self) -> Counter[str]:
+        """Documents in the files that are not ours, by what they are."""
+        with self._lock:
+            return self._files.others
 
     @property
     def lost(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,12 @@ class FilesSource:
     def locate(self, key: Key, field: str = "") -> tuple[str, int] | None:
         """Returns file and line of an object, or of a field of it (or of its nearest parent)."""
         return self._loader.locate(key, field)
+
+    @property
+    def others(self) -> Counter[str]:
+        """Documents in the files that are not ours, by what they are; those of files that are as they were at the last start
+        are not counted again."""
+        return self._loader.others
 
     async def batches(self) -> AsyncIterator[Batch]:
         """Yields batches without end. Raises `FilesError` at the start if the folder cannot be read."""

@@ -128,7 +128,8 @@ def test_a_deep_json_file_is_refused_as_a_deep_yaml_file_is() -> None:
     deep = "[" * (limits.MAX_DEPTH + 1) + "]" * (limits.MAX_DEPTH + 1)
     for name in ("a.json", "a.yaml"):
         assert broken(deep, name).findings[0].message == f"nested more than {limits.MAX_DEPTH} levels deep."
-    just = "[" * limits.MAX_DEPTH + "]" * limits.MAX_DEPTH
+    inside = limits.MAX_DEPTH - 1
+    just = f'{{"spec": {"[" * inside}{"]" * inside}}}'
     for name in ("a.json", "a.yaml"):
         assert "nested" not in broken(just, name).findings[0].message
 

@@ -355,10 +355,19 @@ def test_policies_with_unreadable_targets_leave_policies_unknown(tmp_path: Path)
 
 
 def test_a_broken_file_that_holds_no_policy_leaves_policies_known(tmp_path: Path) -> None:
-    write(tmp_path, a=service("web", 0), b="{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}")
+    write(tmp_path, a=service("web", 0), b="{apiVersion: v1, kind: Servce, metadata: {name: x}}")
     batch = reload(Loader(tmp_path))
     assert batch.policies_known
     assert reasons(batch).count("UnknownKind") == 1
+
+
+def test_documents_of_other_programs_are_counted_and_left_out(tmp_path: Path) -> None:
+    write(tmp_path, a=f"{service('web')}---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: x}}}}")
+    loader = Loader(tmp_path)
+    batch = reload(loader)
+    assert (batch.policies_known, reasons(batch)) == (True, [])
+    assert loader.others == {"Deployment (apps/v1)": 1}
+    assert Key("Service", "shop", "web") in batch.changes
 
 
 # -- files that cannot be read

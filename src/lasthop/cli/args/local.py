@@ -1,0 +1,203 @@
+"""The gateways of this machine: which run, which were left to the next Lasthop, which nobody supervises."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from lasthop.cli.args import paths
+
+ABOUT: Final = "about.json"
+MAX_ABOUT: Final = 64 * 1024
+AGAIN: Final = 0.3
+"""Seconds until a second signal, which ends a gateway at once."""
+AT_ONCE: Final = 10.0
+
+
+class LocalGateway(NamedTuple):
+    run_dir: Path
+    uid: int
+    about: dict[str, Any]
+    """What its Lasthop wrote when it started; empty: one that did not say. Another user may have written anything."""
+
+    @property
+    def name(self) -> str:
+        folder = self.about.get("folder")
+        return folder if isinstance(folder, str) else str(self.run_dir)
+
+    @property
+    def is_own(self) -> bool:
+        return self.uid == os.geteuid()
+
+
+def describe(run_dir: Path, about: dict[str, Any]) -> None:
+    """Writes what others are shown of a gateway of this machine."""
+    import json
+
+    (run_dir / ABOUT).write_text(json.dumps(about))
+
+
+def clear(run_dir: Path) -> None:
+    """Removes what an ended gateway leaves: who finds the folder next finds nothing in it."""
+    from lasthop.proxy import handover
+
+    handover.taken(run_dir)
+    for name in (ABOUT, paths.ADMIN_SOCKET, "xds.sock"):
+        (run_dir / name).unlink(missing_ok=True)
+
+
+def gateways() -> list[LocalGateway]:
+    """Returns the gateways of this user, running or not; of root's all users'."""
+    found = (LocalGateway(path, uid, _about(path)) for root, uid in paths.roots() for path in _folders(root, uid))
+    return sorted(found, key=lambda each: (not each.is_own, each.uid, each.name))
+
+
+def _folders(root: Path, uid: int) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for path in sorted(root.iterdir()):
+            info = path.lstat()
+            if stat.S_ISDIR(info.st_mode) and info.st_uid in (uid, 0) and (path / "lock").exists():
+                yield path
+
+
+def _about(run_dir: Path) -> dict[str, Any]:
+    """Reads as little as possible: another user's file may be huge, or a pipe that never ends."""
+    import json
+
+    try:
+        descriptor = os.open(run_dir / ABOUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return {}
+        try:
+            found = json.loads(file.read(MAX_ABOUT))
+        except ValueError:
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+def holder(run_dir: Path) -> int:
+    """Returns the pid of the Lasthop that has the directory locked; 0: none. The lock is not touched: who tries it could keep
+    a Lasthop from starting."""
+    try:
+        lock = run_dir / "lock"
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            text = file.read(32)
+        pid = int(text) if text.isdigit() else 0
+        if not pid or os.stat(f"/proc/{pid}").st_uid != run_dir.stat().st_uid:
+            return 0
+        return pid if any(os.readlink(entry) == str(lock.resolve()) for entry in _descriptors(pid)) else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def _descriptors(pid: int) -> Iterator[Path]:
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        if entry.is_symlink():
+            yield entry
+
+
+def interrupt(run_dir: Path, *, now: bool) -> bool:
+    """Ends the Lasthop that holds the directory as Ctrl-C does; `now`: as a second one does. Returns whether it has ended."""
+    with _held(run_dir) as pidfd:
+        if pidfd is None:
+            return True
+        signal.pidfd_send_signal(pidfd, signal.SIGINT)
+        if not now:
+            return _ended(pidfd, None)
+        until = time.monotonic() + AT_ONCE
+        while time.monotonic() < until:
+            if _ended(pidfd, AGAIN):
+                return True
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGINT)
+        return False
+
+
+def take_over(run_dir: Path, limit: float) -> bool:
+    """Tells the Lasthop that holds the directory to end and to leave its proxies. Returns whether it has ended.
+
+    One that does not know the signal ends by it, as by any other, and its proxies serve on all the same."""
+    with _held(run_dir) as pidfd:
+        if pidfd is None:
+            return True
+        signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
+        return _ended(pidfd, limit)
+
+
+@contextlib.contextmanager
+def _held(run_dir: Path) -> Iterator[int | None]:
+    """Opens the process that holds the directory: no signal can reach another one that has got its pid."""
+    pid = holder(run_dir)
+    try:
+        pidfd = os.pidfd_open(pid) if pid else -1
+    except ProcessLookupError:
+        pidfd = -1
+    try:
+        yield pidfd if pidfd >= 0 and holder(run_dir) == pid else None
+    finally:
+        if pidfd >= 0:
+            os.close(pidfd)
+
+
+def _ended(pidfd: int, limit: float | None) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(None if limit is None else limit * 1000))
+
+
+def chosen(folder: Path | None, everything: bool = False) -> list[LocalGateway]:
+    """Returns the gateways that a command is to end: of a folder, the only one, or all of this user."""
+    if folder is not None:
+        run_dir, about = paths.of_folder(paths.runtime_root(), folder), {"folder": str(folder.resolve())}
+        known = [each._replace(about=about) for each in gateways() if each.run_dir.name == run_dir.name]
+        for each in known:
+            _require_own(each)
+        return known or [LocalGateway(run_dir, os.geteuid(), about)]
+    found = [each for each in gateways() if each.is_own and state(each) != "ended"]
+    if len(found) > 1 and not everything:
+        names = "".join(f"\n  lasthop stop {each.name}" for each in found)
+        raise click.ClickException(f"several gateways run on this machine; choose one, or --all:{names}")
+    if not found:
+        click.echo("No gateway runs on this machine")
+    return found
+
+
+def _require_own(gateway: LocalGateway) -> None:
+    if not gateway.is_own:
+        name = paths.user_name(gateway.uid)
+        raise click.ClickException(
+            f"the gateway on {gateway.name} is {name}'s; end it as that user: sudo -u {name} lasthop stop {gateway.name}"
+        )
+
+
+def state(gateway: LocalGateway) -> str:
+    """Returns `running`, `left` (to the next Lasthop, for a while), `orphaned` (Envoys that nobody supervises) or `ended`."""
+    from lasthop.proxy import handover
+
+    if holder(gateway.run_dir):
+        return "running"
+    if not envoys(gateway):
+        return "ended"
+    return "left" if handover.left(gateway.run_dir) else "orphaned"
+
+
+def envoys(gateway: LocalGateway) -> list[int]:
+    from lasthop.proxy.handle import find_envoys
+
+    found = find_envoys(gateway.run_dir, gateway.uid)
+    for each in found:
+        each.close()
+    return [each.pid for each in found]

@@ -1,0 +1,122 @@
+"""`lasthop bundle`: an archive for whoever helps, without secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lasthop.cli.args import local, target
+from lasthop.cli.render.terminal import note
+from lasthop.unix_http import Endpoint
+
+PARTS: Final = ("about", "readiness", "findings", "not-applied", "audit", "changes", "traffic")
+"""Of the admin API."""
+LOG_BYTES: Final = 256 * 1024
+TIMEOUT: Final = 120.0
+
+
+@click.command("bundle")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The archive.  [default: lasthop-TIME.tar.gz]",
+)
+@target.running_folder
+def command(output: Path | None, folder: Path | None) -> None:
+    """Collect what support needs into an archive: versions, checks of this machine, and of the gateway that runs here its
+    objects with their status, findings, audit, metrics and what its Envoys hold.
+
+    It contains no private key, no Secret's data, no ConfigMap's data but CA certificates, no values of headers that carry
+    credentials, and no requests. It does contain names, hostnames, addresses and paths of routes: look into it before
+    you pass it on. Without a gateway, it is about this machine only.
+
+    \b
+    Examples:
+      lasthop bundle
+      lasthop bundle --dir objects -o /tmp/problem.tar.gz
+    """
+    path = output or Path(time.strftime("lasthop-%Y%m%d-%H%M%S.tar.gz"))
+    try:
+        with tarfile.open(path, "x:gz") as archive:
+            path.chmod(0o600)
+            for name, content in _contents(folder):
+                info = tarfile.TarInfo(f"lasthop/{name}")
+                info.size, info.mtime, info.mode = len(content), int(time.time()), 0o600
+                archive.addfile(info, io.BytesIO(content))
+    except FileExistsError:
+        raise click.ClickException(f"{path} exists; choose another file with -o") from None
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
+    click.echo(f"Wrote {path} ({path.stat().st_size >> 10} KB)")
+    note("It has names and addresses, but no secrets; look into it before you pass it on.")
+
+
+def _contents(folder: Path | None) -> Iterator[tuple[str, bytes]]:
+    from lasthop.cli.commands.ps import described
+    from lasthop.cli.commands.version import versions
+    from lasthop.cli.doctor.machine import machine
+
+    yield "version.json", _json(versions)
+    yield "doctor.json", _json(lambda: [each._asdict() for each in machine(folder)])
+    yield "ps.json", _json(lambda: [described(each, local.state(each)) for each in local.gateways()])
+    try:
+        socket = target.running_gateway(folder, "use kubectl")
+    except click.ClickException as error:
+        yield "no-gateway.txt", f"{error.message}\n".encode()
+        return
+    yield from _of_gateway(socket)
+
+
+def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
+    from lasthop import unix_http
+    from lasthop.api.kinds import KINDS
+    from lasthop.cli.views.admin_socket import AdminSocketView
+    from lasthop.web.contents import without_contents
+    from lasthop.web.redaction import redacted, without_secrets
+
+    view = AdminSocketView(socket)
+
+    def answer(path: str) -> Any:
+        return redacted(view.ask(path, TIMEOUT))
+
+    def objects(kind: str) -> list[Any]:
+        return [without_secrets(without_contents(each)) for each in view.ask("/api/objects", TIMEOUT, kind=kind)]
+
+    for part in PARTS:
+        yield f"{part}.json", _json(partial(answer, f"/api/{part}"))
+    for kind in KINDS:
+        if (found := _json(partial(objects, kind))) != b"[]":
+            yield f"objects/{kind.lower()}.json", found
+    yield "envoy-config.json", _json(partial(answer, "/api/envoy-config"))
+    yield "metrics.txt", _attempted(lambda: unix_http.get(socket, "/metrics", TIMEOUT)[1])
+    if isinstance(socket, Path):
+        for log in sorted(socket.parent.glob("*/envoy.log")):
+            yield f"envoy-{log.parent.name}.log", _attempted(partial(_tail, log))
+
+
+def _json(read: Callable[[], Any]) -> bytes:
+    return _attempted(lambda: json.dumps(read(), indent=1).encode())
+
+
+def _attempted(read: Callable[[], bytes]) -> bytes:
+    """One part that cannot be had does not keep the others from being collected."""
+    try:
+        return read()
+    except (click.ClickException, OSError, ValueError) as error:
+        return f"cannot be read: {getattr(error, 'message', error)}\n".encode()
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LOG_BYTES))
+        return file.read()

@@ -1,0 +1,69 @@
+"""`lasthop config`: what the Envoys of a gateway on this machine really hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import click
+
+from lasthop.api.documents import Json
+from lasthop.cli.args import target
+
+WHAT: Final = ("dump", "clusters", "routes", "listeners", "secrets")
+TIMEOUT: Final = 120.0
+
+
+@click.command("config")
+@click.argument("what", type=click.Choice(WHAT))
+@click.option("--gateway", metavar="NS/NAME", default="", help="Only the Envoy of this Gateway.")
+@click.option("--name", metavar="TEXT", default="", help="Only what has this in its name.")
+@target.output("table", "yaml", "json", help="Of a dump, table is the same as yaml.")
+@click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
+@target.running_folder
+def command(what: str, gateway: str, name: str, output: str, no_headers: bool, folder: Path | None) -> None:
+    """Show what Envoy really holds, as its admin API tells it: everything (dump), or one type.
+
+    `lasthop status` and `explain` say what should be in force; this is what is. Private keys, passwords and the values of
+    headers that carry credentials are replaced by [redacted]. Only the user that runs the gateway, and root, may ask.
+
+    \b
+    Examples:
+      lasthop config clusters                            how each backend is verified, and its endpoints
+      lasthop config listeners --gateway shop/web
+      lasthop config clusters --name shop/api -o yaml
+      lasthop config dump -o json > dump.json
+    """
+    from lasthop.cli.render.columns import table
+    from lasthop.cli.render.envoy_tables import HEADS, resources, rows
+    from lasthop.cli.views.admin_socket import AdminSocketView
+
+    view = AdminSocketView(target.running_gateway(folder, "ask a proxy's Pod: kubectl port-forward, and Envoy's admin API"))
+    dumps: dict[str, Json] = view.ask("/api/envoy-config", TIMEOUT, gateway=gateway)
+    if not dumps:
+        raise click.ClickException(f"no Gateway {gateway} has an Envoy" if gateway else "no Gateway has an Envoy")
+    for path, dump in dumps.items():
+        if error := dump.get("error"):
+            raise click.ClickException(f"Gateway {path}: {error}")
+    if what == "dump":
+        _print(dumps, "yaml" if output == "table" else output)
+    elif output == "table":
+        found = [(path, *row) for path, dump in dumps.items() for row in rows(dump, what) if name in row[0]]
+        several = len(dumps) > 1
+        head = ("GATEWAY", *HEADS[what]) if several else HEADS[what]
+        click.echo(table(head, found if several else [row[1:] for row in found], headers=not no_headers))
+    else:
+        chosen = {
+            path: [each for each in resources(dump, what) if name in str(each.get("name"))] for path, dump in dumps.items()
+        }
+        _print(chosen, output)
+
+
+def _print(found: object, output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(found, sort_keys=False).rstrip())

@@ -1,0 +1,71 @@
+"""`lasthop doctor`: does this machine, or this cluster, have what Lasthop needs?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lasthop.cli.args import target
+from lasthop.cli.doctor.result import Checked, Verdict
+from lasthop.printable import clean
+
+if TYPE_CHECKING:
+    from lasthop.kubernetes.client import Client
+
+SIGNS: Final = {Verdict.OK: ("✓", "green"), Verdict.WARNING: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
+
+
+@click.command("doctor")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@target.output("text", "json")
+@click.option(
+    "--controller-namespace", default="lasthop-system", show_default=True, metavar="NS", help="Where the controller runs."
+)
+@target.allow_files
+@target.options
+def command(folder: Path | None, output: str, controller_namespace: str, cluster: target.ClusterOptions) -> None:
+    """Check what Lasthop needs, and say what to do about what is missing.
+
+    Of this machine: the Envoy binary, the CA bundle, the clock, inotify, limits, the run and the state directory; with DIR
+    also the ports of its Gateways. Of a cluster, with --context, --kubeconfig or -A: the CRDs and their versions, the
+    GatewayClass, the controller, its rights and yours, webhooks that could refuse what is written. Nothing is changed.
+
+    Exits with 1 if a check has failed; a warning (!) is no failure.
+
+    \b
+    Examples:
+      lasthop doctor
+      lasthop doctor objects
+      lasthop doctor --context prod
+      lasthop doctor -o json | jq -r '.[] | select(.verdict != "ok") | .remedy'
+    """
+    found = _of_cluster(cluster, controller_namespace) if cluster.named or cluster.all_namespaces else _of_machine(folder)
+    if output == "json":
+        click.echo(json.dumps([each._asdict() for each in found], indent=2))
+    else:
+        for each in clean(found):
+            sign, colour = SIGNS[each.verdict]
+            click.echo(f"{click.style(sign, fg=colour)} {each.what}: {each.found}")
+            if each.remedy:
+                click.echo(f"    {each.remedy}")
+    if any(each.verdict is Verdict.FAILED for each in found):
+        raise click.exceptions.Exit(1)
+
+
+def _of_machine(folder: Path | None) -> list[Checked]:
+    from lasthop.cli.doctor.machine import machine
+
+    return list(machine(folder))
+
+
+def _of_cluster(options: target.ClusterOptions, controller_namespace: str) -> list[Checked]:
+    from lasthop.cli.doctor.cluster import cluster
+    from lasthop.cli.views import cluster as clusters
+
+    async def look(client: Client, namespace: str) -> list[Checked]:
+        return [checked async for checked in cluster(client, controller_namespace)]
+
+    return clusters.run(options, look)

@@ -1,0 +1,75 @@
+"""`lasthop ps`: the gateways of this machine, by folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from lasthop.cli.args import local, paths, target
+
+
+@click.command("ps")
+@target.output("table", "wide", "name", "json", help="wide: also user, versions and Envoys.")
+@click.option("--no-headers", is_flag=True, help="Leave out the first line of the table.")
+def command(output: str, no_headers: bool) -> None:
+    """List the gateways of this machine: those of this user; for root, of all users.
+
+    STATE is running; left: its Lasthop has ended and left the proxies to the next one (--handover); or orphaned: its Lasthop
+    was killed, and the proxies serve on until another `lasthop run` takes them over, or `lasthop stop` ends them.
+
+    \b
+    Examples:
+      lasthop ps
+      lasthop ps -o wide
+      lasthop ps -o json | jq -r '.[] | select(.state == "orphaned") | .folder'
+    """
+    from lasthop.cli.render.columns import table
+
+    found = [described(gateway, state) for gateway in local.gateways() if (state := local.state(gateway)) != "ended"]
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    elif output == "name":
+        click.echo("\n".join(each["folder"] for each in found))
+    elif not found:
+        click.echo("No gateway runs on this machine")
+    else:
+        wide = ("USER", "VERSION", "ENVOY", "ENVOYS") if output == "wide" else ()
+        rows = [
+            (
+                each["folder"],
+                each["state"],
+                str(each["pid"] or ""),
+                _age(each["started"]),
+                each["admin"],
+                *((each["user"], each["version"], each["envoy"], " ".join(map(str, each["envoys"]))) if wide else ()),
+            )
+            for each in found
+        ]
+        click.echo(table(("FOLDER", "STATE", "PID", "AGE", "ADMIN", *wide), rows, headers=not no_headers))
+
+
+def _age(started: float | None) -> str:
+    from lasthop.cli.render.status_rows import age
+
+    return age(datetime.fromtimestamp(started, UTC).isoformat(), time.time()) if started else ""
+
+
+def described(gateway: local.LocalGateway, state: str) -> dict[str, Any]:
+    about, pid = gateway.about, local.holder(gateway.run_dir)
+    started = about.get("started")
+    return {
+        "folder": gateway.name,
+        "state": state,
+        "pid": pid or None,
+        "started": started if isinstance(started, int | float) and pid else None,
+        "admin": str(about.get("admin", "")) if pid else "",
+        "user": paths.user_name(gateway.uid),
+        "version": str(about.get("version", "")),
+        "envoy": str(about.get("envoy", "")),
+        "envoys": local.envoys(gateway),
+        "run_dir": str(gateway.run_dir),
+    }

@@ -1,0 +1,86 @@
+"""`lasthop schema`: a JSON Schema of the objects in a folder, for editors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command("schema")
+def command() -> None:
+    """Print a JSON Schema of every kind that Lasthop reads, for editors: completion and errors while you type.
+
+    Editors with the YAML language server (VS Code, Neovim, JetBrains) take it by a comment in the file's first line, or by
+    their settings. Other kinds in the same file are accepted. References, conflicts and CEL rules are found by lasthop check.
+
+    \b
+    Examples:
+      lasthop schema > .lasthop.schema.json
+      # yaml-language-server: $schema=.lasthop.schema.json      as the first line of a file
+      lasthop schema | jq -r '.allOf[].if.properties.kind.const' | sort -u
+    """
+    click.echo(json.dumps(document(), indent=1))
+
+
+def document() -> dict[str, Any]:
+    from lasthop.api import crds
+    from lasthop.api.kinds import KINDS
+
+    branches = [
+        {
+            "if": {
+                "properties": {"apiVersion": {"const": name}, "kind": {"const": kind.kind}},
+                "required": ["apiVersion", "kind"],
+            },
+            "then": _closed(crds.schema(kind, version), kind.kind),
+        }
+        for kind in KINDS.values()
+        for name, version in zip(kind.api_versions, kind.versions, strict=True)
+        if _served(kind, version)
+    ]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Objects of a Lasthop folder",
+        "type": "object",
+        "required": ["apiVersion", "kind"],
+        "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}},
+        "allOf": branches,
+    }
+
+
+def _served(kind: Any, version: str) -> bool:
+    from lasthop.api import crds
+
+    try:
+        crds.schema(kind, version)
+    except KeyError:
+        return False
+    return True
+
+
+def _closed(schema: Any, title: str = "") -> Any:
+    """Forbids unknown fields, as admission does, and translates what OpenAPI says differently."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _closed(value) for name, value in schema.items() if not name.startswith("x-kubernetes-")}
+    if schema.get("x-kubernetes-int-or-string"):
+        found = {**{name: value for name, value in found.items() if name != "anyOf"}, "type": ["integer", "string"]}
+    if isinstance(schema.get("properties"), dict):
+        found["properties"] = {name: _closed(value) for name, value in schema["properties"].items()}
+        if schema.get("type") == "object" and "additionalProperties" not in schema and not schema.get(PRESERVED):
+            found["additionalProperties"] = False
+    if schema.get("nullable"):
+        found.pop("nullable", None)
+        found["type"] = [found["type"], "null"] if isinstance(found.get("type"), str) else found.get("type", [])
+    if title:
+        found["title"] = title
+        common: dict[str, Any] = {name: {} for name in ("apiVersion", "kind", "metadata", "status")}
+        found["properties"] = common | found.get("properties", {})
+    return found
+
+
+PRESERVED = "x-kubernetes-preserve-unknown-fields"

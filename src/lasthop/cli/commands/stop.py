@@ -1,0 +1,97 @@
+"""`lasthop stop [DIR]`: ends a gateway of this machine, and what one that was killed has left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from lasthop.cli.args import local
+
+POLL: Final = 0.5
+
+
+@click.command("stop")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option("--all", "everything", is_flag=True, help="All gateways of this user.")
+@click.option("--now", is_flag=True, help="Do not wait for requests in flight.")
+@click.option("--left", hidden=True, help="Only what was left under this token, once its time is over.")
+def command(folder: Path | None, everything: bool, now: bool, left: str | None) -> None:
+    """End the gateway that runs on DIR: drain its proxies, let requests in flight finish, and end.
+
+    Ends also the proxies that a killed `lasthop run` has left, or one that was told to leave them (--handover). Without DIR,
+    it is the only gateway of this user on this machine. Exits with 0 if nothing runs (any more).
+
+    \b
+    Examples:
+      lasthop stop
+      lasthop stop objects --now
+      lasthop stop --all
+    """
+    if left:
+        assert folder is not None
+        _care(folder, left)
+        return
+    if everything and folder:
+        raise click.UsageError("both a folder and --all are given; remove one of them")
+    for gateway in local.chosen(folder, everything):
+        _end(gateway, now=now)
+
+
+def _end(gateway: local.LocalGateway, *, now: bool) -> None:
+    from lasthop.proxy.directory import ProxyDirectory, RunDirLocked
+    from lasthop.proxy.orphans import end_orphans
+    from lasthop.proxy.supervisor import GRACE_SECONDS
+
+    if pid := local.holder(gateway.run_dir):
+        click.echo(f"Ending the gateway on {gateway.name} (pid {pid})")
+        if not local.interrupt(gateway.run_dir, now=now):
+            raise click.ClickException(f"pid {pid} does not end; end it with: kill -9 {pid}, and then: lasthop stop")
+    try:
+        with ProxyDirectory(gateway.run_dir).locked():
+            ended = asyncio.run(end_orphans(gateway.run_dir, (), 0 if now else GRACE_SECONDS))
+            local.clear(gateway.run_dir)
+    except RunDirLocked as error:
+        raise click.ClickException(f"another Lasthop (pid {error.pid}) has just started on {gateway.name}") from None
+    if ended:
+        click.echo(f"Ended {len(ended)} Envoy{'s' if len(ended) > 1 else ''} that nobody supervised on {gateway.name}")
+    elif not pid:
+        click.echo(f"Nothing runs on {gateway.name}")
+
+
+def _care(run_dir: Path, token: str) -> None:
+    """Waits until somebody takes what was left, or its time is over; then ends it. Goes on as a process of its own: who has
+    started it does not wait for that, nor for its exit."""
+    from lasthop.proxy import handover
+
+    def still() -> handover.Left | None:
+        found = handover.left(run_dir)
+        return found if found and found.token == token else None
+
+    if os.fork():
+        return
+    while found := still():
+        if time.time() >= found.until and _ended(run_dir, still):
+            return
+        time.sleep(POLL)
+
+
+def _ended(run_dir: Path, still: Callable[[], object]) -> bool:
+    """Returns False while a Lasthop holds the directory: the one that has left it, which is about to exit, or the next one,
+    which is about to take it."""
+    from lasthop.proxy.directory import ProxyDirectory, RunDirUnusable
+    from lasthop.proxy.orphans import end_orphans
+
+    try:
+        with ProxyDirectory(run_dir).locked():
+            if still():  # under the lock no Lasthop can take it
+                asyncio.run(end_orphans(run_dir, ()))
+                local.clear(run_dir)
+            return True
+    except (RunDirUnusable, OSError):
+        return False

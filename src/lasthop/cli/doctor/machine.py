@@ -1,0 +1,175 @@
+"""Looks at what a gateway on this machine needs: Envoy, ports, rights, folders, the CA bundle, the clock, limits."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from lasthop.api.addresses import with_port
+from lasthop.cli.args import paths
+from lasthop.cli.doctor.result import Checked, broken, ok, warning
+
+DESCRIPTORS: Final = 4096
+WATCHES: Final = 8192
+INSTANCES: Final = 128
+FREE_BYTES: Final = 256 * 1024 * 1024
+BUILT: Final = 1_767_225_600
+"""The beginning of 2026: no clock that is right is behind it."""
+_STA_UNSYNC: Final = 0x40
+
+
+def machine(folder: Path | None) -> Iterator[Checked]:
+    """Yields what was found; with a folder, also of its ports and of the directories that a gateway on it would use."""
+    yield _envoy()
+    yield _ca_bundle()
+    yield from _clock()
+    yield _inotify()
+    yield _descriptors()
+    yield from _directories()
+    yield _steering()
+    if folder is not None:
+        yield from _folder(folder)
+
+
+def _envoy() -> Checked:
+    from lasthop.proxy.binary import EnvoyNotFound, find_envoy
+
+    try:
+        return ok("Envoy", str(find_envoy()))
+    except EnvoyNotFound as error:
+        found, _, remedy = str(error).partition(". ")
+        return broken("Envoy", found, remedy)
+
+
+def _ca_bundle() -> Checked:
+    from lasthop.infra.system_store import CERTIFICATE, OVERRIDE, host_store
+
+    store = host_store()
+    if store is None:
+        remedy = f"Install the package ca-certificates, or set {OVERRIDE} to a PEM bundle."
+        return warning("CA bundle", "there is none, so policies with wellKnownCACertificates: System fail closed", remedy)
+    count = Path(store.path).read_bytes().count(CERTIFICATE)
+    return ok("CA bundle", f"{store.path}, {count} certificates")
+
+
+def _clock() -> Iterator[Checked]:
+    """Certificates and waivers are judged by it."""
+    if time.time() < BUILT:
+        yield broken("clock", f"it says {time.strftime('%Y-%m-%d', time.gmtime())}", "Set it, and keep it right with NTP.")
+        return
+    buffer = ctypes.create_string_buffer(256)  # struct timex; its first field 0 asks and sets nothing
+    state = ctypes.CDLL(None).adjtimex(buffer)
+    status = int.from_bytes(buffer.raw[40:44], "little") if ctypes.sizeof(ctypes.c_long) == 8 else 0
+    if state < 0 or not status & _STA_UNSYNC:
+        yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    else:
+        remedy = "Run an NTP client (chrony, systemd-timesyncd), unless a hypervisor keeps the clock right."
+        yield warning("clock", "the kernel does not know it to be synchronised; certificates are judged by it", remedy)
+
+
+def _inotify() -> Checked:
+    limits = {name: _number(f"/proc/sys/fs/inotify/{name}") for name in ("max_user_watches", "max_user_instances")}
+    found = ", ".join(f"{name} {value}" for name, value in limits.items())
+    if limits["max_user_watches"] >= WATCHES and limits["max_user_instances"] >= INSTANCES:
+        return ok("inotify", found)
+    remedy = f"sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances={INSTANCES}"
+    return warning("inotify", f"{found}: edits may be noticed only every 10 s", remedy)
+
+
+def _descriptors() -> Checked:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    number = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    if hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS:
+        return ok("open files", f"limit {number}")
+    remedy = "Raise it: ulimit -Hn, or LimitNOFILE= of the unit."
+    return warning("open files", f"limit {number}; a connection takes two", remedy)
+
+
+def _directories() -> Iterator[Checked]:
+    for what, place, name in (
+        ("run directory", paths.runtime_root(), "LASTHOP_RUN_DIR"),
+        ("state directory", paths.state_root(), "LASTHOP_STATE_DIR"),
+    ):
+        there = next(each for each in (place, *place.parents) if each.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield broken(what, f"{place} cannot be written", f"Set {name} to a folder of your own.")
+        elif place.exists() and place.lstat().st_uid not in (0, os.geteuid()):
+            owner = paths.user_name(place.lstat().st_uid)
+            yield broken(what, f"{place} is {owner}'s", f"Set {name} to a folder of your own.")
+        elif shutil.disk_usage(there).free < FREE_BYTES:
+            yield warning(what, f"{place}: less than {FREE_BYTES >> 20} MB are free", "Make room; logs need it.")
+        else:
+            yield ok(what, str(place))
+    longest = len(os.fsencode(paths.runtime_root() / "0123456789" / "0123456789ab" / "admin.4194304.sock"))
+    if longest > 107:
+        remedy = "Set LASTHOP_RUN_DIR to a shorter path."
+        yield broken("run directory", f"{paths.runtime_root()} is too long for unix sockets", remedy)
+
+
+def _steering() -> Checked:
+    """Whether a new Envoy can take over ports without a reset connection."""
+    scope = _number("/proc/sys/kernel/yama/ptrace_scope")
+    if scope <= 0 or os.geteuid() == 0 or _number("/proc/sys/net/ipv4/tcp_migrate_req") == 1:
+        return ok("changing Envoys", "a new one takes over ports without a reset connection")
+    found = f"kernel.yama.ptrace_scope is {scope}: when another Envoy takes over, single connections may be reset"
+    return warning("changing Envoys", found, "sysctl net.ipv4.tcp_migrate_req=1")
+
+
+def _folder(folder: Path) -> Iterator[Checked]:
+    from lasthop.api.meta import Key
+    from lasthop.cli.args import local
+    from lasthop.cli.views.folder import FolderView
+    from lasthop.infra import ports
+    from lasthop.plan.finding import Severity
+    from lasthop.proxy.handle import find_envoys
+    from lasthop.resolve.gateways import gateway
+
+    try:
+        view = FolderView(folder)
+    except click.ClickException as error:
+        yield broken(f"folder {folder}", error.message, f"Create it: lasthop init {folder}")
+        return
+    errors = [each for each in view.source_findings if each.severity is Severity.ERROR]
+    if errors:
+        yield broken(f"folder {folder}", f"some files are not applied: {errors[0].message}", f"lasthop check {folder}")
+    else:
+        yield ok(f"folder {folder}", "all files are valid")
+    run_dir = paths.of_folder(paths.runtime_root(), folder)
+    handles = find_envoys(run_dir)
+    own = {handle.pid for handle in handles} | {local.holder(run_dir)}
+    for handle in handles:
+        handle.close()
+    keys: list[Key] = sorted(view.engine.store.keys("Gateway"))
+    wanted = {
+        (address, listener.port, listener.transport)
+        for key in keys
+        if (found := gateway(view.engine.graph, key)) is not None and found.accepted.status
+        for listener in found.listeners
+        if listener.served
+        for address in found.addresses
+    }
+    for address, port, transport in sorted(wanted):
+        what = f"port {with_port(address, port)}" + (" (UDP)" if transport == "UDP" else "")
+        problem = ports.problem(address, port, transport)
+        if not problem:
+            yield ok(what, "free")
+        elif problem.in_use and own & set(ports.holders(port, transport)):
+            yield ok(what, "served by this gateway")
+        else:
+            found_text, _, remedy = problem.message.partition("; ")
+            yield broken(what, found_text, remedy)
+
+
+def _number(path: str) -> int:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return -1

@@ -1,0 +1,120 @@
+"""How a `lasthop run` ends: it drains its proxies, or leaves them to the next one.
+
+| signal | what follows |
+|---|---|
+| SIGINT (Ctrl-C) | drains |
+| SIGTERM | drains; with --handover it leaves, unless systemd stops the unit for good |
+| SIGUSR2 (`lasthop run --replace`) | leaves |
+| SIGHUP | leaves, and starts itself anew in the same process; if a terminal has closed, drains |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from lasthop.host import ANNOUNCE_INTERVAL, HostRuntime
+from lasthop.infra import systemd
+from lasthop.proxy import handover
+
+START_SECONDS: Final = 15.0
+"""After which systemd is told that the gateway runs, though it is not ready: it waits for somebody to correct the folder."""
+
+
+class Ending(enum.Enum):
+    DRAINED = enum.auto()
+    LEFT = enum.auto()
+    """The proxies are left to the next Lasthop."""
+    AGAIN = enum.auto()
+    """The same, and the next Lasthop is this process."""
+
+
+class Endings:
+    """Decides by the signal how a gateway ends."""
+
+    def __init__(self, runtime: HostRuntime, seconds: int) -> None:
+        """`seconds` as of --handover; 0: SIGTERM drains."""
+        self._runtime, self._seconds = runtime, seconds
+        self.ending = Ending.DRAINED
+        self._terminated = asyncio.Event()
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        for number, handler in (
+            (signal.SIGINT, self._drain),
+            (signal.SIGTERM, self._terminate),
+            (signal.SIGUSR2, lambda: self._leave(Ending.LEFT)),
+            (signal.SIGHUP, self._hang_up),
+        ):
+            # What nohup ignores stays ignored.
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, handler)
+
+    @property
+    def seconds(self) -> int:
+        """How long proxies that are left serve without a Lasthop."""
+        return self._seconds or handover.DEFAULT_SECONDS
+
+    def _drain(self) -> None:
+        systemd.notify("STOPPING=1")
+        self._runtime.stop()
+
+    def _terminate(self) -> None:
+        if self._seconds and not self._runtime.processes.stopping:
+            self._terminated.set()
+        else:
+            self._drain()
+
+    async def run(self) -> None:
+        """Decides what a SIGTERM means: `systemctl stop` and `systemctl restart` send the same."""
+        await self._terminated.wait()
+        if await asyncio.to_thread(systemd.is_stopped_for_good):
+            self._drain()
+        else:
+            self._leave(Ending.LEFT)
+
+    def _hang_up(self) -> None:
+        if any(stream.isatty() for stream in (sys.stdin, sys.stderr)):
+            self._drain()
+        elif not self._runtime.processes.stopping:
+            systemd.reloading()
+            self._leave(Ending.AGAIN)
+
+    def _leave(self, ending: Ending) -> None:
+        if not self._runtime.processes.stopping:
+            self.ending = ending
+            what = "starting anew" if ending is Ending.AGAIN else f"left to the next Lasthop for {self.seconds} s"
+            self._runtime.controller.log.info(f"the proxies serve on, {what}")
+            self._runtime.leave()
+
+
+def leave(run_dir: Path, seconds: int) -> None:
+    """Leaves the proxies for so long, and somebody who ends them if no Lasthop comes."""
+    left = handover.leave(run_dir, seconds)
+    command = [sys.executable, "-m", "lasthop.cli.main", "stop", str(run_dir), "--left", left.token]
+    quiet = subprocess.DEVNULL
+    subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True, check=False)
+
+
+def start_anew() -> None:
+    """Replaces this process by a new one of the same command: the Lasthop, and the Python, that are installed now."""
+    os.execv(sys.executable, [sys.executable, *(arg for arg in sys.orig_argv[1:] if arg != "--replace")])
+
+
+async def tell_systemd(runtime: HostRuntime) -> None:
+    """Says that it is ready, or, after a while, that it runs and why it is not ready: systemd would end it otherwise, and
+    nobody could correct the folder while it watches."""
+    since, told = time.monotonic(), ""
+    while True:
+        problems = runtime.unready() if runtime.controller.settled else ["the folder is being read"]
+        text = f"not ready: {problems[0]}" if problems else "ready"
+        if text != told and (not problems or time.monotonic() - since > START_SECONDS):
+            told = text
+            systemd.notify("READY=1", systemd.status(text))
+        await asyncio.sleep(ANNOUNCE_INTERVAL)

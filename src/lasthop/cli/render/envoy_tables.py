@@ -1,0 +1,166 @@
+"""Envoy's configuration (its config dump) as tables: what it really holds, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lasthop.api.documents import Json
+
+Rows = list[tuple[str, ...]]
+_CONTEXT: Final = "UpstreamTlsContext"
+_DUMPS: Final = {
+    "clusters": ("ClustersConfigDump", "dynamic_active_clusters", "cluster"),
+    "routes": ("RoutesConfigDump", "dynamic_route_configs", "route_config"),
+    "secrets": ("SecretsConfigDump", "dynamic_active_secrets", "secret"),
+    "endpoints": ("EndpointsConfigDump", "dynamic_endpoint_configs", "endpoint_config"),
+}
+HEADS: Final = {
+    "clusters": ("NAME", "TLS", "NAMES", "SNI", "ENDPOINTS"),
+    "routes": ("TABLE", "DOMAINS", "MATCH", "TO"),
+    "listeners": ("NAME", "ADDRESS", "STATE", "CHAINS"),
+    "secrets": ("NAME", "KIND", "UPDATED"),
+}
+
+
+def resources(dump: Json, what: str) -> list[Json]:
+    """Returns the resources of a type that are in force; of listeners, as Envoy has them, with their state."""
+    if what == "listeners":
+        return [each for config in _configs(dump, "ListenersConfigDump") for each in config.get("dynamic_listeners", ())]
+    kind, field, inner = _DUMPS[what]
+    return [each[inner] for config in _configs(dump, kind) for each in config.get(field, ()) if inner in each]
+
+
+def rows(dump: Json, what: str) -> Rows:
+    """Returns the lines of a table, see `HEADS`."""
+    if what == "clusters":
+        endpoints = {each["cluster_name"]: each for each in resources(dump, "endpoints") if "cluster_name" in each}
+        return sorted(_cluster(cluster, endpoints) for cluster in resources(dump, what))
+    if what == "routes":
+        return [row for table in resources(dump, what) for row in _routes(table)]
+    if what == "listeners":
+        return sorted(map(_listener, resources(dump, what)))
+    updated = {
+        each["name"]: each.get("last_updated", "")
+        for config in _configs(dump, "SecretsConfigDump")
+        for each in config.get("dynamic_active_secrets", ())
+        if "name" in each
+    }
+    kinds = ("tls_certificate", "validation_context", "session_ticket_keys", "generic_secret")
+    return sorted(
+        (each.get("name", ""), next((kind for kind in kinds if kind in each), ""), updated.get(each.get("name", ""), ""))
+        for each in resources(dump, what)
+    )
+
+
+def _configs(dump: Json, kind: str) -> Iterator[Json]:
+    for config in dump.get("configs", ()):
+        if str(config.get("@type", "")).endswith(f".{kind}"):
+            yield config
+
+
+def _cluster(cluster: Json, endpoints: dict[str, Json]) -> tuple[str, ...]:
+    context = next(_find(cluster.get("transport_socket", cluster.get("transport_socket_matches", {})), _CONTEXT), None)
+    service = str((cluster.get("eds_cluster_config") or {}).get("service_name", cluster.get("name", "")))
+    assigned = endpoints.get(service) or cluster.get("load_assignment") or {}
+    addresses = list(_addresses(assigned))
+    shown = f"{', '.join(addresses[:3])}{f' and {len(addresses) - 3} more' if len(addresses) > 3 else ''}"
+    if context is None:
+        return cluster.get("name", ""), "plaintext", "", "", shown
+    validation = (context.get("common_tls_context") or {}).get("validation_context") or {}
+    names = [
+        f"{each.get('san_type', '')} {_text(each.get('matcher') or {})}".strip()
+        for each in validation.get("match_typed_subject_alt_names", ())
+    ]
+    checks = [
+        word
+        for field, word in (
+            ("trusted_ca", "CA"),
+            ("verify_certificate_spki", "SPKI pins"),
+            ("verify_certificate_hash", "certificate pins"),
+            ("custom_validator_config", "validator"),
+        )
+        if validation.get(field)
+    ]
+    return cluster.get("name", ""), " + ".join(checks) or "encrypted only", ", ".join(names), context.get("sni", ""), shown
+
+
+def _text(matcher: Json) -> str:
+    for form, value in matcher.items():
+        if isinstance(value, dict):
+            return f"~ {value.get('regex', '')}"
+        return str(value) if form == "exact" else f"{form} {value}"
+    return ""
+
+
+def _routes(table: Json) -> Iterator[tuple[str, ...]]:
+    for host in table.get("virtual_hosts", ()):
+        domains = ",".join(host.get("domains", ()))
+        # Many routes are the leaves of a tree, some in several of them.
+        leaves = [route for found in _find(host.get("matcher"), "RouteList") for route in found.get("routes", ())]
+        shown = dict.fromkeys(
+            (_match(route.get("match") or {}), _destination(route)) for route in (*host.get("routes", ()), *leaves)
+        )
+        for match, destination in shown:
+            yield table.get("name", ""), domains, match, destination
+
+
+def _match(match: Json) -> str:
+    for field, form in (("path", "= {}"), ("prefix", "{}*"), ("path_separated_prefix", "{}/*")):
+        if field in match:
+            return form.format(match[field])
+    regex = (match.get("safe_regex") or {}).get("regex")
+    return f"~ {regex}" if regex else ", ".join(match) or "any"
+
+
+def _destination(route: Json) -> str:
+    action = route.get("route") or {}
+    if "weighted_clusters" in action:
+        parts = action["weighted_clusters"].get("clusters", ())
+        return ", ".join(f"{each.get('name', '')} ({each.get('weight', 0)})" for each in parts)
+    if action:
+        return str(action.get("cluster") or action.get("cluster_header") or "?")
+    if "redirect" in route:
+        return "redirect"
+    return f"status {(route.get('direct_response') or {}).get('status', '?')}"
+
+
+def _listener(each: Json) -> tuple[str, ...]:
+    state = "active" if "active_state" in each else "warming" if "warming_state" in each else "draining"
+    if error := (each.get("error_state") or {}).get("details"):
+        state += f", refused: {error}"
+    listener = (each.get("active_state") or each.get("warming_state") or each.get("draining_state") or {}).get("listener", {})
+    chains = len(listener.get("filter_chains", ())) + ("default_filter_chain" in listener)
+    return each.get("name", ""), _address(listener.get("address") or {}), state, str(chains)
+
+
+def _address(address: Json) -> str:
+    if socket := address.get("socket_address"):
+        host = socket.get("address", "")
+        return f"[{host}]:{socket.get('port_value')}" if ":" in host else f"{host}:{socket.get('port_value')}"
+    return str((address.get("pipe") or {}).get("path", ""))
+
+
+def _find(value: Any, kind: str) -> Iterator[Json]:
+    """Yields the messages of a type, wherever they are."""
+    if isinstance(value, dict):
+        if str(value.get("@type", "")).endswith(f".{kind}"):
+            yield value
+        for each in value.values():
+            yield from _find(each, kind)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _find(each, kind)
+
+
+def _addresses(value: Any) -> Iterator[str]:
+    """Yields the addresses of endpoints, wherever they are."""
+    if isinstance(value, dict):
+        if "socket_address" in value or "pipe" in value:
+            yield _address(value)
+        else:
+            for each in value.values():
+                yield from _addresses(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _addresses(each)

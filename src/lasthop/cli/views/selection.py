@@ -1,0 +1,92 @@
+"""The files that a command is to read: a folder, single files, standard input, or a folder as it was at a commit."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+STDIN: Final = Path("-")
+GIT_SECONDS: Final = 60.0
+
+
+class Selection(NamedTuple):
+    path: Path
+    """A folder."""
+    where: str
+    """What was chosen, as people know it."""
+    names: Mapping[str, str] = {}
+    """How paths in the folder begin, and how they are shown instead."""
+
+    def shown(self, text: str) -> str:
+        for path, name in self.names.items():
+            text = text.replace(path, name)
+        return text
+
+
+@contextlib.contextmanager
+def selected(folder: Path | None, files: Sequence[Path] = ()) -> Iterator[Selection]:
+    """Chooses a folder as it is; anything else is put together in a temporary one."""
+    chosen = [*([folder] if folder else []), *files]
+    if len(chosen) == 1 and chosen[0] != STDIN and not chosen[0].is_file():
+        yield Selection(chosen[0], str(chosen[0]))
+        return
+    with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
+        root, names = Path(name), {}
+        for number, path in enumerate(chosen):
+            link = root / f"{number:04}{'' if path.is_dir() else '.json' if path.suffix == '.json' else '.yaml'}"
+            if path == STDIN:
+                link.write_bytes(sys.stdin.buffer.read())
+            elif path.exists():
+                link.symlink_to(path.resolve())
+            else:
+                raise click.ClickException(f"there is no file {path}")
+            names[str(link)] = "<stdin>" if path == STDIN else str(path)
+        yield Selection(root, ", ".join(names.values()), names)
+
+
+@contextlib.contextmanager
+def at(reference: str, folder: Path) -> Iterator[Selection]:
+    """Chooses what to compare a folder with: a folder or file, or the same folder at a commit of git."""
+    other = Path(reference)
+    if reference and (other.exists() or other == STDIN):
+        with selected(other) as chosen:
+            yield chosen
+        return
+    root = folder if folder.is_dir() else folder.parent
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}").decode().strip()
+    if not commit:
+        raise click.ClickException(f"{reference!r} is neither a folder nor a commit of the repository that {folder} is in")
+    with tempfile.TemporaryDirectory(prefix="lasthop-") as name:
+        # Run in a folder, it archives that folder; one that did not exist then was empty.
+        archive = _git(root, "archive", "--format=tar", commit)
+        if archive:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+                opened.extractall(name, filter="data")
+        shown = f"{reference}:{folder}"
+        path = Path(name) if folder.is_dir() else Path(name) / folder.name
+        if path.is_file():
+            with selected(path) as chosen:
+                yield chosen._replace(where=shown, names=dict.fromkeys(chosen.names, shown))
+        else:
+            yield Selection(Path(name), shown, {name: shown})
+
+
+def _git(folder: Path, *args: str) -> bytes:
+    """Returns the output; empty if git refuses."""
+    try:
+        command = ["git", "-C", str(folder), *args]
+        ran = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)
+    except FileNotFoundError:
+        raise click.ClickException("git is not installed, so only folders can be compared") from None
+    except subprocess.TimeoutExpired:
+        raise click.ClickException(f"git does not answer: {' '.join(args)}") from None
+    return ran.stdout if ran.returncode == 0 else b""

@@ -1,0 +1,115 @@
+"""Steers new connections to the Envoy that replaces another one on the same ports.
+
+Envoy sets SO_REUSEPORT, so both listen on each port, and the kernel deals connections out to both. A connection that waits in
+the queue of a socket that is closed is reset, and Linux moves it to another socket only if net.ipv4.tcp_migrate_req is set.
+Therefore the kernel is told before, by a filter on the group of sockets, to choose among those of the new Envoy alone: the
+queues of the old one run empty, and closing them loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+HANDSHAKE_SECONDS: Final = 1.0
+"""For clients whose TCP handshake with the old Envoy is under way when new ones are steered away from it."""
+_LISTEN: Final = "0A"
+_SO_ATTACH_REUSEPORT_CBPF: Final = 51
+_SO_DETACH_REUSEPORT_BPF: Final = 68
+_SYS_PIDFD_GETFD: Final = 438
+_RANDOM: Final = 0xFFFFF000 + 56
+"""Classic BPF's ancillary load of a random number (SKF_AD_OFF + SKF_AD_RANDOM)."""
+
+Place = tuple[str, str]
+"""Local address and port as /proc/net/tcp has them, with the table's name in front of the address."""
+
+
+def listening(pid: int) -> dict[Place, tuple[int, ...]]:
+    """Returns the descriptors of a process's listening TCP sockets, by port, as far as /proc shows them."""
+    sockets: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = os.readlink(entry)
+                if target.startswith("socket:["):
+                    sockets[target[8:-1]] = int(entry.name)
+    found: dict[Place, tuple[int, ...]] = {}
+    for place, inodes in _groups().items():
+        if own := tuple(sockets[inode] for inode in inodes if inode in sockets):
+            found[place] = own
+    return found
+
+
+def has_all(new: int, old: int) -> bool:
+    """Returns whether a process listens on every port of another one."""
+    return listening(new).keys() >= listening(old).keys()
+
+
+def steer(new: int, old: int) -> bool:
+    """Sends new connections to ports that both processes listen on to the new one. Returns whether it did so for any; where
+    the kernel does not let us (other rights, an old kernel), nothing is changed."""
+    before, after, groups = listening(old), listening(new), _groups()
+    steered = False
+    for place in before.keys() & after.keys():
+        first, rest = len(before[place]), len(after[place])
+        # The kernel chooses by position, in the order in which the sockets began to listen: first those of the old process.
+        if len(groups.get(place, ())) == first + rest:
+            steered |= _attach(new, after[place][0], first, rest)
+    return steered
+
+
+def release(new: int) -> None:
+    """Removes the filters: the kernel spreads connections by their hash again."""
+    for descriptors in listening(new).values():
+        with contextlib.suppress(OSError), _socket_of(new, descriptors[0]) as found:
+            found.setsockopt(socket.SOL_SOCKET, _SO_DETACH_REUSEPORT_BPF, 0)
+
+
+def _attach(pid: int, descriptor: int, skipped: int, count: int) -> bool:
+    program = b"".join(
+        struct.pack("HBBI", code, 0, 0, value)
+        for code, value in (
+            (0x20, _RANDOM),  # A = a random number
+            (0x94, count),  # A %= sockets of the new Envoy
+            (0x04, skipped),  # A += sockets of the old one
+            (0x16, 0),  # return A
+        )
+    )
+    buffer = ctypes.create_string_buffer(program, len(program))
+    try:
+        with _socket_of(pid, descriptor) as found:
+            instructions = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+            found.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF, instructions)
+    except OSError:
+        return False
+    return True
+
+
+def _socket_of(pid: int, descriptor: int) -> socket.socket:
+    """Returns a duplicate of another process's socket."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        copy = libc.syscall(_SYS_PIDFD_GETFD, pidfd, descriptor, 0)
+    finally:
+        os.close(pidfd)
+    if copy < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return socket.socket(fileno=copy)
+
+
+def _groups() -> dict[Place, list[str]]:
+    """Returns the inodes of all listening TCP sockets of this network namespace, by address and port."""
+    found: dict[Place, list[str]] = {}
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in map(str.split, Path(f"/proc/net/{table}").read_text().splitlines()[1:]):
+                if row[3] == _LISTEN:
+                    address, _, port = row[1].rpartition(":")
+                    found.setdefault((f"{table} {address}", port), []).append(row[9])
+    return found

@@ -1,0 +1,151 @@
+"""`ps`, `config`, `bundle` and `--admin` of a gateway that runs, and of what one leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.certificates import Certificate, dns
+from tests.ports import free_port
+from tests.proxy import documents as docs
+from tests.proxy.certs import CA
+from tests.proxy.lasthop import EXECUTABLE, Lasthop
+
+SERVED = Certificate("web", CA, sans=dns("web.test"))
+TOKEN = "Bearer 0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def gateway(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
+    made = module_own()
+    made.standard()
+    made.write(
+        "more.yaml",
+        docs.gateway("secure", docs.https(free_port(), "web-tls")),
+        docs.key_pair("web-tls", SERVED),
+        docs.config_map("ca", CA.pem),
+        *docs.hop("api", 9, docs.policy("api", "api.example", "ca")),
+    )
+    header = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "Authorization", "value": TOKEN}]}}
+    routed = docs.route("token", docs.to("api"))
+    routed["spec"]["rules"][0]["filters"] = [header]
+    made.write("token.yaml", routed)
+    made.write("others.yaml", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api"}})
+    made.start()
+    made.settle()
+    yield made
+
+
+def test_a_folder_with_other_kinds_is_served_and_they_are_named_once(gateway: Lasthop) -> None:
+    (line,) = [line for line in gateway.log.splitlines() if "some objects are not read" in line]
+    assert json.loads(line)["kinds"] == {"Deployment (apps/v1)": 1}
+    assert gateway.get("nobody").status == 404
+
+
+def test_ps_lists_the_gateway_by_its_folder(gateway: Lasthop) -> None:
+    (found,) = json.loads(gateway.cli("ps", "-o", "json").stdout)
+    assert gateway.process
+    assert (found["folder"], found["state"]) == (str(gateway.folder.resolve()), "running")
+    assert (found["pid"], sorted(found["envoys"])) == (gateway.process.pid, sorted(gateway.envoys()))
+    headline, row = gateway.cli("ps").stdout.splitlines()
+    assert headline.split() == ["FOLDER", "STATE", "PID", "AGE", "ADMIN"]
+    assert row.split()[:2] == [str(gateway.folder.resolve()), "running"]
+
+
+def test_clusters_say_what_envoy_verifies(gateway: Lasthop) -> None:
+    lines = gateway.cli("config", "clusters", "--gateway", "shop/web", "--no-headers").stdout.splitlines()
+    found = {line.split()[0]: line.split()[1:] for line in lines}
+    assert found["shop/web/shop/api/443/auto"][0] == "CA"
+    assert found["shop/web/shop/api/443/auto"][-2:] == ["api.example", "127.0.0.1:9"]
+    assert found["shop/web/shop/first/443/auto"][0] == "plaintext"
+
+
+def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> None:
+    assert "shop/web/shop/api/443/auto" in gateway.cli("config", "routes").stdout
+    listeners = gateway.cli("config", "listeners", "-o", "json")
+    assert {len(found) for found in json.loads(listeners.stdout).values()} == {1}
+    secrets = gateway.cli("config", "secrets", "--gateway", "shop/secure", "-o", "yaml").stdout
+    (secret,) = yaml.safe_load(secrets)["shop/secure"]
+    assert "tls_certificate" in secret
+
+
+def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path: Path) -> None:
+    dump = gateway.cli("config", "dump", "-o", "json").stdout
+    assert "[redacted]" in dump
+    archive = tmp_path / "bundle.tar.gz"
+    made = gateway.cli("bundle", "-o", str(archive))
+    assert made.returncode == 0, made.stderr
+    with tarfile.open(archive) as opened:
+        contents = {member.name: opened.extractfile(member) for member in opened}
+        texts = {name: file.read().decode() for name, file in contents.items() if file}
+    assert {"lasthop/envoy-config.json", "lasthop/audit.json", "lasthop/objects/gateway.json"} <= texts.keys()
+    assert not [name for name, text in texts.items() if text.startswith("cannot be read")]
+    key_lines = SERVED.key_pem.splitlines()[1:-1]
+    for text in (dump, *texts.values()):
+        assert TOKEN not in text
+        assert not any(line in text for line in key_lines)
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert "exists" in gateway.cli("bundle", "-o", str(archive)).stderr
+
+
+def test_other_users_of_the_machine_are_not_told_what_envoy_holds(gateway: Lasthop) -> None:
+    assert gateway.ask("/api/envoy-config")[0] == 403
+
+
+def test_a_gateway_is_named_by_its_admin_address_or_its_folder(gateway: Lasthop) -> None:
+    by_address = gateway.cli("status", "gateway", "-o", "name", "--admin", f"127.0.0.1:{gateway.admin}")
+    assert by_address.stdout == gateway.cli("status", "gateway", "-o", "name", "--dir", str(gateway.folder)).stdout
+    assert "in the running gateway: 1 plaintext" in gateway.cli("audit", "--dir", str(gateway.folder)).stdout
+    both = gateway.cli("audit", str(gateway.folder), "--admin", f"127.0.0.1:{gateway.admin}")
+    assert (both.returncode, "remove all but one" in both.stderr) == (2, True)
+
+
+def test_doctor_knows_the_ports_that_the_gateway_itself_serves(gateway: Lasthop) -> None:
+    found = json.loads(gateway.cli("doctor", str(gateway.folder), "-o", "json").stdout)
+    ports = {each["what"]: each["found"] for each in found if each["what"].startswith("port ")}
+    assert ports[f"port 127.0.0.1:{gateway.port}"] == "served by this gateway"
+
+
+def test_a_killed_gateway_is_orphaned_until_somebody_stops_it(own: Callable[..., Lasthop]) -> None:
+    made = own()
+    made.standard()
+    made.start()
+    made.kill()
+    assert [each["state"] for each in json.loads(made.cli("ps", "-o", "json").stdout)] == ["orphaned"]
+    made.cli("stop")
+    assert made.cli("ps").stdout == "No gateway runs on this machine\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_root_finds_the_gateway_of_another_user_and_does_not_end_it(own: Callable[..., Lasthop]) -> None:
+    made = own()
+    place = Path("/tmp/lasthop-4003")
+    if place.exists():
+        pytest.skip(f"{place} is somebody's")
+    for each in (made.root, made.folder):
+        os.chown(each, 4003, 4003)
+    made.standard()
+    made.env = {name: value for name, value in made.env.items() if name not in ("LASTHOP_RUN_DIR", "XDG_RUNTIME_DIR")}
+    made.env |= {"HOME": str(made.root)}
+    made.executable = ["setpriv", "--reuid=4003", "--regid=4003", "--clear-groups", EXECUTABLE]
+    try:
+        made.start()
+        listed = made.cli("ps", "-o", "json")
+        (found,) = [each for each in json.loads(listed.stdout) if each["folder"] == str(made.folder.resolve())]
+        assert (found["user"], found["state"]) == ("uid 4003", "running")
+        shown = made.cli("status", "--dir", str(made.folder))
+        assert "gateway/shop/web" in shown.stdout, shown.stderr
+        refused = made.cli("stop", str(made.folder))
+        assert (refused.returncode, "sudo -u" in refused.stderr) == (1, True)
+    finally:
+        if made.process:
+            made.process.terminate()
+            made.process.wait(30)
+        subprocess.run(["rm", "-rf", str(place)], check=True)

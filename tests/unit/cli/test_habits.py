@@ -1,0 +1,91 @@
+"""What people type who know kubectl, and terminals that do not know every character."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from lasthop.cli.args.objects import kind_of
+from lasthop.cli.args.selector import Selector
+from tests.folders import good_folder, lasthop
+
+LABELS = {"app": "web", "tier": "front", "example.com/team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("get", "httproute", "-n", "shop"), "use: lasthop status httproute -n shop"),
+        (("describe", "btp", "api"), "use: lasthop explain btp api"),
+        (("logs",), "use: lasthop tap"),
+        (("apply", "-f", "x"), "by kubectl apply"),
+    ],
+)
+def test_words_of_kubectl_point_to_the_command(typed: tuple[str, ...], meant: str) -> None:
+    found = lasthop(*typed)
+    assert found.exit_code == 2
+    assert meant in found.output.replace("main ", "lasthop ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        ("hr", "HTTPRoute"),
+        ("btp", "BackendTLSPolicy"),
+        ("lset", "ListenerSet"),
+        ("httproutes.gateway.networking.k8s.io", "HTTPRoute"),
+        ("gateways.v1.gateway.networking.k8s.io", "Gateway"),
+        ("GW", "Gateway"),
+    ],
+)
+def test_short_and_long_names_are_understood(typed: str, kind: str) -> None:
+    assert kind_of(typed) == kind
+
+
+def test_a_kind_of_another_group_is_not_ours() -> None:
+    with pytest.raises(click.BadParameter):
+        kind_of("gateways.networking.istio.io")
+
+
+@pytest.mark.parametrize(
+    ("selector", "fits"),
+    [
+        ("app=web", True),
+        ("app==web,tier=front", True),
+        ("app!=web", False),
+        ("missing!=web", True),
+        ("tier in (front, back),app", True),
+        ("tier notin (front)", False),
+        ("!missing", True),
+        ("!app", False),
+        ("example.com/team=a", True),
+    ],
+)
+def test_labels_are_selected_as_by_kubectl(selector: str, fits: bool) -> None:
+    assert Selector().convert(selector, None, None)(LABELS) is fits
+
+
+@pytest.mark.parametrize("selector", ["a=b=c", "in (a", "a b", "="])
+def test_a_selector_that_is_none_is_refused(selector: str) -> None:
+    with pytest.raises(click.BadParameter, match="not a label selector"):
+        Selector().convert(selector, None, None)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp437"])
+def test_no_terminal_gets_a_traceback(encoding: str, tmp_path: Path) -> None:
+    folder = good_folder(tmp_path / "objects")
+    run = [sys.executable, "-m", "lasthop.cli.main", "explain", "gateway", "web", "--dir", str(folder)]
+    env = {"PYTHONIOENCODING": encoding, "HOME": str(tmp_path), "LASTHOP_RUN_DIR": str(tmp_path / "run"), "LC_ALL": "C"}
+    ran = subprocess.run(run, env=env, capture_output=True, check=False)
+    assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert b"Gateway shop/web" in ran.stdout
+
+
+def test_all_namespaces_of_a_folder_are_what_a_folder_has_anyway(tmp_path: Path) -> None:
+    folder = good_folder(tmp_path / "objects")
+    assert lasthop("check", folder, "-A").output == lasthop("check", folder).output
+    assert lasthop("audit", folder, "-A", "-n", "nowhere").exit_code == 0

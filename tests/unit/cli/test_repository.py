@@ -1,0 +1,158 @@
+"""`check` and `audit` of any repository: other kinds, files, standard input, and what an edit changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lasthop.cli.commands.schema import document as schema
+from lasthop.cli.main import main
+from tests.folders import BASE, config_map, good_folder, lasthop, policy
+
+ROOT = Path(__file__).parents[3]
+OTHERS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: api, namespace: shop}
+"""
+KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [base.yaml]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return good_folder(tmp_path / "objects")
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    def git(*args: str) -> None:
+        identity = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+        subprocess.run(["git", "-C", str(folder.parent), *identity, *args], check=True, capture_output=True)
+
+    git("init", "--quiet", ".")
+    git("add", "objects")
+    git("commit", "--quiet", "--message", "first")
+    return folder
+
+
+def test_other_kinds_are_said_once_and_change_nothing(folder: Path) -> None:
+    before = lasthop("audit", folder).stdout
+    (folder / "others.yaml").write_text(OTHERS)
+    (folder / "values.yaml").write_text("replicaCount: 1\n")
+    (folder / "kustomization.yaml").write_text(KUSTOMIZATION)
+    found = lasthop("check", folder)
+    assert (found.exit_code, "nothing wrong" in found.stdout) == (0, True)
+    assert found.stderr.count("Deployment") == 1
+    assert "1 Deployment (apps/v1), 1 Ingress (networking.k8s.io/v1)" in found.stderr
+    assert "kustomize build DIR | lasthop check -" in found.stderr
+    assert lasthop("audit", folder).stdout == before
+
+
+def test_a_misspelt_kind_among_others_is_still_an_error(folder: Path) -> None:
+    (folder / "others.yaml").write_text(f"{OTHERS}---\n{policy(name='more').replace('BackendTLSPolicy', 'BackendTLSPolcy')}")
+    found = lasthop("check", folder)
+    assert (found.exit_code, "unknown kind" in found.stdout) == (1, True)
+
+
+def test_standard_input_is_checked_like_a_file(folder: Path) -> None:
+    text = f"{BASE}---\n{policy()}---\n{config_map()}---\n{OTHERS}"
+    fine = CliRunner().invoke(main, ["check", "-"], input=text)
+    assert (fine.exit_code, fine.stdout) == (0, "nothing wrong in 1 file; 7 objects\n")
+    without_ca = text.replace("name: corp-ca, namespace", "name: other, namespace")
+    wrong = CliRunner().invoke(main, ["check", "-f", "-"], input=without_ca)
+    assert (wrong.exit_code, "<stdin>:" in wrong.stdout) == (1, True)
+    assert "/tmp" not in wrong.stdout
+
+
+def test_single_files_are_read_together_and_named_as_given(folder: Path) -> None:
+    files = [arg for name in ("base", "policy") for arg in ("-f", str(folder / f"{name}.yaml"))]
+    found = lasthop("check", *files)
+    assert found.exit_code == 1, "the CA is in another file"
+    assert f"{folder / 'policy.yaml'}:" in found.stdout
+    assert lasthop("check", *files, "-f", folder / "ca.yaml").exit_code == 0
+    assert lasthop("check", folder / "base.yaml").exit_code == 0
+    assert "there is no file" in lasthop("check", "-f", folder / "nothing.yaml", "-f", folder).stderr
+
+
+def test_endpoints_that_only_a_cluster_knows_are_not_called_missing(folder: Path) -> None:
+    service, _, _ = BASE.partition("---\napiVersion: discovery.k8s.io/v1")
+    (folder / "base.yaml").write_text(service)
+    assert "no ready endpoint" in lasthop("check", folder).stdout
+    (folder / "base.yaml").write_text(service.replace("  ports: [{name", "  selector: {app: api}\n  ports: [{name"))
+    found = lasthop("check", folder)
+    assert (found.exit_code, "no ready endpoint" in found.stdout) == (0, False)
+    assert "1 Service has a selector" in found.stderr
+
+
+def test_against_a_commit_only_what_is_new_is_shown(repository: Path) -> None:
+    (repository / "base.yaml").write_text(BASE.replace("{name: api, port: 80}", "{name: nowhere, port: 80}"))
+    found = json.loads(lasthop("check", repository, "--against", "HEAD", "-o", "json").stdout)
+    assert [each["reason"] for each in found["introduced"]] == ["BackendNotFound"]
+    assert (found["fixed"], found["errors"], found["weaker"]) == ([], 1, 0)
+    assert lasthop("check", repository, "--against", "HEAD").exit_code == 1
+    (repository / "base.yaml").write_text(BASE)
+    assert lasthop("check", repository, "--against", "HEAD").exit_code == 0
+
+
+def test_a_deleted_policy_is_a_hop_that_is_verified_less(repository: Path) -> None:
+    (repository / "policy.yaml").unlink()
+    found = lasthop("check", repository, "--against", "HEAD")
+    assert found.exit_code == 3
+    assert "shop/web -> shop/api:443  weaker" in found.stdout
+    assert "was  must be verified" in found.stdout
+    assert "now  plaintext" in found.stdout
+    assert "::error " in lasthop("check", repository, "--against", "HEAD", "-o", "github").stdout
+
+
+def test_two_folders_are_compared_both_ways(folder: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "base.yaml").write_text(BASE)
+    assert lasthop("check", folder, "--against", bare).exit_code == 0
+    assert lasthop("check", bare, "--against", folder).exit_code == 3
+
+
+def test_a_folder_that_did_not_exist_at_the_commit_was_empty(repository: Path) -> None:
+    new = repository.parent / "new"
+    good_folder(new)
+    found = json.loads(lasthop("check", new, "--against", "HEAD", "-o", "json").stdout)
+    assert [each["reason"] for each in found["fixed"]] == ["NothingServed"]
+    assert found["weaker"] == 0
+
+
+@pytest.mark.parametrize("reference", ["nowhere", "--output=/tmp/x", ""])
+def test_what_is_neither_a_folder_nor_a_commit_is_refused(repository: Path, reference: str) -> None:
+    found = lasthop("check", repository, f"--against={reference}")
+    assert (found.exit_code, "neither a folder nor a commit" in found.stderr) == (1, True)
+
+
+def test_the_schema_for_editors_admits_what_check_admits_and_finds_typos() -> None:
+    validator = jsonschema_rs.Draft7Validator(schema())
+    documents = [*yaml.safe_load_all(f"{BASE}---\n{policy()}---\n{config_map()}---\n{OTHERS}")]
+    assert all(validator.is_valid(each) for each in documents)
+    gateway = next(each for each in documents if each["kind"] == "Gateway")
+    gateway["spec"]["listners"] = []
+    assert not validator.is_valid(gateway)
+
+
+def test_hooks_and_the_action_call_commands_that_exist(folder: Path) -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    for hook in hooks:
+        name, *args = hook["entry"].split()
+        assert name == "lasthop"
+        assert lasthop(args[0], "--help").exit_code == 0
+        assert hook["pass_filenames"] is False
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
+    assert not any("${{" in script for script in scripts), "an input would run as code"
+    assert any('check "$FOLDER" -o github' in script for script in scripts)
