@@ -112,6 +112,7 @@ class ConditionType(NamedTuple):
 CONDITION_TYPES: Final[dict[str, ConditionType]] = {
     ACCEPTED: ConditionType(event=True),
     PROGRAMMED: ConditionType(event=True),
+    ADDRESSES_ASSIGNED: ConditionType(),
     RESOLVED_REFS: ConditionType(),
     SUPPORTED_VERSION: ConditionType(),
     OVERLAPPING_TLS_CONFIG: ConditionType(),
