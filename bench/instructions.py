@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -28,11 +29,11 @@ from examples.quickstart.certificates import Issued
 from lasthop.proxy.binary import OVERRIDE, find_envoy
 from lasthop.proxy.sampler import SAMPLES
 
-WARM = 2.0
-REST = 1.0
-"""Seconds without new requests, in which those under way are answered."""
+WARM, REQUESTS = 200, 800
+"""Requests before any are counted, and those that are; by number, so that a busy machine takes longer and counts the same."""
+PATIENCE = 120.0
+"""Seconds for them."""
 MAIN_THREAD = "-01"
-ROUND = 6.0
 RATE = 10_000
 """Requests a second for which the cost is put together."""
 SHARE = """
@@ -78,31 +79,32 @@ class Paused(Load):
     """Can be made to send nothing for a while."""
 
     waits = False
-    _held = False
+    held = False
+    """It has been answered, and waits."""
 
     def _again(self) -> None:
-        if self.waits:
-            self._held = True
-        else:
+        self.held = self.waits
+        if not self.held:
             super()._again()
 
     def resume(self) -> None:
         self.waits = False
-        if self._held:
-            self._held = False
-            super()._again()
+        self._again()
 
 
 async def asked(running: Gateway, port: int, host: str) -> int:
-    """Has the instructions counted that requests need over some seconds; returns how many requests there were."""
+    """Has the instructions counted that some hundred requests need; returns how many there were."""
     loop = asyncio.get_running_loop()
     made = [await loop.create_connection(lambda: Paused(host), "127.0.0.1", port) for _ in range(CLIENTS)]
     clients = [client for _, client in made]
 
-    async def at_rest(*commands: str) -> int:
+    async def after(requests: int, *commands: str) -> int:
+        """Once so many more have been answered, and none is under way; returns how many there were."""
+        wanted = sum(client.answers for client in clients) + requests
+        await _until(lambda: sum(client.answers for client in clients) >= wanted)
         for client in clients:
             client.waits = True
-        await asyncio.sleep(REST)
+        await _until(lambda: all(client.held for client in clients))
         for command in commands:
             await asyncio.to_thread(_control, running.envoy, command)
         answers = sum(client.answers for client in clients)
@@ -110,13 +112,19 @@ async def asked(running: Gateway, port: int, host: str) -> int:
             client.resume()
         return answers
 
-    await asyncio.sleep(WARM)
-    before = await at_rest("--instr=on", "--zero")
-    await asyncio.sleep(ROUND)
-    after = await at_rest("--dump", "--instr=off")
+    async with asyncio.timeout(PATIENCE):
+        before = await after(WARM, "--instr=on", "--zero")
+        counted = await after(REQUESTS, "--dump", "--instr=off") - before
     for transport, _ in made:
         transport.close()
-    return after - before
+    return counted
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in itertools.count():
+        if holds():
+            return
+        await asyncio.sleep(0.01)
 
 
 def instructions(running: Gateway, port: int, host: str, home: Path) -> float:
@@ -126,7 +134,7 @@ def instructions(running: Gateway, port: int, host: str, home: Path) -> float:
     total = sum(_total(dump) for dump in dumps if not dump.name.endswith(MAIN_THREAD))
     for dump in dumps:
         dump.unlink()
-    return total / max(1, answers)
+    return total / answers
 
 
 def _total(dump: Path) -> int:
@@ -138,7 +146,7 @@ def _control(pid: int, command: str) -> None:
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(2), help="Of 6 s for each of the three.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(2), help="Of 800 requests for each of the three.")
 def main(rounds: int) -> None:
     """What observing costs Envoy, in instructions of a request."""
     if not (shutil.which("valgrind") and shutil.which("callgrind_control")):
