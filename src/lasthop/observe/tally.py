@@ -189,7 +189,8 @@ class _Hop:
         self._requests.take(request)
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
-        """`first`: what is counted until now may be from before this process began, and says nothing of now."""
+        """Takes what Envoy has counted for a hop. `first`: what is counted until now may be from before this process began,
+        and says nothing of now."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
         connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
@@ -295,7 +296,8 @@ class _Endpoint:
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool) -> None:
-        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success."""
+        """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
+        `made`: answers are a success."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if last is None or counts.connections < last.connections:

@@ -171,8 +171,8 @@ def endpoints(g: Graph, key: Key) -> Endpoints:
 
 
 def _selected(g: Graph, key: Key, obj: XBackend) -> Iterator[str]:
-    """A folder has no Pods: the selector is for the EndpointSlices themselves, of which the addresses count; the port is the
-    XBackend's."""
+    """Yields the addresses that a selector selects. A folder has no Pods: the selector is for the EndpointSlices themselves,
+    of which the addresses count; the port is the XBackend's."""
     labels = obj.spec.endpoint_selector.match_labels
     first = next(iter(labels), None)
     for slice_key in LABELLED.of(g, key.namespace, *first) if first else ():

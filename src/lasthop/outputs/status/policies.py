@@ -40,7 +40,7 @@ def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
-    """A policy that cannot be read whole is invalid wherever what it names is reached."""
+    """Returns the status of a policy that cannot be read whole: invalid wherever what it names is reached."""
     services = ((Key("Service", key.namespace, t.name), t.section_name) for t in obj.targets if is_service(t))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)
