@@ -25,8 +25,9 @@ setup: .venv/.installed ## Create .venv with everything that the other targets n
 run: setup ## Run the demo: a gateway and three backends on this machine
 	@$(BIN)/python -m examples.quickstart
 
+# One worker more than cores: many tests wait for an Envoy.
 test: setup ## Run all tests, or some: PYTEST='tests/cases -k waiver'
-	@$(BIN)/pytest -n auto --dist loadfile $(PYTEST)
+	@$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadfile $(PYTEST)
 
 fmt: setup ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .

@@ -62,7 +62,7 @@ class ClusterHostRuntime:
         return self._host.requests
 
     def unready(self) -> list[str]:
-        """As in every controller of a cluster: its Gateways are of many owners."""
+        """Returns what keeps the controller from being ready: not its Gateways, which are of many owners."""
         return self.controller.unready()
 
     async def run(self) -> None:

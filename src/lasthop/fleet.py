@@ -123,7 +123,7 @@ class Fleet:
         return [*self._state(known), ReportChanged()]
 
     def acked(self, key: Key, event: Acked, now: float, *, synced: bool) -> list[Effect]:
-        """`synced`: with this, the Gateway's proxies have acknowledged all there is."""
+        """Notes what a proxy has acknowledged. `synced`: with this, the Gateway's proxies have acknowledged all there is."""
         if not (known := self.gateways.get(key)):
             return []
         effects: list[Effect] = []
@@ -197,7 +197,8 @@ class Fleet:
     # --- what follows ------------------------------------------------------------------------------------------------
 
     def _withhold(self, known: GatewayProxies) -> list[Effect]:
-        """Other replicas build without what their proxies refuse, so this one must, too, or the versions would differ."""
+        """Returns what to leave out. Other replicas build without what their proxies refuse, so this one must too, or the
+        versions would differ."""
         reported = (entry for acks in self.acks.elsewhere(known.gateway.key) for entry in acks.refused)
         refused = {Part(type_url, part, digest, owner): detail for type_url, part, digest, owner, detail in reported}
         refused |= known.refused

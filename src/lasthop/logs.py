@@ -17,7 +17,7 @@ FORMATS: Final = ("text", "json")
 
 
 def configure(format: str = "", level: str = "info") -> None:
-    """`format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
+    """Configures the log of this process. `format` is one of `FORMATS`; empty: text on a terminal, JSON elsewhere."""
     structlog.configure(
         processors=processors(terminal=is_text(format, sys.stderr.isatty()), colours=terminals.coloured(sys.stderr)),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

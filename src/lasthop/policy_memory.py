@@ -27,8 +27,8 @@ class PolicyMemory:
         """Ports that stay plaintext while not every policy is known, each with one of its hops."""
 
     def set_known(self, known: bool) -> None:
-        """Not knowing every policy freezes what is plaintext now: nothing joins it until all are known again, and what a
-        policy has named in the meantime leaves it, because that policy may be the one that cannot be read next."""
+        """Freezes what is plaintext now while not every policy is known: nothing joins it until all are known again, and what
+        a policy has named in the meantime leaves it, because that policy may be the one that cannot be read next."""
         if not POLICIES_UNKNOWN.set(self._graph, None if known else True):
             return
         if known:

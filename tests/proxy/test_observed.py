@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import ssl
@@ -304,28 +305,30 @@ COUNTED: dict[str, tuple[Callable[[], ssl.SSLContext] | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", COUNTED)
-@pytest.mark.parametrize("filter", ["mirror", "auth"])
-def test_mirrors_and_auth_servers_that_fail_are_known_by_the_counters(
-    gateway: Lasthop, serve: Callable[..., Backend], case: str, filter: str
-) -> None:
-    context, words = COUNTED[case]
-    name, asked = f"seen-{filter}-{case}", f"seen-{filter}-{case}-to"
-    good, bad = serve(issued()), serve(context() if context else None)
-    used = mirror(asked, 443) if filter == "mirror" else external_auth("HTTP", asked)
-    route = rules(name, rule("/", used, to=[docs.to(name)]))
-    rest = (each for each in hop(name, good.port) if each["kind"] != "HTTPRoute")
-    server = (each for each in hop(asked, bad.port) if each["kind"] != "HTTPRoute")
-    gateway.load(f"{name}.yaml", *rest, *server, route)
+def test_mirrors_and_auth_servers_that_fail_are_known_by_the_counters(gateway: Lasthop, serve: Callable[..., Backend]) -> None:
+    expected = {}
+    for filter, case in itertools.product(("mirror", "auth"), COUNTED):
+        context, words = COUNTED[case]
+        name, asked = f"seen-{filter}-{case}", f"seen-{filter}-{case}-to"
+        good, bad = serve(issued()), serve(context() if context else None)
+        used = mirror(asked, 443) if filter == "mirror" else external_auth("HTTP", asked)
+        route = rules(name, rule("/", used, to=[docs.to(name)]))
+        rest = (each for each in hop(name, good.port) if each["kind"] != "HTTPRoute")
+        server = (each for each in hop(asked, bad.port) if each["kind"] != "HTTPRoute")
+        gateway.load(f"{name}.yaml", *rest, *server, route)
+        status = 200 if filter == "mirror" else 503
+        expected[name] = (asked, status, f"Service shop/{asked}:443 (127.0.0.1:{bad.port}): {words}")
 
-    def asked_often() -> Condition:
-        assert gateway.get(name).status == (200 if filter == "mirror" else 503)
-        said = gateway.conditions("BackendTLSPolicy", asked)["BackendConnected"]
-        assert said[0] == "False", said
+    def asked_often() -> dict[str, Condition]:
+        assert all(gateway.get(name).status == status for name, (_, status, _) in expected.items())
+        said = {
+            name: gateway.conditions("BackendTLSPolicy", asked)["BackendConnected"] for name, (asked, _, _) in expected.items()
+        }
+        assert all(condition[0] == "False" for condition in said.values()), said
         return said
 
-    said = until(asked_often)
-    assert said[1] == "HandshakeFailed" and f"Service shop/{asked}:443 (127.0.0.1:{bad.port}): {words}" in said[2]
+    for name, (_, reason, message) in until(asked_often).items():
+        assert reason == "HandshakeFailed" and expected[name][2] in message
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

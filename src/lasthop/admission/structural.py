@@ -69,7 +69,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 
 
 def _repeated(node: Node, items: list[Any], path: Path) -> Iterable[Problem]:
-    """List-type map: no two items with the same keys; list-type set: no two equal items."""
+    """Yields the items of a list that repeat others: of type map those with the same keys, of type set equal ones."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
         if node.list_type == "map":

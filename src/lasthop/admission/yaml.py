@@ -352,7 +352,8 @@ def _line(event: Event) -> int:
 
 
 def _span(start: Event, end: Event) -> Span:
-    """From the beginning of a line: without the indentation before it a document may not be what it was."""
+    """Returns where a document is, from the beginning of a line: without the indentation before it, it may not be what
+    it was."""
     first, last = start.start_mark, end.end_mark
     assert first is not None and last is not None
     return Span(first.index - first.column, last.index, first.line + 1)

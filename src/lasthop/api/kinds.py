@@ -159,7 +159,7 @@ def plain(value: Any) -> Any:
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """msgspec evaluates annotations each time that it is asked."""
+    """Returns the fields of a struct, remembered: msgspec evaluates annotations each time that it is asked."""
     return msgspec.structs.fields(struct)
 
 

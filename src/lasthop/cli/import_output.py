@@ -52,7 +52,7 @@ class ProgressLine:
             self._overwrite("")
 
     def _overwrite(self, line: str) -> None:
-        """Erasing a line is no colour, which whoever sets NO_COLOR does not want."""
+        """Replaces the last line of the terminal. Erasing is no colour, which whoever sets NO_COLOR does not want."""
         click.echo(f"\r\x1b[K{line}", err=True, nl=False, color=True)
 
 

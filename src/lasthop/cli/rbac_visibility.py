@@ -89,7 +89,7 @@ class RBACVisibility:
 
 @query
 def _missed(g: Graph, key: Key) -> tuple[Key, ...]:
-    """A query, so that the reads of the explanation are still there."""
+    """Returns the objects that an explanation asked for and that are not there. A query, so that its reads are still known."""
     explain(g, key)
     asked = (node[1] for node in below(g, (explain, key)) if node[0] is OBJECTS)
     return tuple(each for each in asked if OBJECTS.peek(g, each) is None)

@@ -58,7 +58,8 @@ class Account:
 
 
 def _exempt(path: Path) -> bool:
-    """Metadata says nothing about a gateway, but for annotations; the status is what others have written."""
+    """Returns whether a field needs no account: metadata but for annotations says nothing about a gateway, and others write
+    the status."""
     match path:
         case ("apiVersion" | "kind" | "status",):
             return True

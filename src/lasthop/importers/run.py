@@ -72,7 +72,8 @@ def read(
 
 
 def _may_read(system: System, systems: Sequence[System], document: Document, controllers: Mapping[str, str]) -> bool:
-    """Among several systems, an object belongs to the one that claims it; what nobody claims, all may look at."""
+    """Returns whether an object is a system's to read: it belongs to the one that claims it; what nobody claims, all may look
+    at."""
     owner = next((each for each in systems if _is_of(each, document) and claims(each, document, controllers)), None)
     return owner is None or owner is system
 

@@ -22,7 +22,8 @@ _KINDS: Final = {
 
 
 def words(kind: str, *, timeout: bool = False) -> str:
-    """`kind`: the TLS failure that was counted most, empty if there was none; `timeout`: connections took too long."""
+    """Returns what counters tell of a failure. `kind`: the TLS failure that was counted most, empty if there was none;
+    `timeout`: connections took too long."""
     known = _KINDS.get(kind)
     return said(known or (TIMEOUT if timeout else _HANDSHAKE if kind else _NOT_CONNECTED))
 

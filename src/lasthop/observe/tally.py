@@ -195,7 +195,8 @@ class _Hop:
         self._requests.take(request)
 
     def count(self, counted: HopCounts, now: float, *, first: bool) -> None:
-        """`first`: what is counted until now may be from before this process began, and says nothing of now."""
+        """Takes what Envoy has counted for a hop. `first`: what is counted until now may be from before this process began,
+        and says nothing of now."""
         if counted != self._counts:
             self._counts, self._seen = counted, None
         connections, requests = self._connections.take(counted.connections), self._sent.take(counted.requests)
@@ -324,8 +325,8 @@ class _Endpoint:
         self.last_success = max(self.last_success, at)
 
     def count(self, counts: EndpointCounts, unseen: Outcome, now: float, *, made: bool, failing: bool) -> None:
-        """`unseen` is the failure to note if there was one that is in no log; `made`: answers are a success; `failing`: the
-        hop's failures have just grown."""
+        """Takes what Envoy has counted for an endpoint. `unseen` is the failure to note if there was one that is in no log;
+        `made`: answers are a success; `failing`: the hop's failures have just grown."""
         last, self._counts = self._counts, counts
         logged, self._logged = self._logged, False
         if counts.ejected:

@@ -277,7 +277,7 @@ def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _signs(usage: bytes | None) -> bool:
-    """keyUsage is a BIT STRING of which the first bit is digitalSignature."""
+    """Returns whether a key may sign: keyUsage is a BIT STRING of which the first bit is digitalSignature."""
     if usage is None:
         return True
     ((_, bits),) = _elements(usage)

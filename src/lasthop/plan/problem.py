@@ -90,7 +90,7 @@ def _each(keys: Iterable[tuple[Key, ...]]) -> tuple[Key, ...]:
 
 
 def not_found(reason: str, key: Key, remedy: str = "", *, guess: str = "") -> Problem:
-    """`guess` is the name that was probably meant."""
+    """Returns the problem of an object that does not exist. `guess` is the name that was probably meant."""
     message, meant = f"{key} {DOES_NOT_EXIST}", (key._replace(name=guess),) if guess else ()
     message += f"; did you mean {guess}?" if guess else ""
     return Problem(reason, message, remedy=remedy, about=(key, *meant), missing=(key,))

@@ -234,7 +234,8 @@ def _pins(leaf: CertificateInfo, tls: BackendTLS) -> Check:
 
 
 def _closed(expected: Expectation) -> Check:
-    """Of a connection that has passed all other checks. A stream's backend may have its reasons."""
+    """Returns what to say of a connection that was closed after all other checks had passed. A stream's backend may have its
+    reasons."""
     remedy = "See the backend's log: it may want the PROXY protocol or another SNI, or have nothing to forward to."
     return Check("open", State.FAIL if expected.http else State.WARN, CLOSES, remedy)
 

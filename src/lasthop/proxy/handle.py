@@ -117,7 +117,8 @@ def _command_line(process: Path) -> tuple[str, ...]:
 
 
 def _is_ours(command: tuple[str, ...], folder: Path) -> bool:
-    """`launch.command` puts the bootstrap first; an editor or a `grep` on the same file looks different."""
+    """Returns whether a command line is that of our Envoy: `launch.command` puts the bootstrap first; an editor or a `grep` on
+    the same file looks different."""
     return (
         len(command) > 4 and command[1] == "-c" and "--disable-hot-restart" in command and folder in Path(command[2]).parents
     )

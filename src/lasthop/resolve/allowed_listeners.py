@@ -59,7 +59,8 @@ def allows_set(g: Graph, gateway: Key, namespace: str) -> bool:
 
 
 def allows_namespace(g: Graph, owner: Key, rule: RouteNamespaces, namespace: str) -> bool:
-    """`Same` is the namespace of the object that holds the rule: a ListenerSet's own for its listeners."""
+    """Returns whether a rule lets a namespace in. `Same` is the namespace of the object that holds the rule: a ListenerSet's
+    own for its listeners."""
     match rule.from_:
         case "All":
             return True

@@ -139,7 +139,8 @@ def _permitted(g: Graph, gateway: Key, source: Key) -> BackendTLS | Refused:
 
 
 def _own_tls(g: Graph, gateway: Key, key: Key, port: int) -> HopTLS:
-    """An XBackend says itself what TLS it wants. The Gateway's own certificate is not shown to it: `ServerOnly` means that."""
+    """Returns the TLS that an XBackend asks for itself. The Gateway's own certificate is not shown to it: `ServerOnly` means
+    that."""
     obj = read(g, key, XBackend)
     if obj is None:
         return Refused(xbackends.absent(g, key), key)

@@ -282,7 +282,8 @@ def _terminates(listener: api.Listener) -> bool:
 
 
 def _kinds(listener: api.Listener) -> tuple[str, ...]:
-    """What is encrypted for the backend can be told apart by its SNI alone, which a TCPRoute does not have."""
+    """Returns the kinds of routes that a listener can have. What is encrypted for the backend can be told apart by its SNI
+    alone, which a TCPRoute does not have."""
     kinds = ROUTE_KINDS.get(listener.protocol, ())
     return kinds if listener.protocol != "TLS" or _terminates(listener) else kinds[:1]
 

@@ -124,7 +124,8 @@ def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
 
 
 def _joined(backend: Key, port: int, states: list[tuple[Protocol, HopState]], ejection_seconds: int) -> PortState:
-    """All protocols of a port share one line; where one of them fails at an endpoint where another works, it is named."""
+    """Joins all protocols of a port into one state; where one of them fails at an endpoint where another works, it is
+    named."""
     tried = [(protocol, state) for protocol, state in states if state.health is not Health.UNTRIED]
     working = {address for _, state in tried for address in state.working}
     bad = [(protocol, failure) for protocol, state in tried for failure in state.failures]

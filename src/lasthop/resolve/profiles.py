@@ -98,7 +98,8 @@ def backend_rules(g: Graph, gateway: Key) -> BackendRules:
 
 
 def _acknowledged(key: Key, said: profiles.BackendTLSProfile) -> Iterator[Acknowledgement]:
-    """Without a reason it is not one: an admission that does not insist must not make it so."""
+    """Yields the acknowledgements that count. Without a reason it is not one: an admission that does not insist must not make
+    it so."""
     for each in said.acknowledged[:MAX_ACKNOWLEDGED]:
         if why := " ".join(each.reason.split()):
             yield Acknowledgement(each.kind, each.namespace, each.name, each.port, each.verification, why, str(key))

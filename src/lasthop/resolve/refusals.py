@@ -183,7 +183,7 @@ def _time_problems(rule: api.HTTPRouteRule, field: str, limits: Limits) -> Itera
 
 
 def _session_problems(rule: api.RequestRouteRule, field: str, limits: Limits) -> Iterator[Problem]:
-    """Envoy keeps a session with one endpoint of one Service."""
+    """Yields why a rule's session cannot be kept: Envoy keeps one with one endpoint of one Service."""
     session = rule.session_persistence
     if session is None:
         return
@@ -195,7 +195,8 @@ def _session_problems(rule: api.RequestRouteRule, field: str, limits: Limits) ->
 
 
 def session_problems(session: api.SessionPersistence, field: str) -> Iterator[Problem]:
-    """Only a cookie's own age can end a session. Its name and path are written into responses as they are."""
+    """Yields what is wrong with a session. Only a cookie's own age can end it. Its name and path are written into responses as
+    they are."""
     if session.type not in ("Cookie", "Header"):
         yield unsupported_value(f"type {syntax.word(session.type)} is not supported; use Cookie or Header", field)
     if session.idle_timeout:

@@ -164,7 +164,7 @@ def refusing_routes(g: Graph, route: Key) -> tuple[routing.Route, ...]:
 
 
 def written_matches(rule: api.RequestRouteRule) -> tuple[api.HTTPRouteMatch | api.GRPCRouteMatch, ...]:
-    """An empty list means what a missing one does: anything."""
+    """Returns the matches of a rule. An empty list means what a missing one does: anything."""
     return rule.matches or ((api.GRPCRouteMatch(),) if isinstance(rule, api.GRPCRouteRule) else (api.HTTPRouteMatch(),))
 
 

@@ -15,8 +15,8 @@ from lasthop.store.store import OBJECTS, read
 
 @query
 def owner(g: Graph, gateway: Key, table: str, hostname: str) -> Key | None:
-    """Several routes may be attached to a listener, but a connection has one: that of the route whose own hostname is the
-    most specific, then of the older one, then by {namespace}/{name}."""
+    """Returns the route of a connection. Several may be attached to a listener, but a connection has one: that whose own
+    hostname is the most specific, then the older one, then by {namespace}/{name}."""
     ranked = [found for found in LISTENER_STREAMS.of(g, gateway, table, hostname) if found]
     return min(ranked)[1] if ranked else None
 

@@ -46,7 +46,7 @@ class Query(Generic[*Ts, T_co]):
         return value
 
     def __repr__(self) -> str:
-        """As `resolve.certificates.key_pair`."""
+        """Returns a name such as `resolve.certificates.key_pair`."""
         return f"{self.fn.__module__.removeprefix('lasthop.')}.{self.fn.__name__}"
 
 

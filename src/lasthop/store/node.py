@@ -24,7 +24,7 @@ class Crash(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: Exception) -> Crash:
-        """Without the frames, which would be kept for as long as the crash is, and grow with each reader."""
+        """Keeps an error without the frames, which would be kept for as long as the crash is, and grow with each reader."""
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next

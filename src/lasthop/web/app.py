@@ -71,9 +71,10 @@ class AdminUnusable(Exception):
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Only this machine (in a Pod: the Pod, which is where a port-forward comes from) is told of the objects; and a page of
-    another site must not read this one through a name that resolves to loopback (DNS rebinding). A Prometheus elsewhere asks
-    for /metrics by the Pod's address, or by a name that no other site can have. What a kubelet asks tells nothing."""
+    """Refuses what comes from elsewhere: only this machine (in a Pod: the Pod, which is where a port-forward comes from) is
+    told of the objects, and a page of another site must not read this one through a name that resolves to loopback (DNS
+    rebinding). A Prometheus elsewhere asks for /metrics by the Pod's address, or by a name that no other site can have. What a
+    kubelet asks tells nothing."""
     if request.path in PUBLIC or _is_local(request):
         return await handler(request)
     if request.path != "/metrics":
@@ -133,7 +134,8 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 async def _objects(request: web.Request) -> web.Response:
-    """Any user of this machine can ask by TCP, and is told what ConfigMaps hold only where that is public by nature."""
+    """Returns objects. Any user of this machine can ask by TCP, and is told what ConfigMaps hold only where that is public by
+    nature."""
     found = await request.app[VIEW].objects(request.query.get("kind"))
     return await _large(found if _by_socket(request) else [without_contents(document) for document in found])
 
@@ -179,14 +181,14 @@ async def _traffic(request: web.Request) -> web.Response:
 
 
 async def _tap(request: web.Request) -> web.StreamResponse:
-    """Only for the user whose gateway it is, by the socket: it shows what clients ask for."""
+    """Streams requests, only to the user whose gateway it is, by the socket: it shows what clients ask for."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop tap\n")
     return await tap(request, request.app[VIEW].requests)
 
 
 async def _probe(request: web.Request) -> web.Response:
-    """Only for the user whose gateway it is, by the socket: it connects to backends, to any address that is given."""
+    """Probes a backend, only for the user whose gateway it is, by the socket: it connects to any address that is given."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop probe\n")
     kind, namespace, name = (request.query.get(part, "") for part in ("kind", "namespace", "name"))
@@ -202,7 +204,7 @@ async def _envoy_config(request: web.Request) -> web.Response:
 
 
 def _by_socket(request: web.Request) -> bool:
-    """The unix socket is only for the user whose gateway it is."""
+    """Returns whether a request came by the unix socket, which is only for the user whose gateway it is."""
     return request.transport is not None and not request.transport.get_extra_info("peername")
 
 
@@ -277,7 +279,7 @@ def _json(value: object) -> web.Response:
 
 
 def application(view: ControllerView, admin: str = "") -> web.Application:
-    """`admin` is the HOST:PORT at which it will be served."""
+    """Returns the page, the API and the metrics. `admin` is the HOST:PORT at which they will be served."""
     app = web.Application(middlewares=[_local_only], client_max_size=LARGEST_FORM)
     app[VIEW], app[PAGE], app[ADMIN] = view, PageModel(view), admin
     app[METRICS] = Shared(lambda: metrics(view), seconds=METRICS_AGE)
@@ -313,7 +315,7 @@ def application(view: ControllerView, admin: str = "") -> web.Application:
 
 @contextlib.asynccontextmanager
 async def serving(view: ControllerView, address: str, socket: Path) -> AsyncIterator[None]:
-    """`address` is HOST:PORT; the socket is for the CLI."""
+    """Serves the application. `address` is HOST:PORT; the socket is for the CLI."""
     host, port = split_port(address)
     runner = web.AppRunner(application(view, address), access_log=None, shutdown_timeout=1, max_line_size=MAX_LINE)
     await runner.setup()

@@ -63,7 +63,8 @@ class ControllerView(EngineView):
         engine = self.engine
 
         def version() -> tuple[int, int] | None:
-            """Membership and statuses follow the inputs only when everything has been settled."""
+            """Returns the version of the inputs, which membership and statuses follow only when everything has been
+            settled."""
             return None if engine.unsettled else engine.graph.version
 
         self._hops, self._certificates = Shared(super().hops, version), Shared(super().certificates, version)

@@ -263,7 +263,8 @@ def _route_width(route: RouteSeen | More) -> float:
 
 
 def _width(route: RouteSeen | More, row: Row) -> float:
-    """A route's share in a hop that others lead to as well is not known; it is at most what the route has."""
+    """Returns how thick a line is. A route's share in a hop that others lead to as well is not known; it is at most what the
+    route has."""
     rate = row.rate
     alone = isinstance(row, Bundle) or len(row.report.routes) == 1
     return width(rate if alone or isinstance(route, More) else min(rate, route.rate))

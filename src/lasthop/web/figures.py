@@ -14,7 +14,7 @@ _LONGEST: Final = 1e6
 
 
 def rate(per_second: float) -> str:
-    """As `12/s`; empty if there is nothing."""
+    """Returns a rate such as `12/s`; empty if there is nothing."""
     if per_second <= 0:
         return ""
     if per_second >= 9_950:
@@ -27,7 +27,7 @@ def rate(per_second: float) -> str:
 
 
 def share(part: float) -> str:
-    """As `3.2 %`; a little is never shown as nothing, nor nearly all as all."""
+    """Returns a share such as `3.2 %`; a little is never shown as nothing, nor nearly all as all."""
     if part <= 0:
         return "0 %"
     if part >= 1:

@@ -112,7 +112,7 @@ class PageModel:
         return await asyncio.to_thread(_known, routes, listeners, lines)
 
     async def picture(self, asked: Filter, *, at_once: bool = False) -> Picture:
-        """`at_once`: as it was computed last."""
+        """Returns what the page shows. `at_once`: as it was computed last."""
         made = await (self._material.at_once() if at_once else self._material.get())
         lines = made.lines
         choice = await asyncio.to_thread(choose, lines, asked)

@@ -92,7 +92,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, float] = (0.0, 0.0)) -> Line:
-    """`recent` has the requests and errors of a second."""
+    """Returns the line of a hop. `recent` has the requests and errors of a second."""
     state = _state(report.manner, report.observed.health if report.observed else Health.UNTRIED)
     own = report.manner if report.manner in (Manner.PASSTHROUGH, Manner.UDP) else ""
     id, seen = line_id(report.gateway, report.backend, report.port, own), seen or HopSeen()
@@ -102,7 +102,7 @@ def line(report: HopReport, seen: HopSeen | None = None, recent: tuple[float, fl
 
 
 def line_id(gateway: Key, backend: Key, port: int, own: str = "") -> str:
-    """`own`: the protocol of a hop that policies do not apply to."""
+    """Returns the id of a line. `own`: the protocol of a hop that policies do not apply to."""
     text = "\n".join((gateway.path, str(backend), str(port), own))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -135,7 +135,8 @@ def _words(report: HopReport, state: State) -> str:
 
 
 def _failure(failure: Failure, tried: int) -> str:
-    """As `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`: what may be cut comes last."""
+    """Returns words such as `2 of 3 endpoints: certificate is for old.example (10.0.0.1:8443, 10.0.0.2:8443)`: what may be cut
+    comes last."""
     endpoints = [each for each in failure.endpoints if each]
     by = f" from {', '.join(failure.proxies)}" if failure.proxies else ""
     if not endpoints or (len(endpoints) >= tried and not by):

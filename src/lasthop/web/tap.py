@@ -44,7 +44,8 @@ async def tap(request: web.Request, feed: RequestFeed | None) -> web.StreamRespo
 
 
 def wanted(entry: AccessLogEntry, *, failed: bool, route: str, backend: str) -> bool:
-    """`route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise; empty: any."""
+    """Returns whether somebody wants to see an entry. `route`: `HTTPRoute shop/web`, `shop/web` or `web`; `backend` likewise;
+    empty: any."""
     if failed and not entry.failed:
         return False
     if route and not _named(Key.parse(entry.route or ""), route):

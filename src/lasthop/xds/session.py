@@ -231,17 +231,18 @@ class Session:
         )
 
     def _routes_confirmed(self) -> bool:
-        """A refused route table counts as not confirmed: the old one, which still serves, may name what is to go. Nor is
-        anything concluded before a client that reconnects has come round to telling which listeners and tables it has."""
+        """Returns whether the client has all listeners and route tables. A refused table counts as not confirmed: the old one,
+        which still serves, may name what is to go. Nor is anything concluded before a client that reconnects has come round to
+        telling which listeners and tables it has."""
         listeners, routes = self._types.get(LISTENER), self._types.get(ROUTES)
         return (
             listeners is not None and listeners.settled and (routes.settled if routes else not self._cache.holds_any(ROUTES))
         )
 
     def _hurry_superseded(self) -> None:
-        """The client waits for the endpoints of a version of a cluster that is no longer the current one. Told that there
-        are none it puts that version into service empty (`no healthy upstream`, seen with Envoy 1.40 when edits came on
-        each other's heels), so the current version goes first, paced or not."""
+        """Sends a cluster before its turn where the client waits for the endpoints of a version that is no longer the current
+        one. Told that there are none it puts that version into service empty (`no healthy upstream`, seen with Envoy 1.40 when
+        edits came on each other's heels), so the current version goes first, paced or not."""
         clusters, endpoints = self._types.get(CLUSTER), self._types.get(ENDPOINTS)
         if clusters and endpoints:
             for name in endpoints.asked & endpoints.removals.keys():
@@ -258,7 +259,8 @@ class Session:
 
 
 def _recent(moment: float, now: float) -> bool:
-    """The same sum as in `deadline`, or rounding would make the two disagree. A clock set back does not stop the stream."""
+    """Returns whether something was sent within the pace. The same sum as in `deadline`, or rounding would make the two
+    disagree. A clock set back does not stop the stream."""
     return moment <= now < moment + PACE
 
 

@@ -163,8 +163,8 @@ class Subscription:
         return self.in_flight.pop(nonce, None)
 
     def refused(self, response: Response, accused: Iterable[str] | None, until: float) -> None:
-        """What the client accuses waits, or everything if it accuses nothing in particular; the rest goes again at once.
-        Removals count as done: Envoy carries them out even if something else in the response is wrong."""
+        """Notes a refusal: what the client accuses waits, or everything if it accuses nothing in particular; the rest goes
+        again at once. Removals count as done: Envoy carries them out even if something else in the response is wrong."""
         versions = {r.name: wire_version(r) for r in response.resources}
         lost = [name for name, version in versions.items() if self.has.get(name) == version]
         for name in lost:
@@ -197,8 +197,8 @@ class Subscription:
         return isinstance(change, Resource) and wire_version(change) == wire_version(resource)
 
     def _is_urgent(self, change: Withdrawal | None) -> bool:
-        """A cluster the cache never heard of (the client comes from before a restart) may be one whose policy has become
-        invalid meanwhile: not knowing why it is gone, it goes at once."""
+        """Returns whether a change goes at once. A cluster the cache never heard of (the client comes from before a restart)
+        may be one whose policy has become invalid meanwhile: not knowing why it is gone, it does."""
         return self.type_url == CLUSTER if change is None else change.urgent
 
     def _dequeue(self, name: str) -> None:

@@ -104,7 +104,7 @@ async def _run(
     admin: str,
     printer: AccessLogPrinter,
 ) -> None:
-    """`site` describes proxies in the cluster; None: they run on this host."""
+    """Runs the controller until it is told to stop. `site` describes proxies in the cluster; None: they run on this host."""
     access = await asyncio.to_thread(load, str(kubeconfig) if kubeconfig else None, context)
     run_dir = paths.private(paths.runtime_root() / "controller")
     async with Client(access) as client:

@@ -143,7 +143,7 @@ def label(hop: HopReport) -> str:
 
 
 def _verified(hop: HopReport) -> str:
-    """Only what has been seen to be verified, or what nobody could see, is called so."""
+    """Returns how a hop is verified. Only what has been seen to be verified, or what nobody could see, is called so."""
     return hop.manner if audit_observed.standing(hop) == hop.manner else hop.manner.asked
 
 

@@ -37,7 +37,8 @@ class ReportedFailure(msgspec.Struct, frozen=True):
         return f"{self.kind.lower()}/{self.backend}"
 
     def named(self, given: str) -> bool:
-        """Whether the backend may be called so: `Service shop/api`, `service/shop/api`, `shop/api` or `api`; empty: any."""
+        """Returns whether the backend is called so: `Service shop/api`, `service/shop/api`, `shop/api` or `api`; empty:
+        any."""
         names = (f"{self.kind} {self.backend}", self.target, self.backend, self.backend.rpartition("/")[2])
         return not given or given.lower() in (name.lower() for name in names)
 
@@ -82,7 +83,8 @@ def _place(failure: ReportedFailure) -> _Place:
 
 
 def line(failure: ReportedFailure, *, colours: bool = False) -> str:
-    """`07:15:15 shop/web -> shop/api:443 10.0.0.1:8443  certificate has expired  (9 times; lasthop probe ...)`."""
+    """Returns a line such as `07:15:15 shop/web -> shop/api:443 10.0.0.1:8443  certificate has expired  (9 times; lasthop
+    probe ...)`."""
     backend = failure.backend if failure.kind == "Service" else f"{failure.kind} {failure.backend}"
     times = f"{failure.count:,} times; " if failure.count > 1 else ""
     hint = f"  ({times}lasthop probe {printable(failure.target)})"

@@ -97,7 +97,8 @@ class _Repeated:
 
 
 def request_line(entry: AccessLogEntry, *, colours: bool = False) -> str:
-    """`07:15:15 503 GET /cart -> shop/api:443 10.0.0.1:8443  certificate has expired  (lasthop probe shop/api)`."""
+    """Returns a line such as `07:15:15 503 GET /cart -> shop/api:443 10.0.0.1:8443  certificate has expired  (lasthop probe
+    shop/api)`."""
     path = printable(entry.path or "")
     path = path if len(path) <= PATH else f"{path[: PATH - 3]}..."
     host = printable(entry.authority or "")

@@ -58,7 +58,7 @@ def _joined(hops: Iterable[Json]) -> list[Json]:
 
 
 def _one(several: list[Json]) -> Json:
-    """The figures of latency are those of the protocol that has most requests."""
+    """Sums the protocols of a hop. The figures of latency are those of the protocol that has most requests."""
     most = max(several, key=lambda hop: hop["figures"]["per_second"])
     worst = next((hop for hop in several if hop["health"] in BAD), most)
     figures = {name: sum(hop["figures"][name] for hop in several) for name in ("per_second", "errors_per_second", "active")}

@@ -43,7 +43,7 @@ class ClusterStatusView:
         return ()
 
     async def failing(self) -> dict[str, str]:
-        """Of the routes that were listed."""
+        """Returns the failing Services of the routes that were listed."""
         return failing_services(self._documents.values())
 
     async def not_applied(self) -> list[Json]:

@@ -81,7 +81,8 @@ class GatewayWriter:
         return msgspec.structs.replace(known, certificates=foreign or certificates, clients=clients)
 
     def _own_gateway(self, owner: ObjectName, listener: Listener) -> ObjectName:
-        """A Gateway verifies the clients of all hosts of a port alike."""
+        """Returns a Gateway for hosts whose clients are verified in another way: a Gateway verifies those of all hosts of a
+        port alike."""
         assert listener.clients is not None
         first = listener.clients.trust[0].name if listener.clients.trust else "clients"
         suffix = f"{first}-optional" if listener.clients.optional else first
@@ -286,7 +287,7 @@ _TODO_CERTIFICATE: Final = "default-certificate-todo"
 
 
 def _order(listener: Listener) -> tuple[object, ...]:
-    """Plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
+    """Returns the order of listeners: plain HTTP first, so that a Gateway itself has it, and not a ListenerSet."""
     protocols = ("HTTP", "HTTPS", "TLS", "TCP", "UDP")
     return (protocols.index(listener.protocol), listener.port, listener.hostname.split(".")[::-1], str(listener.gateway))
 

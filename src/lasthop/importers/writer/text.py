@@ -60,7 +60,7 @@ def _entry(lines: list[str], start: str, value: Any, indent: str) -> None:
 
 
 def _literal(value: str) -> bool:
-    """Whether a literal block holds exactly this text."""
+    """Returns whether a literal block holds exactly this text."""
     ends_once = value.endswith("\n") and not value.endswith("\n\n")
     return ends_once and not value[0].isspace() and value.isascii() and value.replace("\n", "").isprintable()
 

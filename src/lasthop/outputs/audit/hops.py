@@ -147,7 +147,7 @@ def _report(g: Graph, gateway: Key, backend: Key, port: int, protocol: Protocol)
 
 
 def _crashed(g: Graph, hop: Hop) -> Reported:
-    """What could not be computed has no cluster."""
+    """Reports a hop that could not be computed, and so has no cluster, as failing."""
     return HopReport(hop.gateway, hop.backend, hop.port, Manner.FAILING, CRASHED), tuple(HOPS.of(g, *hop))
 
 

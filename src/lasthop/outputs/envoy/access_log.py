@@ -121,7 +121,7 @@ def _quiet(mode: AccessLog) -> dict[str, str]:
 
 
 def ended_log(gateway: str, mode: AccessLog) -> accesslog_pb2.AccessLog:
-    """Of connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
+    """Logs connections that ended right after the handshake with the backend: with TLS 1.3 that is how a backend refuses the
     client's certificate, or that there is none, and Envoy has no flag for it. A listener has one for all of its chains, since
     each costs Envoy a millisecond."""
     expression = packed(cel_pb2.ExpressionFilter(expression=ENDED_AT_ONCE))
@@ -168,7 +168,7 @@ def stream_sample_log(route: str) -> accesslog_pb2.AccessLog:
 
 
 def of_type(type: accesslog_data_pb2.AccessLogType) -> accesslog_pb2.AccessLogFilter:
-    """One line for each, at its end: for samples there are more."""
+    """Selects one line for each request or connection, at its end: for samples there are more."""
     return accesslog_pb2.AccessLogFilter(log_type_filter=accesslog_pb2.LogTypeFilter(types=[type]))
 
 

@@ -29,7 +29,7 @@ class _XdsChanges:
         self.by_gateway: ByGateway = {}
 
     def put(self, gateway: Key, type_url: str, name: str, value: Resource | Gone | None) -> None:
-        """`value`: GONE when nothing names it any more; None when it must fail at once."""
+        """Adds a change. `value`: GONE when nothing names it any more; None when it must fail at once."""
         change = value if isinstance(value, Resource) else Withdrawal(urgent=value is not GONE)
         self.by_gateway.setdefault(gateway, {}).setdefault(type_url, {})[name] = change
 
@@ -41,7 +41,7 @@ class Assembly:
         self._client_secrets = ContentNamed(CLIENT_SECRETS, SECRET)
 
     def take(self, outputs: Changes, *, listeners_wait: bool) -> ByGateway:
-        """`listeners_wait`: some listener or stream is still to be computed."""
+        """Turns changed outputs into changed resources. `listeners_wait`: some listener or stream is still to be computed."""
         xds = _XdsChanges()
         for key, entry in CLUSTERS.of(outputs).items():
             # A hop that is still wanted but has no cluster must fail at once; one that is not goes when nothing names it.

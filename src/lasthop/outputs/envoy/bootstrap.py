@@ -31,7 +31,8 @@ def bootstrap(
     max_connections: int = MAX_CONNECTIONS,
     max_heap: int = MAX_HEAP,
 ) -> bytes:
-    """`node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes: adopting an Envoy relies on it."""
+    """Returns the bootstrap of an Envoy. `node_id` is the Gateway's `namespace/name`. Equal arguments give equal bytes:
+    adopting an Envoy relies on it."""
     pause = {"base_interval": "0.1s", "max_interval": "1s"}
     # Envoy refuses regular expressions above program size 100, which the pattern of a name of 90 letters reaches. A route's
     # own limit is lower than this one and is checked before (see Limits).
@@ -69,7 +70,7 @@ def bootstrap(
 
 
 def _overload_manager(max_connections: int, max_heap: int) -> dict[str, object]:
-    """What Envoy does before it runs out of something, in the order of what it costs clients."""
+    """Returns what Envoy does before it runs out of something, in the order of what it costs clients."""
     return {
         "refresh_interval": "0.25s",
         "buffer_factory_config": {"minimum_account_to_track_power_of_two": _TRACKED},

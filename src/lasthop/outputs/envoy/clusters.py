@@ -122,7 +122,8 @@ def _breakers(budget: RetryBudget) -> circuit_breaker_pb2.CircuitBreakers:
 
 
 def _http_options(hop: Hop, h2c: bool, tls: HopTLS) -> http_protocol_options_pb2.HttpProtocolOptions:
-    """Envoy derives ALPN from this; setting it by hand breaks servers that speak h2 (docs/measurements.md#alpn)."""
+    """Returns the HTTP versions of a hop. Envoy derives ALPN from them; setting it by hand breaks servers that speak h2
+    (docs/measurements.md#alpn)."""
     options = http_protocol_options_pb2.HttpProtocolOptions()
     http1, http2 = protocol_pb2.Http1ProtocolOptions(), protocol_pb2.Http2ProtocolOptions()
     protocols = offered(hop, h2c, tls)
@@ -150,7 +151,7 @@ def offered(hop: Hop, h2c: bool, tls: HopTLS) -> frozenset[str]:
 
 
 def _metadata(tls: BackendTLS) -> base_pb2.Metadata:
-    """What the access log needs to say in words why a handshake failed."""
+    """Returns what the access log needs to say in words why a handshake failed."""
     found = base_pb2.Metadata()
     fields = found.filter_metadata[METADATA].fields
     for name, text in metadata(tls).items():
@@ -171,8 +172,8 @@ def _assignment(name: str, found: Endpoints) -> endpoint_pb2.ClusterLoadAssignme
 
 @query
 def encoded_endpoints(g: Graph, backend: Key, port: int, transport: str) -> bytes:
-    """The load assignment without its name: the clusters of a port, which differ in protocol and Gateway, have the same
-    endpoints, of which there may be thousands."""
+    """Encodes the load assignment without its name: the clusters of a port, which differ in protocol and Gateway, have the
+    same endpoints, of which there may be thousands."""
     return encode(_assignment("", endpoints(g, backend, port, transport)))
 
 

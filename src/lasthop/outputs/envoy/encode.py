@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 
 def encode(message: Message) -> bytes:
-    """Equal messages give equal bytes, on which versions and hashes rest."""
+    """Encodes a message. Equal messages give equal bytes, on which versions and hashes rest."""
     return message.SerializeToString(deterministic=True)
 
 
@@ -37,12 +37,13 @@ def socket_address(address: str, port: int, transport: str = "TCP") -> address_p
 
 
 def field(number: int, body: bytes) -> bytes:
-    """A length-delimited field (a message, a string, bytes), for messages that are joined from encoded parts."""
+    """Encodes a length-delimited field (a message, a string, bytes), for messages that are joined from encoded parts."""
     return _tag(number) + _varint(len(body)) + body
 
 
 def enclosed(number: int, chunks: list[bytes]) -> list[bytes]:
-    """The same as chunks that are still to be joined: large messages are copied once, not once for each level of nesting."""
+    """Encodes the same as chunks that are still to be joined: large messages are copied once, not once for each level of
+    nesting."""
     return [_tag(number) + _varint(sum(map(len, chunks))), *chunks]
 
 

@@ -59,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True):
     other: tuple[bytes, ...]
 
     def listed(self) -> bytes:
-        """For a list that is tried from the top: the fields of a VirtualHost."""
+        """Returns the fields of a VirtualHost, for a list that is tried from the top."""
         upgrading = () if self.upgrade == self.other else (each + _ASKS_FOR_UPGRADE for each in self.upgrade)
         return b"".join(field(rc.VirtualHost.ROUTES_FIELD_NUMBER, each) for each in (*upgrading, *self.other))
 
@@ -77,7 +77,7 @@ class EncodedRoute(msgspec.Struct, frozen=True):
 
 @query
 def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, level: Level) -> EncodedRoute:
-    """The route's matches at that level, each encoded by itself: what cannot be becomes the level below it.
+    """Encodes the route's matches at that level, each by itself: what cannot be encoded becomes the level below it.
 
     It depends neither on hostnames nor on other routes, so an edit of one route encodes one route, once.
     """
@@ -102,7 +102,7 @@ def encoded_route(g: Graph, route: Key, gateway: Key, scheme: str, port: int, le
 
 
 def _entry(route: Route, listening: Listening, level: Level) -> tuple[Entry | None, Exception | None]:
-    """With what went wrong, if anything did."""
+    """Encodes a match, and returns what went wrong, if anything did."""
     attempts: tuple[Callable[[], Entry | None], ...] = (
         lambda: _as_written(route, listening),
         lambda: _refusing(route.match, route.origin),
@@ -130,7 +130,8 @@ def _refusing(match: Match, origin: str) -> Entry:
 
 
 def _paths_only(route: Route) -> Entry | None:
-    """Without headers, query and method it matches more than was written, and ranks as one who had written just that."""
+    """Encodes a match without headers, query and method: it matches more than was written, and ranks as one who had written
+    just that."""
     match = replace(route.match, headers=(), query=(), method="")
     return None if match.path_type is PathType.REGEX else _refusing(match, route.origin)
 

@@ -126,7 +126,8 @@ def _port(g: Graph, owner: Gateway, port: int, transport: str, listeners: list[L
 
 
 def _chain(g: Graph, owner: Gateway, listener: Listener) -> listener_components_pb2.FilterChain:
-    """HTTP listeners of a port share a route table, so they share a chain; the first one's is the same as every other's."""
+    """Returns the filter chain of a listener. HTTP listeners of a port share a route table, so they share a chain; the first
+    one's is the same as every other's."""
     rules = http_rules(g, owner.key)
     chain = listener_components_pb2.FilterChain(name=listener.table)
     manager = _connection_manager(owner.key, listener.table, rules, access_log_mode(g, owner.key))
@@ -168,7 +169,8 @@ def downstream_tls(g: Graph, listener: Listener, alpn: tuple[str, ...] = ()) -> 
 
 
 def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.DownstreamTlsContext) -> None:
-    """The CAs are inline, so that another CA is another chain: connections that the old one accepted are drained."""
+    """Asks clients for a certificate. The CAs are inline, so that another CA is another chain: connections that the old one
+    accepted are drained."""
     bundles = (bundle(g, namespace, ref) for namespace, ref in clients.cas)
     anchors = union(found for found in bundles if not isinstance(found, Problem))
     validation = context.common_tls_context.validation_context
@@ -215,7 +217,8 @@ def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog)
 
 
 def _local_replies() -> hcm_pb2.LocalReplyConfig:
-    """The first that fits. A gRPC client gets UNAVAILABLE wherever others get 500, whatever kind of route it came by."""
+    """Returns Envoy's own answers, of which the first that fits is sent. A gRPC client gets UNAVAILABLE wherever others get
+    500, whatever kind of route it came by."""
     # UF: connecting or the handshake failed; NC: there is no cluster, because its policy is invalid; UH: no endpoint.
     failed = flagged("UF", "NC", "UH")
     # The connection ended (UC) or the request was reset (UR, LR); too late (UT, SI), not HTTP (UPE), too many at once (UO).

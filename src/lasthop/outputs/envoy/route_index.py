@@ -64,7 +64,7 @@ def indexed(entries: Sequence[Indexed]) -> list[bytes] | None:
 
 
 def _upgrades(matcher: list[bytes]) -> list[bytes]:
-    """Matcher.matcher_list: one that asks for the header, and leads to the tree."""
+    """Encodes Matcher.matcher_list: one that asks for the header, and leads to the tree."""
     predicate = Matcher.MatcherList.Predicate()
     predicate.single_predicate.input.CopyFrom(_header(UPGRADE))
     predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
@@ -90,7 +90,7 @@ def _listed(routes: Sequence[Sequence[bytes]], numbers: list[int]) -> tuple[byte
 
 @functools.lru_cache(maxsize=16_384)
 def _map_entry(key: bytes, listed: tuple[bytes, ...]) -> bytes:
-    """Remembered, because an edit leaves all leaves but a few as they are."""
+    """Encodes a leaf and its key; remembered, because an edit leaves all leaves but a few as they are."""
     value = field(Matcher.MatcherTree.MatchMap.MapEntry.VALUE_FIELD_NUMBER, _leaf(listed))
     entry = field(Matcher.MatcherTree.MatchMap.MapEntry.KEY_FIELD_NUMBER, key) + value
     return field(Matcher.MatcherTree.MatchMap.MAP_FIELD_NUMBER, entry)
@@ -102,8 +102,8 @@ def _header(name: str) -> extension_pb2.TypedExtensionConfig:
 
 
 def leaves(paths: Sequence[str], most: int | None = None) -> dict[str, list[int]] | None:
-    """For each key the numbers of the routes to try, in order; an empty path is that of a route for any. The empty key: what
-    to try where no other fits. None if the leaves would hold more than `most` together.
+    """Returns for each key the numbers of the routes to try, in order; an empty path is that of a route for any. The empty
+    key: what to try where no other fits. None if the leaves would hold more than `most` together.
 
     In sorted order the prefixes of a path come before it, one inside the other, so a stack holds them.
     """
@@ -133,7 +133,7 @@ def _sizes(by_path: dict[str, list[int]]) -> Iterator[tuple[str, int]]:
 
 
 def _leaf(listed: tuple[bytes, ...]) -> bytes:
-    """An OnMatch. One route alone needs no list around it, which would be one more thing to bring into the caches."""
+    """Encodes an OnMatch. One route alone needs no list around it, which would be one more thing to bring into the caches."""
     if len(listed) == 1:
         packed_type, body = _ROUTE, listed[0]
     else:

@@ -182,7 +182,7 @@ def _redirect(redirect: routing.Redirect) -> rc.RedirectAction:
 
 
 def _replace_prefix(edit: routing.PathEdit) -> regex_pb2.RegexMatchAndSubstitute:
-    """`/foo` and what follows it, by the spec's table: exactly one slash is between prefix and rest."""
+    """Replaces `/foo` before what follows it, by the spec's table: exactly one slash is between prefix and rest."""
     prefix = (edit.prefix or "").rstrip("/")
     value = edit.value.rstrip("/")
     if not value:

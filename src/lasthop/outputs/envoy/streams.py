@@ -81,7 +81,7 @@ def encoded_stream(g: Graph, gateway: Key, table: str, hostname: str) -> Encoded
 
 @query
 def stream_or_closed(g: Graph, gateway: Key, table: str, hostname: str) -> EncodedStream | None:
-    """One that cannot be encoded closes its connections, too."""
+    """Encodes a stream; one that cannot be encoded closes its connections, too."""
     found, listener = encoded_stream.attempt(g, gateway, table, hostname), table_listener.attempt(g, gateway, table)
     if not isinstance(found, Crash):
         return found
@@ -149,8 +149,9 @@ def _datagrams(found: Stream) -> listener_components_pb2.ListenerFilter:
 
 
 def _by_weight(backends: tuple[Backend, ...]) -> matcher_pb2.Matcher:
-    """UDP has no weighted clusters in Envoy. The client's port decides: by its hash, each backend takes its share of what
-    those before it have left, and the last one takes the rest. Each step hashes with a seed of its own."""
+    """Distributes UDP sessions, for which Envoy has no weighted clusters. The client's port decides: by its hash, each backend
+    takes its share of what those before it have left, and the last one takes the rest. Each step hashes with a seed of its
+    own."""
     matcher = matcher_pb2.Matcher()
     *first, last = backends
     left = sum(backend.weight for backend in backends)

@@ -29,7 +29,7 @@ TLS: Final = "envoy.transport_sockets.tls"
 
 
 def upstream_transport_socket(tls: BackendTLS, alpn: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
-    """`alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
+    """Returns the TLS of a cluster. `alpn` only where Envoy does not work it out by itself, as it does for HTTP."""
     shown = client_secret_name(tls.client_certificate, tls.client_digest) if tls.client_certificate else ""
     certificates = [secret_config(shown)] if shown else []
     context = tls_pb2.UpstreamTlsContext(
@@ -94,8 +94,8 @@ def _matcher(name: San) -> common_pb2.SubjectAltNameMatcher:
 
 
 def dns_regex(name: str) -> str:
-    """The certificate names that a policy's name accepts, by RFC 9525 6.3: a wildcard only as the whole left-most label, for
-    one label. A regex sees the SAN as it is written; Envoy's own exact matcher would also accept `f*.example.com`.
+    """Matches the certificate names that a policy's name accepts, by RFC 9525 6.3: a wildcard only as the whole left-most
+    label, for one label. A regex sees the SAN as it is written; Envoy's own exact matcher would also accept `f*.example.com`.
 
     A wildcard in the policy accepts a certificate that carries that wildcard or any one-label name under it.
     """

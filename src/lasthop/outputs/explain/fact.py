@@ -35,7 +35,7 @@ def good(text: str, *because: Fact, object: Key | None = None) -> Fact:
 
 
 def bad(text: str, *because: Fact, object: Key | None = None, why: Problem | None = None) -> Fact:
-    """`why` ends the sentence."""
+    """Returns a line that says what is wrong. `why` ends the sentence."""
     return _because(Fact(text, State.BAD, because, object), why)
 
 
@@ -58,7 +58,8 @@ def worst(facts: Iterable[Fact]) -> State:
 
 
 def honest(fact: Fact) -> Fact:
-    """Every line rests on the ones beneath it, so none is good if something beneath it is bad: at best it deserves a look."""
+    """Corrects the state of every line by the ones beneath it: none is good if something beneath it is bad; at best it
+    deserves a look."""
     if not fact.because:
         return fact
     because = tuple(map(honest, fact.because))

@@ -117,7 +117,7 @@ def _named(listener: Listener) -> str:
 
 
 def _tls(g: Graph, owner: Gateway, there: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
-    """The name that the client asks for in its handshake decides, the most specific one first."""
+    """Follows a connection by the name that the client asks for in its handshake, the most specific listener first."""
     for pattern in fitting(request.sni) if request.sni else ("",):
         for listener in there:
             if listener.protocol == "HTTPS" and listener.hostname == pattern and not listener.conflicted:
@@ -161,7 +161,7 @@ def _entered(listener: Listener, request: Request, *because: Fact) -> Fact:
 
 
 def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[Key], request: Request) -> Answer:
-    """`listeners` share a route table; those of HTTP a port's."""
+    """Follows a request through listeners that share a route table; those of HTTP a port's."""
     listener = _by_host(listeners, request)
     where = _entered(listener, request, *asked_facts(g, listener))
     asked = seen(request, http_rules(g, owner.key))
@@ -189,7 +189,7 @@ def _http(g: Graph, owner: Gateway, listeners: list[Listener], routes: Sequence[
 
 
 def _by_host(listeners: list[Listener], request: Request) -> Listener:
-    """HTTP listeners of a port differ in their hostnames only; the one that has the host's is the one to name."""
+    """Returns the listener to name: HTTP listeners of a port differ in their hostnames only."""
     for pattern in fitting(request.host):
         if named := next((listener for listener in listeners if listener.hostname == pattern), None):
             return named

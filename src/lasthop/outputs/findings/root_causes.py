@@ -37,8 +37,8 @@ class Mistake(msgspec.Struct, frozen=True):
 def mistakes(
     findings: Iterable[Finding], broken: Mapping[Key, str], unseen: Callable[[Finding], Finding | None] = lambda _: None
 ) -> list[Mistake]:
-    """`findings` with their places; `broken`: the objects that seem to be in files which are not applied; `unseen`: what
-    of a cluster could not be read, if a finding may be due to that."""
+    """Groups findings by their causes. `findings` have their places; `broken`: the objects that seem to be in files which are
+    not applied; `unseen`: what of a cluster could not be read, if a finding may be due to that."""
     found = list(dict.fromkeys(findings))
     known = _Known(found, broken)
     causes = {each: cause for each in found if (cause := unseen(each) or known.cause(each)) and cause != each}

@@ -44,7 +44,8 @@ def route_findings(g: Graph, key: Key) -> tuple[Finding, ...]:
 
 
 def _shadowed(g: Graph, key: Key, parent: Parent) -> Iterator[Finding]:
-    """A connection has one route. No condition is for that: the spec has the others accepted all the same."""
+    """Finds routes that get no connection, because a connection has one route. No condition is for that: the spec has the
+    others accepted all the same."""
     for table, hostname in parent.hosts:
         other, listener = owner(g, parent.gateway, table, hostname), table_listener(g, parent.gateway, table)
         if listener and other and other != key:

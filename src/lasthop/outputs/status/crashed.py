@@ -100,7 +100,7 @@ def _parent(ref: ParentReference, owner: Key, route: Object) -> api.ParentStatus
 
 
 def _of_backend(g: Graph, obj: Object, *backends: Key) -> api.PolicyStatus | None:
-    """At every Gateway from which routes lead there."""
+    """Returns an entry for every Gateway from which routes lead to the backends."""
     return _at_gateways(obj, sorted({hop.gateway for backend in backends for hop in REACH.of(g, backend)}))
 
 
@@ -125,7 +125,7 @@ def crash_finding(id: NodeId) -> Finding:
 
 
 def query_name(id: NodeId) -> str:
-    """As `resolve.certificates.key_pair(Secret shop/web)`."""
+    """Returns a name such as `resolve.certificates.key_pair(Secret shop/web)`."""
     asked, *args = id
     told = ", ".join(str(arg) for arg in args if isinstance(arg, Key | str | int))
     return f"{asked}({told})"

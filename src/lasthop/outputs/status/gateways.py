@@ -137,7 +137,7 @@ def _still_wanted(g: Graph, key: Key, addresses: tuple[str, ...]) -> list[str]:
 
 
 def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """ResolvedRefs of the Gateway itself is about its client certificate, where it has one."""
+    """Returns ResolvedRefs of the Gateway itself, which is about its client certificate, where it has one."""
     own = client_certificate(g, key)
     if own is None:
         return ()
@@ -147,7 +147,7 @@ def _references(g: Graph, key: Key) -> tuple[Condition, ...]:
 
 
 def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Only while some waiver is in effect."""
+    """Returns the condition that is there only while some waiver is in effect."""
     count = WAIVED.size(g, key)
     if not count:
         return ()
@@ -157,7 +157,8 @@ def _insecure(g: Graph, key: Key) -> tuple[Condition, ...]:
 
 
 def _weakened(g: Graph, key: Key) -> tuple[Condition, ...]:
-    """Only while some backend is verified less than it was, and nobody has acknowledged it."""
+    """Returns the condition that is there only while some backend is verified less than it was, and nobody has acknowledged
+    it."""
     count = WEAKENED.size(g, key)
     if not count:
         return ()

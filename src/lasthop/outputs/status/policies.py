@@ -36,7 +36,7 @@ def policy_status(g: Graph, key: Key) -> PolicyStatus | None:
 
 
 def _rejected_status(g: Graph, key: Key, obj: RejectedPolicy) -> PolicyStatus | None:
-    """A policy that cannot be read whole is invalid wherever what it names is reached."""
+    """Returns the status of a policy that cannot be read whole: invalid wherever what it names is reached."""
     services = ((service, t.section_name) for t in obj.targets if (service := service_of(key, t)))
     reached = {gateway for service, section in services for gateway, _ in reached_by(g, service, section)}
     refused = stated((failed(reasons.ACCEPTED, invalid(f"could not be read: {obj.message}")),), obj)

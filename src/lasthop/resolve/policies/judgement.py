@@ -127,7 +127,7 @@ def _hostname_problem(field: str, name: str, *, wildcard: bool = False) -> Itera
 
 
 def _names(validation: BackendTLSPolicyValidation) -> tuple[San, ...]:
-    """The hostname authenticates only where no subjectAltNames are given (GEP-1897)."""
+    """Returns the names to verify. The hostname authenticates only where no subjectAltNames are given (GEP-1897)."""
     if not validation.subject_alt_names:
         return (San(SanType.DNS, validation.hostname.lower()),)
     return tuple(

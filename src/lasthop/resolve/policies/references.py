@@ -203,8 +203,8 @@ def _unknown(entry: _Entry) -> Problem:
 
 
 def _source(validation: BackendTLSPolicyValidation) -> Iterator[str]:
-    """What admission refuses is refused here too: an API server may hold objects that are older than its CRD. An empty list
-    or an empty string says as little as no field at all (GEP-1897)."""
+    """Yields what is wrong with the sources of trust. What admission refuses is refused here too: an API server may hold
+    objects that are older than its CRD. An empty list or an empty string says as little as no field at all (GEP-1897)."""
     refs, well_known = validation.ca_certificate_refs, validation.well_known_ca_certificates
     if refs and well_known:
         yield f"caCertificateRefs and {WELL_KNOWN_FIELD} exclude each other; remove one of them"

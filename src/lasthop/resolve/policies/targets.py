@@ -55,8 +55,8 @@ CLAIMS = Index[Key, tuple[Claim, ...]]("claim")
 
 @indexer("BackendTLSPolicy", keeps=True)
 def index_claims(g: Graph, key: Key) -> Iterator[Entry]:
-    """A text that cannot be read claims only what the last good text of the same policy does not name: while that is in force,
-    it decides. Against other policies each text keeps its age."""
+    """Indexes what a policy claims. A text that cannot be read claims only what the last good text of the same policy does not
+    name: while that is in force, it decides. Against other policies each text keeps its age."""
     policy, rejected = read_policy(g, key), read_rejected(g, key)
     named = _sections(key, policy.spec.target_refs) if policy else {}
     found = {service: (Claim(policy.age, key, sections),) for service, sections in named.items()} if policy else {}
