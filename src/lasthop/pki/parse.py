@@ -217,7 +217,8 @@ def _certificate(found: x509.Certificate) -> Certificate:
 
 
 def _weakness(found: x509.Certificate) -> str:
-    """Envoy accepts all of these. A root's signature on itself proves nothing, so it does not matter."""
+    """Returns what is below today's floor, all of which Envoy accepts. A root's signature on itself proves nothing, so it does
+    not matter."""
     key = found.public_key()
     if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey) and key.key_size < MIN_BITS:
         return f"{key.key_size}-bit {_kind(key).partition(' ')[0]} key"

@@ -54,7 +54,8 @@ def addresses(g: Graph, obj: api.Gateway) -> Addresses:
 
 
 def _bound(here: Settings, requested: RequestedAddresses) -> tuple[str, ...]:
-    """In a pod the addresses belong to the Services in front of it; the proxy binds whatever the pod has."""
+    """Returns the addresses to bind. In a pod they belong to the Services in front of it; the proxy binds whatever the pod
+    has."""
     wanted = requested.outside + requested.inside
     if not here.host_network or not wanted:
         return (here.default_address,)

@@ -216,7 +216,7 @@ def asked_first(g: Graph, gateway: Key, table: str, hostname: str) -> tuple[Exte
 
 @indexer("Gateway", "ListenerSet", keeps=True)
 def index_listener_hops(g: Graph, owner: Key) -> Iterator[Entry]:
-    """The servers that listeners ask are reached by their owner, as the backends of a route are by the route."""
+    """Indexes the servers that listeners ask: they are reached by their owner, as the backends of a route are by the route."""
     found = holder(g, owner)
     for listener in found.listeners if found and not found.problem else ():
         for auth in listener.auth if listener.served else ():

@@ -156,7 +156,8 @@ def kept_session(g: Graph, gateway: Key, backend: Key) -> Kept | None:
 
 
 def _applied(g: Graph, gateway: Key, backend: Key) -> Key | None:
-    """A Gateway for which a policy's status has no room does not apply it: nobody could see there what it does."""
+    """Returns the policy that a Gateway applies; none for which its status has no room: nobody could see there what it
+    does."""
     policy = traffic_policy(g, backend)
     return policy if policy and gateway not in traffic_ancestors(g, policy).without_room else None
 

@@ -25,7 +25,7 @@ from lasthop.store.store import OBJECTS, read
 
 @query
 def age(g: Graph, key: Key) -> tuple[str, str]:
-    """Of a Gateway or a ListenerSet."""
+    """Returns the age of a Gateway or a ListenerSet."""
     obj = OBJECTS.of(g, key)
     return obj.age if obj else ("", key.path)
 

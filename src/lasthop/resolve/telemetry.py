@@ -229,7 +229,7 @@ def _known(wanted: api.Attribute) -> bool:
 
 
 def _share(rate: Fraction | None) -> int:
-    """In millionths, which is what Envoy has; what is not nothing stays more than nothing."""
+    """Returns a share in millionths, which is what Envoy has; what is not nothing stays more than nothing."""
     if rate is None:
         return SAMPLED
     return max(round(SAMPLED * rate.numerator / rate.denominator), 1 if rate.numerator else 0)

@@ -105,7 +105,8 @@ def ref_state(g: Graph, namespace: str, ref: LocalObjectReference) -> RefState:
 
 
 def _list_dates(g: Graph, found: Bundle, place: str) -> tuple[Problem | None, list[str]]:
-    """Why a revocation list cannot be used now, and what to say of others. Of several of one issuer the latest counts."""
+    """Returns why a revocation list cannot be used now, and what to say of others. Of several of one issuer the latest
+    counts."""
     latest = {each.name: each for each in sorted(found.crls, key=lambda each: each.this_update)}
     warnings = []
     if found.uncovered:

@@ -197,7 +197,7 @@ async def _probe(request: web.Request) -> web.Response:
 
 
 async def _envoy_config(request: web.Request) -> web.Response:
-    """Only for the user whose gateway it is, by the socket: it holds every address and header."""
+    """Returns what Envoy holds, only to the user whose gateway it is, by the socket: it has every address and header."""
     if not _by_socket(request):
         raise web.HTTPForbidden(text="ask by the admin socket: lasthop config dump\n")
     return await _large(await envoy_config(request.app[VIEW].proxies, request.query.get("gateway", "")))

@@ -103,7 +103,7 @@ def certificates_metric(found: list[CertificateReport]) -> Metric:
 
 
 def revocations_metric(found: list[CertificateReport]) -> Metric:
-    """Revocation lists: a family of its own, because most are due every few days."""
+    """Returns when revocation lists are due: a family of its own, because most are due every few days."""
     series: dict[tuple[str, ...], float] = {}
     held: Counter[Key] = Counter()
     for each in (each for each in found if each.role is Role.REVOCATIONS):

@@ -139,13 +139,13 @@ def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_plugin() -> bool:
-    """Whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
+    """Returns whether kubectl has started us (`kubectl lasthop`): who types that means a cluster."""
     context = click.get_current_context(silent=True)
     return bool(context and context.find_root().info_name == PLUGIN)
 
 
 def gateway_named() -> bool:
-    """Whether a running gateway is selected, by --admin or by the --dir of a command that reads folders as well."""
+    """Returns whether a running gateway is selected, by --admin or by the --dir of a command that reads folders as well."""
     context = click.get_current_context(silent=True)
     return bool(context and (context.meta.get(_ADMIN) or context.meta.get(_RUNNING)))
 

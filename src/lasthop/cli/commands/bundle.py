@@ -109,7 +109,7 @@ def _json(read: Callable[[], Any]) -> bytes:
 
 
 def _attempted(read: Callable[[], bytes]) -> bytes:
-    """One part that cannot be had does not keep the others from being collected."""
+    """Reads a part; one that cannot be had does not keep the others from being collected."""
     try:
         return read()
     except (click.ClickException, OSError, ValueError) as error:

@@ -106,7 +106,7 @@ async def _controller(client: Client, namespace: str) -> AsyncIterator[Checked]:
 
 
 async def _rights(client: Client, namespace: str) -> AsyncIterator[Checked]:
-    """What this user may list, and, where this user may ask that, what the controller may."""
+    """Checks what this user may list, and, where this user may ask that, what the controller may."""
     from lasthop.api.kinds import KINDS
     from lasthop.kubernetes.errors import ApiError
 
@@ -157,7 +157,7 @@ async def _allowed(client: Client, attributes: dict[str, str], user: str = "") -
 
 
 async def _webhooks(client: Client, namespace: str) -> AsyncIterator[Checked]:
-    """Those that can refuse or change what users and the controller write."""
+    """Checks those that can refuse or change what users and the controller write."""
     concerned = 0
     for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
         for item in (await client.get(f"{WEBHOOKS}/{plural}")).get("items") or []:

@@ -115,7 +115,7 @@ def _directories() -> Iterator[Checked]:
 
 
 def _steering() -> Checked:
-    """Whether a new Envoy can take over ports without a reset connection."""
+    """Checks whether a new Envoy can take over ports without a reset connection."""
     scope = _number("/proc/sys/kernel/yama/ptrace_scope")
     if scope <= 0 or os.geteuid() == 0 or _number("/proc/sys/net/ipv4/tcp_migrate_req") == 1:
         return ok("changing Envoys", "a new one takes over ports without a reset connection")

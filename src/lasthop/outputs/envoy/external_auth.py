@@ -49,7 +49,8 @@ def per_route(auth: ExternalAuth, limit: float | None) -> extension_matcher_pb2.
 
 
 def per_host(auth: ExternalAuth) -> extension_matcher_pb2.ExtensionWithMatcherPerRoute:
-    """What the server adds to a request counts when its route is chosen, so that is done anew."""
+    """Returns the filter of a virtual host. What the server adds to a request counts when its route is chosen, so that is done
+    anew."""
     return _always(composite_pb2.ExecuteFilterAction(typed_config=_named(_ext_authz(auth, TIMEOUT, routes=True))))
 
 
@@ -71,7 +72,7 @@ def _always(action: composite_pb2.ExecuteFilterAction) -> extension_matcher_pb2.
 
 
 def _ext_authz(auth: ExternalAuth, timeout: float, *, routes: bool = False) -> ext_authz_pb2.ExtAuthz:
-    """`routes`: the route is chosen after it."""
+    """Returns the filter that asks a server. `routes`: the route is chosen after it."""
     grpc = auth.hop.protocol is Protocol.H2
     all_headers = not grpc and not auth.response_headers
     untouched = "|".join((*_FRAMING, *([_OWN_BODY] if all_headers else [])))

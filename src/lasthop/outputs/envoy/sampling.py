@@ -55,7 +55,7 @@ def _extension(name: str, config: Message) -> extension_pb2.TypedExtensionConfig
 
 
 def _either(share: int, parents_share: int) -> cel.Expr:
-    """`"traceparent" in request.headers ? request.headers["traceparent"].matches(...) : ...`"""
+    """Builds `"traceparent" in request.headers ? request.headers["traceparent"].matches(...) : ...`."""
     headers, name = _select("request", "headers"), _text("traceparent")
     given = _call("matches", _call("_[_]", headers, name), _text(sampled_pattern(parents_share)))
     return _call("_?_:_", _call("@in", name, headers), given, _by_time(share))
@@ -84,7 +84,7 @@ def _less_than(limit: int) -> str:
 
 
 def _class(count: int) -> str:
-    """The first digits, so many of them."""
+    """Matches the first digits, so many of them."""
     return f"[{'0123456789abcdef'[:count]}]"
 
 
@@ -93,7 +93,7 @@ def _any(count: int) -> str:
 
 
 def _by_time(share: int) -> cel.Expr:
-    """A trace that begins here has no id yet that an expression could look at. The moment of the request decides."""
+    """Samples by the moment of the request: a trace that begins here has no id yet that an expression could look at."""
     if share in (0, SAMPLED):
         return _bool(share == SAMPLED)
     time = _select("request", "time")
@@ -128,7 +128,7 @@ def _bool(value: bool) -> cel.Expr:
 
 
 def _numbered(root: cel.Expr) -> cel.Expr:
-    """Every node has an id of its own, or Envoy would take one for another."""
+    """Numbers the nodes: each needs an id of its own, or Envoy would take one for another."""
     numbers = iter(range(1, 1_000))
 
     def number(node: cel.Expr) -> None:

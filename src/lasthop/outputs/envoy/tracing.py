@@ -95,5 +95,5 @@ def _tag(attribute: SpanAttribute) -> custom_tag_pb2.CustomTag:
 
 
 def _escaped(text: str) -> str:
-    """A percent sign would begin one of Envoy's own substitutions."""
+    """Doubles percent signs, which would begin one of Envoy's own substitutions."""
     return text.replace("%", "%%")

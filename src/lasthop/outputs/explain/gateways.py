@@ -86,7 +86,7 @@ def listener_fact(g: Graph, gateway_key: Key, listener: Listener) -> Fact:
 
 
 def asked_facts(g: Graph, listener: Listener) -> tuple[Fact, ...]:
-    """The servers that are asked about every request."""
+    """Returns the servers that are asked about every request."""
     return tuple(hop_fact(g, auth.hop, "asks, before a route is chosen, ") for auth in listener.auth)
 
 

@@ -78,7 +78,7 @@ def _addresses(g: Graph, owner: Gateway) -> tuple[tuple[str, ...], ...]:
 
 
 def _assigned(g: Graph, owner: Gateway) -> tuple[Condition, ...]:
-    """Only where some routability is asked for: whether every address could be had with the one that was asked for."""
+    """Returns whether every address could be had with the routability that was asked for; nothing where none was."""
     if not owner.requested.scoped:
         return ()
     have, around = _addresses(g, owner), INFRASTRUCTURE.of(g, owner.key) or Infrastructure()
