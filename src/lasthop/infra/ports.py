@@ -66,10 +66,18 @@ def holders(port: int, transport: str = "TCP") -> Iterator[int]:
     tables = (transport.lower(), f"{transport.lower()}6")
     inodes = {inode for table in tables for inode in _listening(Path("/proc/net") / table, port, LISTENING[transport])}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            sockets = (str(fd.readlink()) for fd in (process / "fd").iterdir())
-            if any(target.startswith("socket:[") and target[8:-1] in inodes for target in sockets):
-                yield int(process.name)
+        if not inodes.isdisjoint(_sockets(process)):
+            yield int(process.name)
+
+
+def _sockets(process: Path) -> Iterator[str]:
+    """Yields the inodes of a process's sockets. A descriptor that is closed meanwhile hides none of the others."""
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target[8:-1]
 
 
 def _listening(table: Path, port: int, state: str) -> list[str]:

@@ -35,6 +35,16 @@ def test_a_taken_port_has_a_holder_and_is_free_for_the_other_transport(taken: tu
     assert ports.problem("127.0.0.1", port, "UDP" if transport == "TCP" else "TCP") is None
 
 
+def test_a_holder_is_found_whatever_else_it_closes_meanwhile() -> None:
+    spare = os.open("/", os.O_RDONLY)
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", free_port()))
+        holder.listen()
+        # Listing the descriptors of this process opens one that is gone when its turn comes: the lowest that is free.
+        os.close(spare)
+        assert list(ports.holders(holder.getsockname()[1])) == [os.getpid()]
+
+
 def test_an_address_of_another_machine_is_said_so() -> None:
     said = ports.problem("192.0.2.1", 5353, "UDP")
     assert said is not None and "is not an address of this machine" in said.message and not said.in_use

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -59,18 +59,19 @@ CA = Path(__file__).parents[2] / "cases/files/ca.pem"
 ANCHORS = dict(_anchors())
 
 
-class Taken:
-    """By a listener, and by a cluster as a client certificate."""
-
-    def __init__(self, listeners: set[str], clusters: set[str]) -> None:
-        self.listeners, self.clusters = listeners, clusters
+class Taken(NamedTuple):
+    listeners: set[str]
+    clusters: set[str]
+    """By which it was taken as a client certificate."""
+    refused: dict[str, str]
+    """Listeners, and why."""
 
 
 @pytest.fixture(scope="module")
 def taken(module_folder: Path) -> Iterator[Taken]:
     """Listeners and clusters are refused one by one, so one Envoy can be asked about all of them. Of what we take it is given
     what Lasthop would give it, of what we refuse the text as it is written."""
-    listeners = [_listener(module_folder, name, *pair) for name, pair in CASES.items()]
+    listeners = [_listener(module_folder / f"pipe-{n}", name, *pair) for n, (name, pair) in enumerate(CASES.items())]
     clusters = [_cluster(name, *pair) for name, pair in CASES.items()]
     clusters += [_trusting(name, anchor) for name, anchor in ANCHORS.items()]
     config = {
@@ -112,9 +113,14 @@ def _taken(folder: Path, process: subprocess.Popen[bytes]) -> Taken:
             stats = ""
         if all(line in stats.splitlines() for line in REJECTED):
             dump = json.loads(_get(folder / "admin", "/config_dump"))["configs"]
-            listeners = {x["name"] for part in dump for x in part.get("dynamic_listeners", []) if "error_state" not in x}
+            listeners = [x for part in dump for x in part.get("dynamic_listeners", [])]
             clusters = [x for part in dump for x in part.get("dynamic_active_clusters", [])]
-            return Taken(listeners, {x["cluster"]["name"] for x in clusters})
+            failed = [x["error_state"] for x in listeners if "error_state" in x]
+            return Taken(
+                {x["name"] for x in listeners if "error_state" not in x},
+                {x["cluster"]["name"] for x in clusters},
+                {x["failed_configuration"]["name"]: x["details"] for x in failed},
+            )
         time.sleep(0.05)
     raise AssertionError(f"Envoy has not said what it takes: {(folder / 'log').read_text()}")
 
@@ -141,15 +147,14 @@ def _given(chain: str, key: str) -> dict[str, Any]:
     return {"tls_certificates": [{"certificate_chain": {"inline_string": chain}, "private_key": {"inline_string": key}}]}
 
 
-def _listener(folder: Path, name: str, chain: str, key: str) -> dict[str, Any]:
+def _listener(pipe: Path, name: str, chain: str, key: str) -> dict[str, Any]:
     tls = {"@type": TLS + "DownstreamTlsContext", "common_tls_context": _given(chain, key)}
     proxy = {"@type": TYPE + "filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "x", "cluster": "x"}
     filters = {
         "filters": [{"name": "tcp", "typed_config": proxy}],
         "transport_socket": {"name": "tls", "typed_config": tls},
     }
-    address = {"pipe": {"path": str(folder / f"{len(name)}-{abs(hash(name)) % 10**6}")}}
-    return {"name": name, "address": address, "filter_chains": [filters]}
+    return {"name": name, "address": {"pipe": {"path": str(pipe)}}, "filter_chains": [filters]}
 
 
 def _cluster(name: str, chain: str, key: str) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def test_what_we_take_envoy_takes_and_what_we_refuse_it_refuses(taken: Taken, na
     if name in STRICTER:
         assert (as_server, as_client) == (False, False)
     else:
-        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), found
+        assert (name in taken.listeners, name in taken.clusters) == (as_server, as_client), (found, taken.refused.get(name))
 
 
 def test_where_we_are_stricter_envoy_does_take_it(taken: Taken) -> None:
