@@ -145,12 +145,16 @@ class HopTLS(msgspec.Struct, frozen=True):
     """The old gateway accepted a certificate whose only name is the CN."""
     sni_of_host: bool = False
     """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that certificates were looked up in."""
+    shown_to_all: bool = False
+    """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for hops of which one policy can be made."""
         names = tuple(sorted(self.names))
-        return (self.level, names, self.sni, self.trust, self.options)
+        return (self.level, names, self.sni, self.trust, self.revocation, self.options)
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -313,6 +317,8 @@ class ClientValidation(msgspec.Struct, frozen=True):
 
     trust: tuple[TrustRef, ...]
     optional: bool = False
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that their certificates were looked up in."""
 
 
 class Listener(msgspec.Struct, frozen=True):

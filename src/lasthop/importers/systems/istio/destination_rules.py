@@ -246,9 +246,6 @@ def _tls(reader: Reader) -> ClientTLS:
         skip=skip not in (None, False),
         crl=reader.text("caCrl"),
     )
-    if found.crl:
-        text = "certificates were checked against a revocation list, and are not any more"
-        reader.note(Category.LOOSENED, "crl-dropped", text, "caCrl")
     if found.skip and (found.names or found.ca_file):
         text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
         reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=Severity.HIGH)
