@@ -157,6 +157,14 @@ class HopTLS(msgspec.Struct, frozen=True):
         return (self.level, names, self.sni, self.trust, self.revocation, self.options)
 
 
+class RetryBudget(msgspec.Struct, frozen=True, order=True):
+    """How many of the requests to a backend may be retries."""
+
+    percent: int
+    at_least: int
+    """Retries at a time that are always allowed."""
+
+
 class Hop(msgspec.Struct, frozen=True):
     source: Source
     backend: Backend
@@ -167,6 +175,7 @@ class Hop(msgspec.Struct, frozen=True):
     filters: tuple[HTTPRouteFilter, ...] = ()
     permitted: bool = True
     """Whether the old gateway permitted the reference, if it leads to another namespace."""
+    budget: RetryBudget | None = None
 
     @property
     def level(self) -> Level:

@@ -30,6 +30,7 @@ from lasthop.importers.writer.policies import PolicyWriter, Verdict
 from lasthop.importers.writer.ports import shared_ports
 from lasthop.importers.writer.routes import RouteWriter, hop_ports
 from lasthop.importers.writer.split import split_conflicts
+from lasthop.importers.writer.traffic import write_budgets
 from lasthop.importers.writer.trust import TrustWriter
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
@@ -158,6 +159,7 @@ def write(
     routes = RouteWriter(objects, hop_ports(found), settings.experimental)
     routes.write(imported.rules, gateways.parents)
     write_backends(objects, found, policies.xbackend_tls, policies.plaintext_ports)
+    budget_notes = write_budgets(objects, found, experimental=settings.experimental)
     write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
         if document["kind"] == "Gateway" and policies.waivers:
@@ -209,6 +211,7 @@ def write(
         *operator_notes,
         *external_hostnames(found, verdicts),
         *routes.notes,
+        *budget_notes,
         *admission_notes,
         *(() if settings.in_cluster else shared_ports(written)),
     ]

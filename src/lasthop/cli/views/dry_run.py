@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lasthop.engine import Engine
 from lasthop.plan.infrastructure import Infrastructure
 from lasthop.plan.proxy import ProxyState
@@ -11,9 +13,11 @@ from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
 from lasthop.store.node import Crash
 
 
-def serve_all(engine: Engine) -> None:
-    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything."""
-    engine.settle()
+def serve_all(engine: Engine, settle: Callable[[], object] | None = None) -> None:
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `settle`: how,
+    if not all of it is wanted."""
+    settle = settle or engine.settle
+    settle()
     for key in engine.store.keys("Gateway"):
         found = gateway.attempt(engine.graph, key)
         if found is None or isinstance(found, Crash):
@@ -25,4 +29,4 @@ def serve_all(engine: Engine) -> None:
         given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
         INFRASTRUCTURE.set(engine.graph, Infrastructure(tuple(given), inside=inside), key)
         PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
-    engine.settle()
+    settle()
