@@ -14,8 +14,8 @@ from lasthop.store.node import Crash
 
 
 def serve_all(engine: Engine, settle: Callable[[], object] | None = None) -> None:
-    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `settle`: how,
-    if not all of it is wanted."""
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `settle`:
+    how, if not all of it is wanted."""
     settle = settle or engine.settle
     settle()
     for key in engine.store.keys("Gateway"):

@@ -85,8 +85,8 @@ def keep(
     for kind, namespace, name in wanted:
         if found := inputs.find(kind, namespace, name):
             file = File.SECRETS if kind == "Secret" else File.BACKENDS if kind == "Service" else File.TRUST
-            document = _cleaned(found.value)
-            objects.add(file, _saying_plaintext(document, plaintext) if kind == "Service" else document, ())
+            kept = _cleaned(found.value)
+            objects.add(file, _saying_plaintext(kept, plaintext) if kind == "Service" else kept, ())
     for document in inputs.documents:
         if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
             objects.add(File.BACKENDS, _cleaned(document.value), ())

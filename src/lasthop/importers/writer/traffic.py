@@ -1,4 +1,4 @@
-"""Writes retry budgets of backends, as XBackendTrafficPolicies: one for a Service or XBackend, for all routes that lead there."""
+"""Writes retry budgets as XBackendTrafficPolicies: one for a Service or XBackend, for all routes that lead there."""
 
 from __future__ import annotations
 
