@@ -141,6 +141,10 @@ class Engine:
         }
         return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
 
+    def index(self) -> None:
+        """Brings up to date only what is listed of the objects, as the listeners of a Gateway, and no output."""
+        self.stages.settle(only=())
+
     def judge(self) -> None:
         """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
         once about many objects that nobody serves."""

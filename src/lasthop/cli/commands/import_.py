@@ -198,11 +198,12 @@ def command(
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Keeps Python from looking for garbage: what an import makes, it needs to the end."""
+    """Keeps Python from looking for garbage, also later on among what was made here: an import needs it to the end."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
 
 
