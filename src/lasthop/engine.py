@@ -81,6 +81,7 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
+JUDGED = (CLUSTERS.name, VERIFICATIONS.name, *(each.name for each in FINDINGS))
 URGENT = (CLUSTERS.name, LOAD_ASSIGNMENTS.name, SECRETS.name, CLIENT_SECRETS.name)
 
 
@@ -139,6 +140,18 @@ class Engine:
             for (key,), value in output.of(outputs).items()
         }
         return Update(xds, status, self._collect_findings(outputs), tuple(Hop(*key) for key in CLUSTERS.of(outputs)))
+
+    def index(self) -> None:
+        """Brings up to date only what is listed of the objects, as the listeners of a Gateway, and no output."""
+        self.stages.settle(only=())
+
+    def judge(self) -> None:
+        """Brings `findings` and `hops` up to date, and nothing else of what is told to Envoy and to people: for those who ask
+        once about many objects that nobody serves."""
+        outputs = self.stages.settle(only=JUDGED)
+        self.policies.settled(outputs)
+        self.verifications.settled(outputs)
+        self._collect_findings(outputs)
 
     @property
     def unsettled(self) -> bool:

@@ -107,7 +107,7 @@ def shown(outcome: Outcome) -> str:
         for key, value in parts.items()
     )
     for file in sorted(FILES.glob("*.*")):
-        if file.suffix in (".pem", ".crt", ".key"):
+        if file.suffix in (".pem", ".crt", ".key", ".crl"):
             text = text.replace(json.dumps(file.read_text()), f'"@{file.name}"')
     return text
 

@@ -240,6 +240,5 @@ def assert_check_has_only_todos(outcome: Outcome) -> None:
     for mistake in errors:
         finding = mistake.finding
         certificate = finding.object is not None and finding.object.kind == "Gateway" and "default-certificate" in todo
-        refused = finding.reason == "UnsupportedProtocol" and "port-says-tls" in todo
-        expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate or refused
+        expected = str(finding.object) in told | waiting or lacking(outcome, finding.missing) or certificate
         assert expected, str(finding)

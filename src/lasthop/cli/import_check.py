@@ -50,5 +50,5 @@ def engine_of(result: Result, now: float, way: Settings = ON_A_HOST) -> Engine:
         labels = StringMap.of({NAMESPACE_LABEL: name})
         objects.setdefault(Key("Namespace", "", name), Namespace(metadata=ObjectMeta(name=name, labels=labels)))
     engine.apply(objects)
-    serve_all(engine)
+    serve_all(engine, judge=True)
     return engine

@@ -145,12 +145,24 @@ class HopTLS(msgspec.Struct, frozen=True):
     """The old gateway accepted a certificate whose only name is the CN."""
     sni_of_host: bool = False
     """Of SNI: the request's Host was sent, as for HOST_NAME it always is."""
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that certificates were looked up in."""
+    shown_to_all: bool = False
+    """Of the client certificate: the old gateway showed it to all of its TLS backends, as a Gateway does."""
 
     @property
     def meaning(self) -> tuple[object, ...]:
         """Equal for hops of which one policy can be made."""
         names = tuple(sorted(self.names))
-        return (self.level, names, self.sni, self.trust, self.options)
+        return (self.level, names, self.sni, self.trust, self.revocation, self.options)
+
+
+class RetryBudget(msgspec.Struct, frozen=True, order=True):
+    """How many of the requests to a backend may be retries."""
+
+    percent: int
+    at_least: int
+    """Retries at a time that are always allowed."""
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -163,6 +175,7 @@ class Hop(msgspec.Struct, frozen=True):
     filters: tuple[HTTPRouteFilter, ...] = ()
     permitted: bool = True
     """Whether the old gateway permitted the reference, if it leads to another namespace."""
+    budget: RetryBudget | None = None
 
     @property
     def level(self) -> Level:
@@ -313,6 +326,8 @@ class ClientValidation(msgspec.Struct, frozen=True):
 
     trust: tuple[TrustRef, ...]
     optional: bool = False
+    revocation: tuple[TrustRef | FileTrust, ...] = ()
+    """Revocation lists that their certificates were looked up in."""
 
 
 class Listener(msgspec.Struct, frozen=True):

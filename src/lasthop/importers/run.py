@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.api.profiles import PREFIX
 from lasthop.importers.decisions import Decisions
 from lasthop.importers.documents import Document, SourceText, Unparsable
 from lasthop.importers.ingresses import claims, controllers_of
@@ -20,7 +21,7 @@ from lasthop.importers.result import Result, Row
 from lasthop.importers.settings import Settings, System
 from lasthop.importers.writer.admission import INADMISSIBLE, Admission
 from lasthop.importers.writer.backends import keep, write_backends
-from lasthop.importers.writer.client_certificates import client_certificates
+from lasthop.importers.writer.client_certificates import of_gateways
 from lasthop.importers.writer.gateways import GatewayWriter
 from lasthop.importers.writer.grants import write_grants
 from lasthop.importers.writer.objects import File, ObjectWriter, Written
@@ -29,6 +30,7 @@ from lasthop.importers.writer.policies import PolicyWriter, Verdict
 from lasthop.importers.writer.ports import shared_ports
 from lasthop.importers.writer.routes import RouteWriter, hop_ports
 from lasthop.importers.writer.split import split_conflicts
+from lasthop.importers.writer.traffic import write_budgets
 from lasthop.importers.writer.trust import TrustWriter
 
 READ_ALONG: Final = ("Service", "EndpointSlice", "IngressClass", "ConfigMap", "Secret", "Namespace", "ClusterTrustBundle")
@@ -145,19 +147,20 @@ def write(
     taken = [(d.kind, d.namespace, d.bare_name) for d in documents if d.kind in ("ConfigMap", "Secret")]
     objects = ObjectWriter(taken, origin)
     trust = TrustWriter(inputs, settings, decisions, objects)
-    policies = PolicyWriter(inputs, settings, decisions, objects, trust)
+    gateways = GatewayWriter(inputs, settings, objects, trust)
+    placed = gateways.place(imported.listeners)
+    clients = of_gateways(found, gateways.gateways, decisions)
+    policies = PolicyWriter(inputs, settings, decisions, objects, trust, clients)
     verdicts: dict[tuple[str, str, str, int], Verdict | None] = {}
     by_port = groups(found)
     for group, each in by_port.items():
         verdicts[group] = policies.write(each)
         progress("Judging ports", len(verdicts), len(by_port))
-    gateways = GatewayWriter(inputs, settings, objects)
-    placed = gateways.place(imported.listeners)
-    clients, client_notes = client_certificates(found, gateways.gateways, decisions)
-    gateways.write(placed, imported.rules, clients, policies.waivers and not settings.parent)
+    gateways.write(placed, imported.rules, clients.chosen, policies.waivers and not settings.parent)
     routes = RouteWriter(objects, hop_ports(found), settings.experimental)
     routes.write(imported.rules, gateways.parents)
-    write_backends(objects, found, policies.xbackend_tls)
+    write_backends(objects, found, policies.xbackend_tls, policies.plaintext_ports)
+    budget_notes = write_budgets(objects, found, experimental=settings.experimental)
     write_grants(objects, {*gateways.grants, *routes.grants, *policies.grants})
     for source, document in imported.objects:
         if document["kind"] == "Gateway" and policies.waivers:
@@ -179,7 +182,8 @@ def write(
     referenced = _referenced(objects.objects)
     secrets = {each for each in referenced if each[0] == "Secret"}
     written_already = {(each.kind, each.key[0], each.key[2]) for each in objects.objects}
-    keep(context if settings.in_cluster else objects, inputs, found, referenced - secrets - written_already)
+    others = referenced - secrets - written_already
+    keep(context if settings.in_cluster else objects, inputs, found, others, policies.plaintext_ports)
     keep(objects if settings.with_secrets and not settings.in_cluster else context, inputs, (), secrets - written_already)
 
     admission = Admission()
@@ -204,10 +208,11 @@ def write(
         *policies.notes,
         *trust.notes,
         *gateways.notes,
-        *client_notes,
+        *clients.notes,
         *operator_notes,
         *external_hostnames(found, verdicts),
         *routes.notes,
+        *budget_notes,
         *admission_notes,
         *(() if settings.in_cluster else shared_ports(written)),
     ]
@@ -227,6 +232,7 @@ def write(
 
 FILES: Final = {"GatewayClass": File.GATEWAY, "Gateway": File.GATEWAY, "ListenerSet": File.GATEWAY, "Service": File.BACKENDS}
 REFERENCES: Final = ("certificateRefs", "clientCertificateRef", "caCertificateRefs")
+CLIENT_CERTIFICATE: Final = f"{PREFIX}client-certificate"
 
 
 def _services(imported: Imported) -> list[Document]:
@@ -278,6 +284,8 @@ def _referenced(objects: Iterable[Written]) -> set[tuple[str, str, str]]:
             kind = value.get("kind", "Secret")
             if inside in REFERENCES and kind in ("ConfigMap", "Secret"):
                 found.add((kind, value.get("namespace", namespace), value["name"]))
+            if isinstance(value.get(CLIENT_CERTIFICATE), str):
+                found.add(("Secret", namespace, value[CLIENT_CERTIFICATE]))
             for key, below in value.items():
                 walk(below, namespace, key)
         elif isinstance(value, list):

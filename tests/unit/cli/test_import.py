@@ -160,6 +160,10 @@ def test_a_wrong_command_line_is_an_error_without_a_traceback(args: tuple[str, .
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
+def test_a_mistyped_system_gets_the_one_that_is_meant(folder: Path) -> None:
+    assert "there is no system istoi; did you mean istio?" in lasthop("import", "istoi", folder).stderr
+
+
 def test_keys_are_written_only_on_request_and_then_only_for_the_owner(folder: Path, tmp_path: Path) -> None:
     metadata, data = {"name": "pair", "namespace": "obs"}, {"tls.crt": "x", "tls.key": "PRIVATE KEY-----"}
     secret = "---\n" + yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})

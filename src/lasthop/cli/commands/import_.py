@@ -17,6 +17,7 @@ from lasthop.cli.render.terminal import note
 from lasthop.importers.model import ObjectName
 from lasthop.importers.registry import AUTO, SYSTEMS
 from lasthop.importers.settings import Flag, Settings
+from lasthop.suggestions import closest
 
 if TYPE_CHECKING:
     from lasthop.cli.import_sources import Input
@@ -39,6 +40,15 @@ class NamespacedName(click.ParamType[ObjectName]):
         return ObjectName(namespace, name)
 
 
+class SystemName(click.Choice[str]):
+    """The name of a system; a mistyped one gets the name that is probably meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices and (close := closest(str(value), self.choices)):
+            self.fail(f"there is no system {value}; did you mean {close}?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _systems_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the systems' own options; they arrive as keyword arguments."""
     for flag in reversed(FLAGS):
@@ -55,7 +65,7 @@ def _flag_option(flag: Flag) -> Callable[..., Any]:
 
 
 @click.command("import")
-@click.argument("system", type=click.Choice([*SYSTEMS, AUTO]), metavar="SYSTEM")
+@click.argument("system", type=SystemName([*SYSTEMS, AUTO]), metavar="SYSTEM")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option(
     "--to",
@@ -188,11 +198,12 @@ def command(
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Keeps Python from looking for garbage: what an import makes, it needs to the end."""
+    """Keeps Python from looking for garbage, also later on among what was made here: an import needs it to the end."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
 
 

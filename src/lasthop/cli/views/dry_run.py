@@ -11,9 +11,13 @@ from lasthop.resolve.settings import INFRASTRUCTURE, PROXY
 from lasthop.store.node import Crash
 
 
-def serve_all(engine: Engine) -> None:
-    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything."""
-    engine.settle()
+def serve_all(engine: Engine, *, judge: bool = False) -> None:
+    """Settles the engine as if every Gateway had its ports, an address and a proxy that acknowledges everything. `judge`: only
+    as far as findings and hops need it."""
+    if judge:
+        engine.index()
+    else:
+        engine.settle()
     for key in engine.store.keys("Gateway"):
         found = gateway.attempt(engine.graph, key)
         if found is None or isinstance(found, Crash):
@@ -25,4 +29,7 @@ def serve_all(engine: Engine) -> None:
         given = (("IPAddress", each) for each in ("0.0.0.0", *inside))
         INFRASTRUCTURE.set(engine.graph, Infrastructure(tuple(given), inside=inside), key)
         PROXY.set(engine.graph, ProxyState.serving(found.listeners), key)
-    engine.settle()
+    if judge:
+        engine.judge()
+    else:
+        engine.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from lasthop.api.documents import Json
@@ -17,8 +17,13 @@ from lasthop.importers.writer.objects import File, ObjectWriter
 XAPI = "gateway.networking.x-k8s.io/v1alpha1"
 
 
-def write_backends(objects: ObjectWriter, legs: Sequence[Leg], tls: Mapping[tuple[str, str], Json]) -> None:
-    """Writes the objects that hops to hosts and addresses need, each once."""
+def write_backends(
+    objects: ObjectWriter,
+    legs: Sequence[Leg],
+    tls: Mapping[tuple[str, str], Json],
+    plaintext: Container[tuple[str, str, int]] = (),
+) -> None:
+    """Writes the objects that hops to hosts and addresses need, each once. `plaintext`: ports that must not say otherwise."""
     sources: dict[HostBackend | AddressBackend, list[Source]] = {}
     for leg in legs:
         if leg.port is not None and isinstance(leg.hop.backend, HostBackend | AddressBackend):
@@ -34,15 +39,21 @@ def write_backends(objects: ObjectWriter, legs: Sequence[Leg], tls: Mapping[tupl
                 spec["tls"] = own
             objects.add(File.BACKENDS, {"apiVersion": XAPI, "kind": "XBackend", "metadata": metadata, "spec": spec}, found)
         else:
-            _addresses(objects, backend, metadata, found)
+            _addresses(objects, backend, metadata, found, plaintext)
 
 
-def _addresses(objects: ObjectWriter, backend: AddressBackend, metadata: Json, sources: Sequence[Source]) -> None:
+def _addresses(
+    objects: ObjectWriter,
+    backend: AddressBackend,
+    metadata: Json,
+    sources: Sequence[Source],
+    plaintext: Container[tuple[str, str, int]],
+) -> None:
     port: Json = {"name": backend.port_name, "port": backend.port}
     if backend.app_protocol:
         port["appProtocol"] = backend.app_protocol
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}}
-    objects.add(File.BACKENDS, service, sources)
+    service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}}
+    objects.add(File.BACKENDS, _saying_plaintext(service, plaintext), sources)
     slices: dict[tuple[str, int], list[str]] = {}
     for address, number in backend.addresses:
         slices.setdefault((f"IPv{ipaddress.ip_address(address).version}", number), []).append(address)
@@ -60,18 +71,42 @@ def _addresses(objects: ObjectWriter, backend: AddressBackend, metadata: Json, s
         objects.add(File.BACKENDS, endpoints, sources)
 
 
-def keep(objects: ObjectWriter, inputs: Inputs, legs: Iterable[Leg], referenced: Iterable[tuple[str, str, str]]) -> None:
+def keep(
+    objects: ObjectWriter,
+    inputs: Inputs,
+    legs: Iterable[Leg],
+    referenced: Iterable[tuple[str, str, str]],
+    plaintext: Container[tuple[str, str, int]] = (),
+) -> None:
     """Copies what the written objects refer to: Services with their EndpointSlices, and ConfigMaps. A folder has no API server
-    that holds them. `referenced`: kind, namespace and name of more."""
+    that holds them. `referenced`: kind, namespace and name of more; `plaintext`: ports that must not say otherwise."""
     services = {(leg.port.namespace, leg.port.name) for leg in legs if leg.port is not None and leg.port.kind == "Service"}
     wanted = sorted({*(("Service", *each) for each in services), *referenced})
     for kind, namespace, name in wanted:
         if found := inputs.find(kind, namespace, name):
             file = File.SECRETS if kind == "Secret" else File.BACKENDS if kind == "Service" else File.TRUST
-            objects.add(file, _cleaned(found.value), ())
+            kept = _cleaned(found.value)
+            objects.add(file, _saying_plaintext(kept, plaintext) if kind == "Service" else kept, ())
     for document in inputs.documents:
         if document.kind == "EndpointSlice" and (document.namespace, service_of(document)) in services:
             objects.add(File.BACKENDS, _cleaned(document.value), ())
+
+
+def _saying_plaintext(service: Json, ports: Container[tuple[str, str, int]]) -> Json:
+    """Returns a Service without the appProtocol of these ports."""
+    spec, place = service.get("spec"), (service["metadata"].get("namespace", ""), service["metadata"]["name"])
+    if not isinstance(spec, dict) or not isinstance(spec.get("ports"), list):
+        return service
+    kept = [
+        {key: value for key, value in each.items() if key != "appProtocol"} if _port(place, each) in ports else each
+        for each in spec["ports"]
+    ]
+    return {**service, "spec": {**spec, "ports": kept}}
+
+
+def _port(place: tuple[str, str], port: Any) -> tuple[str, str, int]:
+    number = port.get("port") if isinstance(port, dict) else None
+    return (*place, number if isinstance(number, int) else 0)
 
 
 def service_of(endpoints: Document) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from lasthop.importers.legs import Leg
 from lasthop.importers.levels import STRENGTH, VERIFYING, Level
-from lasthop.importers.model import HopTLS
+from lasthop.importers.model import FileTrust, HopTLS, TrustRef
 from lasthop.importers.notes import Category, Note
+from lasthop.resolve.app_protocols import says_tls
 
 
 class Settled(NamedTuple):
@@ -23,8 +24,19 @@ class Settled(NamedTuple):
 
 
 def policed(legs: Sequence[Leg]) -> list[tuple[Leg, HopTLS]]:
-    """Returns the legs that had TLS of the gateway's own."""
-    return [(leg, leg.tls) for leg in legs if leg.tls and leg.tls.level not in UNPOLICED]
+    """Returns the legs that had TLS of the gateway's own. If none had: those that were sent plaintext to a port that says TLS,
+    which Lasthop refuses, so that somebody has to decide."""
+    own = [(leg, leg.tls) for leg in legs if leg.tls and leg.tls.level not in UNPOLICED]
+    plaintext = [leg for leg in legs if _is_plaintext(leg)]
+    port = plaintext[0].port if plaintext else None
+    if own or port is None or not says_tls(port.app_protocol):
+        return own
+    why = f"was sent plaintext, although the port has appProtocol {port.app_protocol}; Lasthop refuses that"
+    return [(leg, HopTLS(Level.BROKEN, why, was_plaintext=True)) for leg in plaintext]
+
+
+def _is_plaintext(leg: Leg) -> bool:
+    return leg.tls is None or leg.tls.level is Level.PLAINTEXT
 
 
 UNPOLICED = (Level.PASSTHROUGH, Level.PLAINTEXT)
@@ -44,7 +56,12 @@ def settled(wanted: Sequence[tuple[Leg, HopTLS]]) -> Settled:
     if len(trusts) > 1 or len(names) > 1:
         distinct = {each.meaning: each for _, each in verifying}
         return Settled(tls, leg, tuple(distinct.values()))
-    return Settled(tls, leg)
+    return Settled(msgspec.structs.replace(tls, revocation=_lists(each for _, each in verifying)), leg)
+
+
+def _lists(several: Iterable[HopTLS]) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns the revocation lists of all: what one of them revokes is refused for every route."""
+    return tuple(dict.fromkeys(each for tls in several for each in tls.revocation))
 
 
 def merged(conflict: Sequence[HopTLS]) -> HopTLS:
@@ -54,11 +71,13 @@ def merged(conflict: Sequence[HopTLS]) -> HopTLS:
     names = tuple(dict.fromkeys(each for tls in conflict for each in tls.names))
     why = "what several routes ask for, merged by decision"
     level = Level.NAME if weakest.level is Level.HOST_NAME else weakest.level
-    return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, why=why)
+    return msgspec.structs.replace(weakest, level=level, trust=trust, names=names, revocation=_lists(conflict), why=why)
 
 
 def difference_notes(legs: Sequence[Leg], found: Settled, target: str) -> Iterator[Note]:
     """Yields what is tighter for the routes that asked for less."""
+    if _is_plaintext(found.leg):
+        return
     for leg in legs:
         if leg.tls is None or leg.tls.level is Level.PLAINTEXT:
             text = f"used plaintext, and {found.leg.hop.source.object} TLS, to the same port; TLS holds for both"

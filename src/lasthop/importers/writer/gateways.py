@@ -27,8 +27,10 @@ from lasthop.importers.model import (
 from lasthop.importers.names import shortened, slug
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
+from lasthop.importers.writer.client_validation import ValidationWriter
 from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.importers.writer.routes import Parent
+from lasthop.importers.writer.trust import TrustWriter
 
 API: Final = "gateway.networking.k8s.io/v1"
 MAX_LISTENERS: Final = 64
@@ -38,12 +40,13 @@ NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class GatewayWriter:
-    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter) -> None:
+    def __init__(self, inputs: Inputs, settings: Settings, objects: ObjectWriter, trust: TrustWriter) -> None:
         self._inputs = inputs
         self._settings = settings
         self._objects = objects
         self.notes: list[Note] = []
         self.grants: set[tuple[str, str, str, str, str]] = set()
+        self._clients = ValidationWriter(trust, self.notes, self.grants)
         self.parents: dict[ListenerKey, Parent] = {}
         """Where routes of a listener attach."""
         self.gateways: dict[ListenerKey, ObjectName] = {}
@@ -86,6 +89,7 @@ class GatewayWriter:
         assert listener.clients is not None
         first = listener.clients.trust[0].name if listener.clients.trust else "clients"
         suffix = f"{first}-optional" if listener.clients.optional else first
+        suffix += "".join(f"-{slug(str(each))}" for each in listener.clients.revocation)
         own = ObjectName(owner.namespace, shortened(f"{owner.name}-{suffix}"))
         text = f"clients of {listener.hostname or 'all hosts'} are verified in another way than those of other hosts"
         remedy = "Point its DNS name to the address of that Gateway."
@@ -267,20 +271,13 @@ class GatewayWriter:
             }
         ports = {each.port: each.clients for each in listeners if each.clients is not None}
         if ports:
-            validated = [{"port": port, "tls": self._validation(owner, each)} for port, each in sorted(ports.items())]
+            places = {each.port: each.source for each in listeners if each.clients is not None}
+            validated = [
+                {"port": port, "tls": self._clients.validation(owner, each, places[port])}
+                for port, each in sorted(ports.items())
+            ]
             tls["frontend"] = {"default": {}, "perPort": validated}
         return tls
-
-    def _validation(self, owner: ObjectName, clients: ClientValidation) -> Json:
-        refs = []
-        for each in clients.trust:
-            ref = {"group": "", "kind": each.kind, "name": each.name}
-            if each.namespace != owner.namespace:
-                ref["namespace"] = each.namespace
-                self.grants.add(("Gateway", owner.namespace, each.kind, each.namespace, each.name))
-            refs.append(ref)
-        mode = {"mode": "AllowInsecureFallback"} if clients.optional else {}
-        return {"validation": {"caCertificateRefs": refs, **mode}}
 
 
 _TODO_CERTIFICATE: Final = "default-certificate-todo"

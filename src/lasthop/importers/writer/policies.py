@@ -17,6 +17,7 @@ from lasthop.importers.model import HopTLS, HostBackend, Name, NameKind
 from lasthop.importers.names import shortened
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
+from lasthop.importers.writer.client_certificates import ClientSecrets, OfGateways, of_port
 from lasthop.importers.writer.conflicts import Settled, difference_notes, merged, policed, settled
 from lasthop.importers.writer.objects import File, ObjectWriter
 from lasthop.importers.writer.trust import SYSTEM_REF, Anchors, TrustWriter
@@ -26,6 +27,7 @@ from lasthop.pki.parse import Certificate, Unreadable
 from lasthop.plan.tls_options import OPTIONS, TLSOptions
 from lasthop.printable import printable
 from lasthop.resolve.app_protocols import says_tls
+from lasthop.resolve.trust import CRL_KEY
 
 API: Final = "gateway.networking.k8s.io/v1"
 LASTHOP: Final = "lasthop.dev/v1alpha1"
@@ -43,13 +45,21 @@ class Verdict(NamedTuple):
 
 class PolicyWriter:
     def __init__(
-        self, inputs: Inputs, settings: Settings, decisions: Decisions, objects: ObjectWriter, trust: TrustWriter
+        self,
+        inputs: Inputs,
+        settings: Settings,
+        decisions: Decisions,
+        objects: ObjectWriter,
+        trust: TrustWriter,
+        gateways: OfGateways,
     ) -> None:
         self._inputs = inputs
         self._settings = settings
         self._decisions = decisions
         self._objects = objects
         self._trust = trust
+        self._gateways = gateways
+        self._secrets = ClientSecrets(inputs, settings, objects)
         self.notes: list[Note] = []
         self.questions: list[Question] = []
         self.entries: list[str] = []
@@ -59,13 +69,15 @@ class PolicyWriter:
         self.grants: set[tuple[str, str, str, str, str]] = set()
         """For client certificates of XBackends."""
         self.waivers = False
+        self.plaintext_ports: set[tuple[str, str, int]] = set()
+        """Namespace, Service and number of ports that say TLS and stay plaintext, as somebody has decided."""
 
     def write(self, legs: Sequence[Leg]) -> Verdict | None:
         """Writes the policy of the port that all the legs lead to; returns None where none had TLS of the gateway's own."""
         wanted = policed(legs)
         if not wanted:
             self.notes += believed_notes(legs)
-            return self._says_tls(legs)
+            return None
         found = settled(wanted)
         port = found.leg.port
         assert port is not None
@@ -74,24 +86,27 @@ class PolicyWriter:
         tls = merged(found.conflict) if found.conflict and decision and decision.merge else found.tls
         if decision and decision.plaintext and all(each.was_plaintext for _, each in wanted):
             self._note(Category.CHANGED, "plaintext-decided", f"stays plaintext: {decision.reason}", source)
+            if says_tls(port.app_protocol):
+                self._correct(port, source)
             return Verdict(NewLevel.PLAINTEXT, "", f"decided: {decision.reason}")
         verification = self._verification(port, tls, found, decision, source)
+        shown = of_port(port, wanted, self._decisions, self._gateways)
+        tls = msgspec.structs.replace(tls, client_certificate=shown.certificate)
         target = self._target(port, tls, verification, decision, [leg.hop.source for leg, _ in wanted])
+        self.notes += [msgspec.structs.replace(each, target=target) for each in shown.notes]
         self.notes += self._differences(legs, found, tls, verification, target)
         if verification.open:
             self._ask(port, tls, verification, source, target)
         return Verdict(verification.new, target, verification.text)
 
-    def _says_tls(self, legs: Sequence[Leg]) -> Verdict | None:
-        """Returns that a port which was sent plaintext although it says TLS is refused from now on."""
-        plaintext = [leg for leg in legs if leg.tls is None or leg.tls.level is Level.PLAINTEXT]
-        port = plaintext[0].port if plaintext else None
-        if port is None or not says_tls(port.app_protocol):
-            return None
-        text = f"was sent plaintext, although {port} has appProtocol {port.app_protocol}; Lasthop refuses that"
-        remedy = "Write a BackendTLSPolicy for the port, or correct its appProtocol."
-        self._note(Category.TODO, "port-says-tls", text, plaintext[0].hop.source, remedy=remedy)
-        return Verdict(NewLevel.TODO, "", text)
+    def _correct(self, port: BackendPort, source: Source) -> None:
+        """A port that says TLS is never sent plaintext, so the Service must not say it."""
+        self.plaintext_ports.add((port.namespace, port.name, port.number))
+        text = f"appProtocol {port.app_protocol} of {port} says TLS, and what says so is refused without a policy"
+        remedy = "Remove appProtocol from the port, or write a plaintext protocol." if self._settings.in_cluster else ""
+        category = Category.TODO if self._settings.in_cluster else Category.CHANGED
+        done = "" if self._settings.in_cluster else "; it is left out of the Service"
+        self._note(category, "app-protocol", f"{text}{done}", source, remedy=remedy)
 
     # --- what is required --------------------------------------------------------------------------------------------
 
@@ -119,8 +134,11 @@ class PolicyWriter:
         if found.conflict and not (decision and (decision.merge or decision.names_trust)):
             return todo(port, tls, "conflict", "routes ask for different CAs or names on this port")
         if decision is None or not decision.names_trust:
-            anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source)
+            anchors = self._trust.anchors(tls.trust, port.namespace, port.name, source, tls.revocation)
         else:
+            if tls.revocation and not self._has_lists(decision.ca, port.namespace):
+                text = "certificates were looked up in a revocation list, and what is decided for this port has none"
+                self._note(Category.LOOSENED, "crl-dropped", text, source)
             anchors = self._decided_anchors(decision.ca, port, source)
         if decision is None or (decision.merge and not decision.hostname and not decision.names):
             return as_before(port, tls, anchors)
@@ -128,6 +146,9 @@ class PolicyWriter:
         if isinstance(pinned, str):
             return todo(port, tls, "pin-unreadable", pinned)
         return as_decided(port, tls, decision, anchors, pinned)
+
+    def _has_lists(self, ca: CA | None, namespace: str) -> bool:
+        return ca is not None and CRL_KEY in (self._inputs.data(ca.kind, namespace, ca.name) or {})
 
     def _decided_anchors(self, ca: CA | None, port: BackendPort, source: Source) -> Anchors:
         return self._trust.decided(ca, port.namespace, port.name, source) if ca else Anchors()
@@ -162,11 +183,21 @@ class PolicyWriter:
             return f"XBackend {port.namespace}/{port.name}"
         target = {"group": "", "kind": "Service", "name": port.name, **({"sectionName": port.section} if port.section else {})}
         spec: Json = {"targetRefs": [target], "validation": validation}
-        if options := written_options(tls.options):
+        free = self._objects.free_name("BackendTLSPolicy", port.namespace, name)
+        if options := written_options(
+            self._with_certificate(tls, port, sources[0], f"BackendTLSPolicy {port.namespace}/{free}")
+        ):
             spec["options"] = options
-        metadata = {"name": self._objects.free_name("BackendTLSPolicy", port.namespace, name), "namespace": port.namespace}
+        metadata = {"name": free, "namespace": port.namespace}
         document = {"apiVersion": API, "kind": "BackendTLSPolicy", "metadata": metadata, "spec": spec}
         return self._objects.add(File.BACKEND_TLS, document, sources, comment if found.open else ()).name
+
+    def _with_certificate(self, tls: HopTLS, port: BackendPort, source: Source, target: str) -> TLSOptions:
+        if tls.client_certificate is None:
+            return tls.options
+        name, notes = self._secrets.name(tls.client_certificate, port.namespace, source, target)
+        self.notes += notes
+        return msgspec.structs.replace(tls.options, client_certificate=name)
 
     def _policy_name(self, port: BackendPort) -> str:
         ports = self._inputs.ports(port.namespace, port.name) or ()

@@ -72,7 +72,8 @@ class RouteWriter:
         """Returns a rule for gRPC as one of an HTTPRoute where a GRPCRoute cannot say it."""
         if rule.kind is not RouteKind.GRPC:
             return rule
-        said = rule.retry is None and rule.auth is None and not plain(rule.timeouts)
+        retried = rule.retry is not None and rule.retry.attempts > 0
+        said = not retried and rule.auth is None and not plain(rule.timeouts)
         said = said and all(each.type in GRPC_FILTERS for each in rule.filters)
         if said and all(_grpc_match(match) is not None for match in rule.matches):
             return rule
@@ -127,6 +128,9 @@ class RouteWriter:
                 rest["timeouts"] = timeouts
             if rule.retry is not None and self._allowed("retry", rule.source):
                 rest["retry"] = {"attempts": rule.retry.attempts, **plain(rule.retry)}
+        elif rule.retry is not None:
+            text = "nothing was retried; a call that could not be sent is tried at one other endpoint now"
+            self.notes.append(Note(Category.CHANGED, "grpc-connects-retried", text, rule.source, severity=Severity.INFO))
         if rule.persistence is not None and len(rule.hops) > 1:
             text = "sessions are kept with one backend only, and the rule has several; they are not kept any more"
             self.notes.append(Note(Category.CANNOT, "affinity-dropped", text, rule.source))

@@ -36,6 +36,10 @@ REASONS = {
 }
 
 
+NO_ANCHORS = ("ca-missing", "crl-missing", "crl-unusable", "crl-not-possible")
+"""Why there is nothing to hold certificates against, so that a name alone decides nothing."""
+
+
 class Verification(NamedTuple):
     new: NewLevel
     hostname: str
@@ -148,7 +152,7 @@ def question(port: BackendPort, tls: HopTLS, found: Verification, where: str) ->
     answers: list[tuple[str, ...]] = [(_offered_ca(tls), *hostname)]
     if found.reason == "conflict":
         answers = [("merge: true",), ("split: true",), *answers]
-    elif tls.level is Level.CHAIN and not found.anchors.problem and tls.trust and found.reason != "ca-missing":
+    elif tls.level is Level.CHAIN and not found.anchors.problem and tls.trust and found.reason not in NO_ANCHORS:
         answers = [("names: strict", *hostname)]
     elif found.reason == "several-names":
         answers = [("names: any",), *answers]

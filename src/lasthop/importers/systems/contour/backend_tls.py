@@ -84,7 +84,8 @@ class Backends:
         if spoken in PLAIN:
             return None
         why = f"the Service's protocol is {spoken}; an Ingress cannot verify backends"
-        return HopTLS(Level.UNVERIFIED, why, client_certificate=self._config.client, options=self._options(spoken))
+        client, options = self._config.client, self._options(spoken)
+        return HopTLS(Level.UNVERIFIED, why, client_certificate=client, shown_to_all=True, options=options)
 
     def extension(self, reference: Reader, namespace: str) -> Hop | None:
         """Returns the hop to an ExtensionService: h2 over TLS, not verified, unless it says otherwise."""
@@ -123,6 +124,7 @@ class Backends:
             names=tuple(map(Name, names)),
             sni=sni,
             client_certificate=self._config.client,
+            shown_to_all=True,
             options=self._options(spoken),
         )
         secret = validation.text("caSecret")

@@ -149,7 +149,7 @@ def retry(route: Reader) -> HTTPRouteRetry | None:
         reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(found.refused)[:200]}", "retryOn")
     reader.cannot("perTryTimeout", "one try has no timeout of its own")
     if count == -1:
-        return None
+        return HTTPRouteRetry(attempts=0)
     return HTTPRouteRetry(tuple(dict.fromkeys(codes)), max(1, min(count or 1, 100)))
 
 

@@ -35,6 +35,7 @@ from lasthop.importers.systems.contour.kinds import CLASS_ANNOTATIONS, HTTP_PROX
 from lasthop.importers.values import TOKEN, is_host
 
 HTTP, HTTPS = 80, 443
+CRL_KEY: Final = "crl.pem"
 ACCESS: Final = {
     "rateLimitPolicy": "requests were limited; they are not any more",
     "jwtProviders": "requests needed a token (JWT); they need none now",
@@ -153,10 +154,13 @@ class ProxyReader:
         if optional:
             text = "clients without a valid certificate are let in, and the backend is not told which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text)
-        for key in ("crlSecret", "crlOnlyVerifyLeafCert"):
-            reader.access_control(key, "client certificates were checked against a revocation list, and are not any more")
         reader.cannot("forwardClientCertificate", "the client's certificate is not passed on")
-        return ClientValidation((TrustRef("Secret", *secret),), optional)
+        listed = secret_name(reader.text("crlSecret"), tls.namespace) if "crlSecret" in reader else None
+        if reader.boolean("crlOnlyVerifyLeafCert") and listed:
+            text = "only clients' own certificates were looked up in the list; if it is a root's, those of their CAs are too"
+            reader.note(Category.TIGHTENED, "crl-of-chain", text, "crlOnlyVerifyLeafCert", severity=Severity.WARNING)
+        revocation = (TrustRef("Secret", *listed, CRL_KEY),) if listed else ()
+        return ClientValidation((TrustRef("Secret", *secret),), optional, revocation)
 
     def _auth(self, host: Reader) -> Auth | None:
         if "authorization" not in host:

@@ -20,6 +20,7 @@ from lasthop.plan.tls_options import CIPHER_SUITES, OPTIONS, VERSIONS, TLSOption
 
 CURVES = next(option.values for option in OPTIONS if option.field == "curves")
 ROOT_KEY = "root-cert.pem"
+CRL_KEY = "crl.pem"
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -29,6 +30,7 @@ class Context(msgspec.Struct, frozen=True):
     problem: str
     """Why Emissary does not use it."""
     trust: tuple[Trust, ...]
+    revocation: tuple[TrustRef, ...]
     client: ObjectName | None
     client_file: str
     sni: str
@@ -103,6 +105,7 @@ def _used(context: Context, named: str, grpc: TLSOptions | None) -> HopTLS:
         names=names,
         sni=context.sni,
         trust=context.trust,
+        revocation=context.revocation,
         client_certificate=context.client,
         options=options,
     )
@@ -135,12 +138,9 @@ def read_contexts(inputs: Inputs, objects: Objects) -> Contexts:
 def _context(inputs: Inputs, reader: Reader) -> Context:
     spec = reader.child("spec")
     crossing = spec.boolean("secret_namespacing", True)
-    secret, ca = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret"))
+    secret, ca, crl = (_secret(spec.text(key), reader.namespace, crossing) for key in ("secret", "ca_secret", "crl_secret"))
     files = [spec.text(key) for key in ("cert_chain_file", "private_key_file", "cacert_chain_file")]
     spec.ignore("hosts", "cert_required", "redirect_cleartext_from")
-    if "crl_secret" in spec:
-        text = "certificates were checked against a revocation list, and are not any more"
-        spec.note(Category.LOOSENED, "crl-dropped", text, "crl_secret")
     data = inputs.data("Secret", *secret) if secret else None
     trust: tuple[Trust, ...] = ()
     problem = ""
@@ -166,7 +166,9 @@ def _context(inputs: Inputs, reader: Reader) -> Context:
         trust = (FileTrust(files[2]),)
     if trust and not secret and not files[0]:
         problem = "has a CA and no certificate of its own, which Emissary refuses"
-    return Context(reader, problem, trust, secret, "" if secret else files[0], spec.text("sni"), _options(spec))
+    revocation = (TrustRef("Secret", *crl, CRL_KEY),) if crl and trust else ()
+    client_file = "" if secret else files[0]
+    return Context(reader, problem, trust, revocation, secret, client_file, spec.text("sni"), _options(spec))
 
 
 def _secret(text: str, namespace: str, crossing: bool) -> ObjectName | None:

@@ -151,7 +151,7 @@ def retry(spec: Reader) -> HTTPRouteRetry | None:
     found = retried(on)
     if found.refused:
         reader.note(Category.CANNOT, "retry-on", f"cannot be a reason to retry: {', '.join(found.refused)[:200]}", "retry_on")
-    return HTTPRouteRetry(found.codes, attempts) if attempts else None
+    return HTTPRouteRetry(found.codes if attempts else (), attempts)
 
 
 def sessions(spec: Reader) -> SessionPersistence | None:

@@ -138,10 +138,6 @@ class Backends:
                 parts.remove(part)
                 text = f"{problem}; it is left out"
                 spec.note(Category.CANNOT, "endpoint", text, None, severity=Severity.HIGH)
-        if tls and tls.client and addresses:
-            text = "a client certificate for this backend alone cannot be written for a Service, and is not shown any more"
-            spec.note(Category.CANNOT, "client-certificate", text, None, severity=Severity.HIGH)
-            tls = msgspec.structs.replace(tls, client=None)
         return _Backend(document.name, tuple(parts), tls, policy, h2c)
 
 

@@ -12,6 +12,7 @@ from lasthop.api.routes import (
     HTTPHeaderFilter,
     HTTPPathModifier,
     HTTPRouteFilter,
+    HTTPRouteRetry,
     HTTPURLRewriteFilter,
     SessionPersistence,
 )
@@ -115,6 +116,12 @@ def redirect(annotations: Annotations) -> list[HTTPRouteFilter]:
             return [HTTPRouteFilter("RequestRedirect", request_redirect=found)]
         annotations.note(Category.CANNOT, name, "the address has variables, a query or no host, and cannot be written", name)
     return []
+
+
+def retry(annotations: Annotations) -> HTTPRouteRetry | None:
+    """Returns that nothing is tried at another Pod, if that is what is written."""
+    off = annotations.text("proxy-next-upstream") == "off"
+    return HTTPRouteRetry(attempts=0) if off else None
 
 
 def sessions(annotations: Annotations) -> SessionPersistence | None:

@@ -220,6 +220,7 @@ class _Importer:
             hops=() if redirect else self._hops(each, host, spoken),
             mirrors=() if redirect else mirrors,
             auth=auth,
+            retry=None if redirect else filters.retry(annotations),
             persistence=None if redirect else sessions,
         )
         if root := annotations.text("app-root"):

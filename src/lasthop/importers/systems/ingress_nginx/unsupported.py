@@ -6,6 +6,7 @@ from typing import Final
 
 from lasthop.importers.ingresses import Annotations
 from lasthop.importers.notes import Category
+from lasthop.importers.systems.ingress_nginx.filters import retry
 
 ACCESS_CONTROL: Final = {
     "whitelist-source-range": "only these addresses were let in; everybody is now",
@@ -110,6 +111,8 @@ def list_unsupported(annotations: Annotations) -> None:
     for name in annotations.names():
         if name in ACCESS_CONTROL:
             annotations.reader.access_control(annotations.key(name), ACCESS_CONTROL[name])
+        elif name == "proxy-next-upstream" and retry(annotations):
+            continue
         elif name in CANNOT and name not in BEHIND:
             annotations.reader.cannot(annotations.key(name), CANNOT[name])
     if "proxy-body-size" in annotations:

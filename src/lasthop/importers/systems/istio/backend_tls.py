@@ -26,12 +26,11 @@ from lasthop.importers.model import (
 )
 from lasthop.importers.notes import Category, Note, Severity
 from lasthop.importers.systems.istio.destination_rules import ClientTLS, Effective
-from lasthop.importers.systems.istio.kinds import Mesh
+from lasthop.importers.systems.istio.kinds import CRL_KEYS, Mesh
 from lasthop.importers.values import is_host
 from lasthop.plan.tls_options import TLSOptions
 
 CA_KEYS = ("cacert", "ca.crt")
-CRL_KEYS = ("crl", "ca.crl")
 CONFIG_MAP = "configmap://"
 
 
@@ -99,7 +98,8 @@ def _verified(inputs: Inputs, tls: ClientTLS, way: Way, mesh: Mesh) -> HopTLS:
         names=names,
         sni=tls.sni,
         sni_of_host=way.http and not mesh.old,
-        trust=_trust(inputs, tls, way),
+        trust=(trust := _trust(inputs, tls, way)),
+        revocation=_revocation(inputs, tls, trust),
         client_certificate=_client(inputs, tls, way),
         options=_options(way, mesh),
     )
@@ -214,7 +214,6 @@ def _trust(inputs: Inputs, tls: ClientTLS, way: Way) -> tuple[Trust, ...]:
     for name, data in found.items():
         for key in CA_KEYS:
             if data is not None and key in data:
-                _note_crl(inputs, tls, data)
                 return (TrustRef("Secret", namespace, name, key),)
     if any(data is not None for data in found.values()):
         return (MissingTrust(f"Secret {namespace}/{tls.credential} has no CA: neither cacert nor ca.crt"),)
@@ -225,15 +224,19 @@ def _trust(inputs: Inputs, tls: ClientTLS, way: Way) -> tuple[Trust, ...]:
 def _config_map(inputs: Inputs, tls: ClientTLS) -> Trust:
     namespace, name = tls.source.document.namespace, tls.credential.removeprefix(CONFIG_MAP).rpartition("/")[2]
     data = inputs.data("ConfigMap", namespace, name) or {}
-    _note_crl(inputs, tls, data)
     key = next((each for each in CA_KEYS if each in data), "ca.crt")
     return TrustRef("ConfigMap", namespace, name, key)
 
 
-def _note_crl(inputs: Inputs, tls: ClientTLS, data: dict[str, bytes]) -> None:
-    if any(key in data for key in CRL_KEYS):
-        text = f"{tls.credential} has a revocation list, which is not used any more"
-        inputs.notes.append(Note(Category.LOOSENED, "crl-dropped", text, tls.source))
+def _revocation(inputs: Inputs, tls: ClientTLS, trust: tuple[Trust, ...]) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns the revocation lists: a file of the proxy, and those beside the CA."""
+    found: list[TrustRef | FileTrust] = [FileTrust(tls.crl)] if tls.crl else []
+    for each in trust:
+        if isinstance(each, TrustRef):
+            data = inputs.data(each.kind, each.namespace, each.name) or {}
+            keys = [key for key in CRL_KEYS if key in data][:1]
+            found += [TrustRef(each.kind, each.namespace, each.name, key) for key in keys]
+    return tuple(found)
 
 
 def _client(inputs: Inputs, tls: ClientTLS, way: Way) -> ObjectName | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from lasthop.importers.documents import Document
 from lasthop.importers.inputs import Inputs
+from lasthop.importers.model import RetryBudget
 from lasthop.importers.notes import Category, Severity, Source
 from lasthop.importers.reader import Reader
 from lasthop.importers.systems.istio.kinds import DESTINATION_RULE, exported, fqdn
@@ -42,6 +43,7 @@ class Policy(msgspec.Struct, frozen=True):
     tls: ClientTLS | None = None
     upgrade: bool = False
     """h2UpgradePolicy: UPGRADE."""
+    budget: RetryBudget | None = None
     ports: Mapping[int, Policy] = {}
 
     def of(self, port: int) -> tuple[Policy, bool]:
@@ -69,6 +71,7 @@ class Effective(msgspec.Struct, frozen=True):
 
     tls: ClientTLS | None = None
     upgrade: bool = False
+    budget: RetryBudget | None = None
     lost: ClientTLS | None = None
     """A `tls` that its author expects here, and that does not apply."""
     why_lost: str = ""
@@ -105,11 +108,11 @@ class Rules:
             tls = below.tls if below.tls or ported else top.tls
             if ported and not below.tls:
                 lost = next((each for each in (narrowed.tls, top.tls) if each and each.starts), lost)
-            found = Policy(tls, below.upgrade or top.upgrade)
+            found = Policy(tls, below.upgrade or top.upgrade, below.budget or top.budget)
         if lost and not found.tls:
             why = f"portLevelSettings has an entry for port {port} without tls, which replaces the tls above it"
-            return Effective(None, found.upgrade, lost, why, "port-level-disables-tls")
-        return Effective(found.tls, found.upgrade)
+            return Effective(None, found.upgrade, found.budget, lost, why, "port-level-disables-tls")
+        return Effective(found.tls, found.upgrade, found.budget)
 
     def labels_of(self, host: str, subset: str) -> Mapping[str, str] | None:
         """Returns the labels of a subset; None if no rule defines it."""
@@ -149,7 +152,8 @@ class Rules:
                 where = "its workloadSelector selects other proxies"
                 if each.workloads is None:
                     where = f"a gateway in namespace {gateway} does not see it"
-                return Effective(None, False, policy.tls, f"{each.document.name} does not apply: {where}", "rule-not-seen")
+                why = f"{each.document.name} does not apply: {where}"
+                return Effective(None, False, None, policy.tls, why, "rule-not-seen")
         return Effective()
 
 
@@ -207,7 +211,6 @@ _DROPPED = {
     "outlierDetection": "an endpoint is ejected only because connections to it keep failing",
     "tunnel": "tunnels have no equivalent",
     "proxyProtocol": "the PROXY protocol is not sent to backends",
-    "retryBudget": "retries have no budget of their own",
 }
 
 
@@ -227,7 +230,17 @@ def _policy(reader: Reader) -> Policy:
         below = _policy(each)
         if number is not None:
             ports.setdefault(number, below)
-    return Policy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, ports)
+    budget = _budget(reader.child("retryBudget")) if "retryBudget" in reader else None
+    return Policy(_tls(reader.child("tls")) if "tls" in reader else None, upgrade, budget, ports)
+
+
+def _budget(reader: Reader) -> RetryBudget:
+    """Returns a retry budget; Istio's defaults are 20 % and 3 at a time."""
+    percent, at_least = reader.raw("percent"), reader.integer("minRetryConcurrency", 3)
+    known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
+    if percent is not None and not known:
+        reader.note(Category.CANNOT, "retry-budget", "is no percentage; 20 is taken", "percent")
+    return RetryBudget(int(percent) if known else 20, min(max(at_least or 0, 0), 1_000_000))
 
 
 def _tls(reader: Reader) -> ClientTLS:
@@ -246,9 +259,6 @@ def _tls(reader: Reader) -> ClientTLS:
         skip=skip not in (None, False),
         crl=reader.text("caCrl"),
     )
-    if found.crl:
-        text = "certificates were checked against a revocation list, and are not any more"
-        reader.note(Category.LOOSENED, "crl-dropped", text, "caCrl")
     if found.skip and (found.names or found.ca_file):
         text = "contradicts caCertificates and subjectAltNames, which then verify nothing; Istio refuses both together"
         reader.note(Category.CANNOT, "contradiction", text, "insecureSkipVerify", severity=Severity.HIGH)

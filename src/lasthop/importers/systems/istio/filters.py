@@ -157,7 +157,7 @@ def times(route: Reader) -> Times:
     on = [each.strip() for each in reader.text("retryOn").split(",") if each.strip()]
     reader.ignore("retryRemoteLocalities", "retryIgnorePreviousHosts")
     if not attempts:
-        return Times(HTTPRouteTimeouts(request, tried), None)
+        return Times(HTTPRouteTimeouts(request, tried), HTTPRouteRetry(attempts=0))
     found = retried(on)
     if found.refused:
         text = f"cannot be a reason to retry: {', '.join(found.refused)[:200]}"

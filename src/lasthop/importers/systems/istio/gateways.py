@@ -16,6 +16,7 @@ from lasthop.importers.inputs import Inputs
 from lasthop.importers.model import (
     Certificate,
     ClientValidation,
+    FileTrust,
     ForeignCertificate,
     Listener,
     Match,
@@ -29,7 +30,7 @@ from lasthop.importers.model import (
 from lasthop.importers.notes import Category, Severity
 from lasthop.importers.reader import Reader
 from lasthop.importers.settings import Settings
-from lasthop.importers.systems.istio.kinds import GATEWAY, Mesh
+from lasthop.importers.systems.istio.kinds import CRL_KEYS, GATEWAY, Mesh
 from lasthop.importers.values import is_host
 
 ROOT: Final = Match(PathMatch(PathKind.SEGMENT, "/"))
@@ -45,7 +46,6 @@ _NARROWER: Final = {
     "subjectAltNames": "only client certificates with these names were accepted",
     "verifyCertificateSpki": "only client certificates with these keys were accepted",
     "verifyCertificateHash": "only these client certificates were accepted",
-    "caCrl": "client certificates were checked against a revocation list",
 }
 
 
@@ -162,7 +162,7 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
             reader.note(Category.CANNOT, "no-port", "the server has no valid port.number, and is left out", "port")
         for key in (*_FILES, *_FRONT, *_NARROWER, "credentialName", "credentialNames", "caCertificates"):
             tls.ignore(key)
-        tls.ignore("caCertCredentialName", "insecureSkipVerify")
+        tls.ignore("caCertCredentialName", "caCrl", "insecureSkipVerify")
         return []
     kind, passthrough = shape
     terminated = kind in ("HTTPS", "TLS") and not passthrough
@@ -171,7 +171,8 @@ def _servers(inputs: Inputs, reader: Reader, gateway: ObjectName, namespace: str
     if terminated and kind == "TLS" and mode != "SIMPLE":
         text = "clients are verified on HTTPS listeners only; connections of this one need no certificate any more"
         tls.note(Category.ACCESS_CONTROL, "client-certificates", text, "mode")
-    for key in ("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", *_FILES, *_FRONT, *_NARROWER):
+    tls.ignore("credentialName", "credentialNames", "caCertificates", "caCertCredentialName", "caCrl")
+    for key in (*_FILES, *_FRONT, *_NARROWER):
         tls.ignore(key)
     tls.ignore("insecureSkipVerify")
     servers = []
@@ -251,16 +252,23 @@ def _clients(inputs: Inputs, tls: Reader, namespace: str, mode: str) -> ClientVa
         tls.note(Category.CHANGED, "client-validation-optional", text, "insecureSkipVerify")
     optional = mode == "OPTIONAL_MUTUAL" or bool(tls.value.get("insecureSkipVerify"))
     credential = tls.text("credentialName")
-    named = tls.text("caCertCredentialName")
+    named, crl = tls.text("caCertCredentialName"), tls.text("caCrl")
     for name in (named,) if named else (f"{credential}-cacert", credential):
         data = inputs.data("Secret", namespace, name) if name else None
         if data is not None and "ca.crt" in data:
-            return ClientValidation((TrustRef("Secret", namespace, name),), optional)
+            return ClientValidation((TrustRef("Secret", namespace, name),), optional, _lists(namespace, name, data, crl))
         if data is not None and "cacert" in data:
             text = f"Secret {namespace}/{name} has the CA of clients under cacert; a Gateway reads ca.crt"
             tls.note(Category.TODO, "secret-keys", text, "mode", remedy="Write it as ca.crt too.")
-            return ClientValidation((TrustRef("Secret", namespace, name),), optional)
+            trust = TrustRef("Secret", namespace, name, "cacert" if data.keys() & {*CRL_KEYS} or crl else "ca.crt")
+            return ClientValidation((trust,), optional, _lists(namespace, name, data, crl))
     wanted = named or (f"{credential}-cacert" if credential else "client-ca-todo")
     text = f"the CA of clients is not in the input; the listener is closed until Secret {namespace}/{wanted} has a ca.crt"
     tls.note(Category.TODO, "client-ca-missing", text, "mode", remedy="Create it.")
-    return ClientValidation((TrustRef("Secret", namespace, wanted),), optional)
+    return ClientValidation((TrustRef("Secret", namespace, wanted),), optional, _lists(namespace, wanted, {}, crl))
+
+
+def _lists(namespace: str, name: str, data: Mapping[str, bytes], file: str) -> tuple[TrustRef | FileTrust, ...]:
+    """Returns the revocation lists: a file of the proxy, or what is beside the CA."""
+    beside = [TrustRef("Secret", namespace, name, key) for key in CRL_KEYS if key in data][:1]
+    return (FileTrust(file), *beside) if file else tuple(beside)

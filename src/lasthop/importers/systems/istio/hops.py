@@ -117,7 +117,7 @@ class HopReader:
             wire = "HTTP11" if tls.options.alpn == ("http/1.1",) else ""  # an XBackend has no option for ALPN
             backend = msgspec.structs.replace(backend, protocol=wire)
             tls = msgspec.structs.replace(tls, options=msgspec.structs.replace(tls.options, alpn=()))
-        return Hop(source, backend, tls, h2c=h2c), target.protocol
+        return Hop(source, backend, tls, h2c=h2c, budget=effective.budget), target.protocol
 
     # --- subsets -----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.settings import Settings
 from lasthop.plan.tls_options import CIPHER_SUITES, OPTIONS, TLSOptions
 
+CRL_KEYS: Final = ("ca.crl", "crl")
+"""Where a Secret has a revocation list beside its CA."""
 NETWORKING, SECURITY = "networking.istio.io", "security.istio.io"
 GROUPS: Final = (NETWORKING, SECURITY, "telemetry.istio.io", "extensions.istio.io")
 _V: Final = ("v1", "v1beta1", "v1alpha3")

@@ -15,7 +15,7 @@ from lasthop.importers.documents import Document
 from lasthop.importers.filters import joined
 from lasthop.importers.inputs import Inputs
 from lasthop.importers.levels import Level
-from lasthop.importers.model import Auth, ClientValidation, Hop, HopTLS, Name, ObjectName, ServiceBackend, TrustRef
+from lasthop.importers.model import Auth, ClientValidation, FileTrust, Hop, HopTLS, Name, ObjectName, ServiceBackend, TrustRef
 from lasthop.importers.notes import Category, Note, Severity, Source
 from lasthop.importers.openssl import tls_options
 from lasthop.importers.reader import Reader
@@ -161,9 +161,7 @@ class PolicyBook:
     def _clients(self, reader: Reader, document: Document) -> ClientValidation | None:
         secret, mode = reader.text("clientCertSecret"), reader.text("verifyClient", "on")
         depth = reader.integer("verifyDepth", 1)
-        if "crlFileName" in reader:
-            text = "revoked client certificates were refused; there is no list of them any more"
-            reader.note(Category.ACCESS_CONTROL, "crl-dropped", text, "crlFileName")
+        file = reader.text("crlFileName")
         if not secret or mode == "off":
             return None
         text = f"chains of more than {depth} intermediate certificate(s) were refused; their length is not limited now"
@@ -171,7 +169,8 @@ class PolicyBook:
         if mode != "on":
             text = f"{mode}: clients without a valid certificate are let in, and the backend is not told which they are"
             reader.note(Category.CHANGED, "client-validation-optional", text, "verifyClient")
-        return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on")
+        revocation = (FileTrust(file),) if file else ()
+        return ClientValidation((TrustRef("Secret", document.namespace, secret),), mode != "on", revocation)
 
     def _auth(self, reader: Reader, document: Document) -> Auth | None:
         service, ports = reader.text("authServiceName"), reader.raw("authServicePorts")
