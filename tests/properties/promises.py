@@ -19,7 +19,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
 from lasthop.api.backends import XBackend
 from lasthop.api.core import Secret, Service, ServiceImport
-from lasthop.api.gateway import ReferenceGrant
+from lasthop.api.gateway import ListenerSet, ReferenceGrant
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.profiles import BackendTLSProfile
@@ -29,9 +29,9 @@ from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET
 from lasthop.plan.tls_options import OPTIONS
-from tests.random_world import BASE, Edit, ca_content
+from tests.random_world import APP_PROTOCOLS, BASE, WEAK_CA, Edit, ca_content
 from tests.snapshot import Snapshot, settle, settled, tls_context
-from tests.world import NOW, STORE, crl_pem, key
+from tests.world import CLIENTS, NOW, STORE, crl_pem, key
 
 Objects = dict[Key, Object]
 Text = BackendTLSPolicy | RejectedPolicy
@@ -102,16 +102,31 @@ def check_clients(objects: Objects, snapshot: Snapshot) -> None:
             assert pem.strip(), "no trust anchor"
             assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
             assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
+            trusted = [_client_ca_object(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs]
+            _check_revocation(found, [crl for each in trusted if (crl := _crl_beside(each, "")) is not None])
 
 
 def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
+    return _text(_client_ca_object(objects, gateway, ref), "ca.crt") or ""
+
+
+def _client_ca_object(objects: Objects, gateway: Key, ref: Any) -> Any:
     namespace = ref.namespace or gateway.namespace
-    grants = [o for k, o in objects.items() if k.kind == "ReferenceGrant" and k.namespace == namespace]
-    granted = any(f.kind == "Gateway" and t.kind == ref.kind for o in grants for f in o.spec.from_ for t in o.spec.to)  # type: ignore[attr-defined]
-    obj: Any = objects.get(Key(ref.kind, namespace, ref.name))
-    if obj is None or (namespace != gateway.namespace and not granted):
-        return ""
-    return (obj.data.get("ca.crt") or b"").decode() if isinstance(obj, Secret) else str(dict(obj.data).get("ca.crt", ""))
+    allowed = namespace == gateway.namespace or granted(objects, "Gateway", gateway.namespace, namespace, ref.kind)
+    return objects.get(Key(ref.kind, namespace, ref.name)) if allowed else None
+
+
+def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> bool:
+    """Whether objects of a namespace may refer to those of another, of a kind."""
+    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
+    froms = {(f.kind, f.namespace, t.kind) for grant in grants for f in grant.spec.from_ for t in grant.spec.to}
+    return (kind, source, to) in froms
+
+
+def _text(obj: Any, name: str) -> str | None:
+    """What a Secret or ConfigMap has under a key."""
+    found = dict(obj.data).get(name) if obj is not None else None
+    return found.decode() if isinstance(found, bytes) else found
 
 
 UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
@@ -158,9 +173,9 @@ def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
             named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
             told = otel.grpc_service.envoy_grpc.cluster_name
             assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
-            grants = [o for k, o in objects.items() if isinstance(o, ReferenceGrant) and k.namespace == namespace]
-            froms = {(f.kind, f.namespace, t.kind) for o in grants for f in o.spec.from_ for t in o.spec.to}
-            assert namespace == gateway.namespace or ("XTelemetryPolicy", gateway.namespace, ref.kind) in froms
+            assert namespace == gateway.namespace or granted(
+                objects, "XTelemetryPolicy", gateway.namespace, namespace, ref.kind
+            )
 
 
 def _oldest_telemetry_policy(objects: Objects, gateway: Key) -> XTelemetryPolicy | None:
@@ -173,6 +188,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
     check_retries(objects, snapshot)
     check_tracing(objects, snapshot)
+    check_keys(objects, snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":
@@ -188,7 +204,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
-        means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+        means_plaintext = service_port.app_protocol in APP_PROTOCOLS["plaintext"]
         denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
         denied = [p for p in said if p.plaintext_backends in denying]
         if protocol in EXEMPT:
@@ -198,7 +214,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
-            assert service_port.app_protocol != "HTTPS", f"{name} is plaintext although its port says TLS"
+            assert service_port.app_protocol not in APP_PROTOCOLS["TLS"], f"{name} is plaintext although its port says TLS"
             astray = missed(objects, service, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
@@ -207,6 +223,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         check_pinned(context, said)
+        check_strong(context, said)
         check_client_certificate(objects, snapshot, gateway, policy, context, said)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
@@ -231,6 +248,7 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
     check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
     check_pinned(context, said)
+    check_strong(context, said)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
     assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
     shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
@@ -238,14 +256,8 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     holder = ref.namespace or namespace if ref else ""
     assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
     if shown and holder != namespace:
-        assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
+        assert granted(objects, "XBackend", namespace, holder, "Secret"), f"{name} shows a certificate that it may not have"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
-
-
-def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
-    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
-    froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
-    return ("XBackend", source) in froms
 
 
 def secrets_of(context: Any) -> set[str]:
@@ -264,7 +276,45 @@ def check_client_certificate(
     first = "GatewayFirst" in [p.client_certificate for p in said]
     wanted = (own or named) if first else (named or own)
     assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    if ref and wanted == own and ref.namespace not in ("", gateway.namespace):
+        assert granted(objects, "Gateway", gateway.namespace, ref.namespace, "Secret"), f"{own} is another namespace's"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
+
+
+def check_keys(objects: Objects, snapshot: Snapshot) -> None:
+    """A Gateway is given the private keys that its listeners may serve with and that its backends are shown, and no other."""
+    shown: dict[Key, set[str]] = {}
+    for (gateway, _), cluster in snapshot.clusters().items():
+        context = tls_context(cluster)
+        shown.setdefault(gateway, set()).update(secrets_of(context) if context is not None else ())
+    for gateway, type_url, name in snapshot.xds:
+        if type_url == SECRET:
+            known = shown.get(gateway, set()) if "@" in name else _served_keys(objects, gateway)
+            assert name in known, f"{gateway} is given the key of {name}, which it has no use for"
+
+
+def _served_keys(objects: Objects, gateway: Key) -> set[str]:
+    """Secrets that listeners of a Gateway name, its own or those of a ListenerSet, and may."""
+    own: Any = objects[gateway]
+    sets = [
+        obj
+        for key, obj in objects.items()
+        if isinstance(obj, ListenerSet)
+        and own.spec.allowed_listeners
+        and Key("Gateway", obj.spec.parent_ref.namespace or key.namespace, obj.spec.parent_ref.name) == gateway
+    ]
+    owners = [(gateway.kind, gateway.namespace, own), *(("ListenerSet", obj.metadata.namespace, obj) for obj in sets)]
+    named = [
+        (kind, namespace, ref)
+        for kind, namespace, owner in owners
+        for listener in owner.spec.listeners
+        for ref in (listener.tls.certificate_refs if listener.tls else ())
+    ]
+    return {
+        f"{ref.namespace or namespace}/{ref.name}"
+        for kind, namespace, ref in named
+        if ref.namespace in ("", None, namespace) or granted(objects, kind, namespace, ref.namespace, "Secret")
+    }
 
 
 def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
@@ -272,6 +322,12 @@ def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
     found = context.common_tls_context.validation_context
     pinned = found.verify_certificate_spki or found.verify_certificate_hash
     assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
+
+
+def check_strong(context: Any, said: list[BackendTLSProfile]) -> None:
+    """A CA whose key is below today's floor is trusted only where the operator does not deny it."""
+    pem = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
+    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in said]
 
 
 def check_weakened(
@@ -291,7 +347,12 @@ def check_weakened(
 
 
 STRICTEST = BackendTLSProfile(
-    waivers="Deny", client_certificate="GatewayFirst", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3"
+    waivers="Deny",
+    client_certificate="GatewayFirst",
+    plaintext_backends="Deny",
+    pinned_only="Deny",
+    weak_certificates="Deny",
+    min_tls_version="1.3",
 )
 
 
@@ -359,9 +420,8 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
-        lists = [crl for ref in cas if (crl := _crl_of(objects, policy, ref, waives)) is not None]
-        assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
-        assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
+        trusted = [objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) for ref in cas]
+        _check_revocation(found, [crl for each in trusted if (crl := _crl_beside(each, waives)) is not None])
     return waivers[0] if waivers else None
 
 
@@ -384,17 +444,20 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
 
 
-def _crl_of(objects: Objects, policy: Object, ref: Any, waives: str) -> str | None:
-    obj: Any = objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) if ref.kind == "ConfigMap" else None
-    # Beside a CA that is left out, its list is, too; an unusable list never is.
-    kinds = ("good", "other", *(("expired", "early") if waives == "Expiry" else ()))
-    left_out = obj is None or dict(obj.data).get("ca.crt") not in map(ca_content, kinds)
-    return None if left_out else dict(obj.data).get("ca.crl")
+def _check_revocation(found: Any, lists: list[str]) -> None:
+    assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
+    assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
 
 
-def walk(edits: list[Edit]) -> tuple[Objects, Engine, Snapshot]:
-    objects: Objects = {k: v for k, v in BASE.items() if v is not None}
-    engine, snapshot = settled(BASE, store=STORE)
+def _crl_beside(obj: Any, waives: str) -> str | None:
+    """Beside a CA that is left out, its list is, too; an unusable list never is."""
+    usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
+    return _text(obj, "ca.crl") if _text(obj, "ca.crt") in map(ca_content, usable) else None
+
+
+def walk(edits: list[Edit], base: dict[Key, Object | None] = BASE) -> tuple[Objects, Engine, Snapshot]:
+    objects: Objects = {k: v for k, v in base.items() if v is not None}
+    engine, snapshot = settled(base, store=STORE)
     check(objects, snapshot)
     for obj, delete, look in edits:
         engine.apply({key(obj): None if delete else obj})
