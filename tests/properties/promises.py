@@ -103,7 +103,7 @@ def check_clients(objects: Objects, snapshot: Snapshot) -> None:
             assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
             assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
             trusted = [_client_ca_object(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs]
-            _check_revocation(found, [crl for each in trusted if (crl := _crl_beside(each, "")) is not None])
+            _check_revocation(found, trusted)
 
 
 def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
@@ -421,7 +421,7 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
         trusted = [objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) for ref in cas]
-        _check_revocation(found, [crl for each in trusted if (crl := _crl_beside(each, waives)) is not None])
+        _check_revocation(found, trusted, waives)
     return waivers[0] if waivers else None
 
 
@@ -444,15 +444,14 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
 
 
-def _check_revocation(found: Any, lists: list[str]) -> None:
-    assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
-    assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
-
-
-def _crl_beside(obj: Any, waives: str) -> str | None:
-    """Beside a CA that is left out, its list is, too; an unusable list never is."""
+def _check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
+    """Every list that is there is enforced; what has an unusable one, or one beside an unusable CA, is not served."""
     usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
-    return _text(obj, "ca.crl") if _text(obj, "ca.crt") in map(ca_content, usable) else None
+    revoking = [each for each in trusted if _text(each, "ca.crl") is not None]
+    assert {_text(each, "ca.crt") for each in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
+    lists = {_text(each, "ca.crl") or "" for each in revoking}
+    assert lists <= {crl_pem("good")}, "served, though a revocation list cannot be used"
+    assert found.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
 
 
 def walk(edits: list[Edit], base: dict[Key, Object | None] = BASE) -> tuple[Objects, Engine, Snapshot]:
