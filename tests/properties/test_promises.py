@@ -24,7 +24,8 @@ from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
-from tests.properties.promises import EXEMPT, Objects, check, check_keys, named_by_policy, walk
+from tests.properties.gateway_promises import Objects, check_keys
+from tests.properties.promises import EXEMPT, check, named_by_policy, walk
 from tests.random_world import (
     BESIDE_ROUTES,
     DELETE,
