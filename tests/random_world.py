@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import strategies as st
 
 from lasthop.api.kinds import CONTROLLER_NAME, MULTICLUSTER_API, SERVICE_GROUPS
 from lasthop.api.meta import Object, ObjectMeta
 from lasthop.api.policies import BackendTLSPolicy, PolicyTargetReference, RejectedPolicy
 from lasthop.plan.tls_options import OPTIONS
+from tests.certificates import Certificate
 from tests.world import (
     CLASS,
     CLIENTS,
     EXPERIMENTAL_GROUP,
     HTTP_AND_HTTPS,
+    NOW,
     PINS,
     PORTS,
     STREAMS,
@@ -48,18 +52,40 @@ from tests.world import (
 )
 
 NAMESPACES = st.sampled_from(["a", "b"])
-CAS = st.sampled_from(["good", "other", "expired", "early", "garbage", "empty", "absent"])
+CAS = st.sampled_from(["good", "other", "weak", "expired", "early", "garbage", "empty", "absent"])
+CRLS = st.sampled_from([None, None, crl_pem("good"), crl_pem("good", -1), crl_pem("good", 30, 2), ""])
+"""Revocation lists: none, a good one, one out of date, one that is not valid yet, and what is no list."""
 HOSTS = st.sampled_from(["x.example", "y.example", "*.example", "*.y.example"])
 TIMES = st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])
 SECTIONS = st.sampled_from(["", "", "https", "plain", "udp", "nowhere"])
 SERVICES = st.sampled_from(["s0", "s1"])
+APP_PROTOCOLS = {
+    "TLS": ("HTTPS", "tls", "kubernetes.io/wss", "x.example/grpcs"),
+    "plaintext": ("http", "kubernetes.io/h2c", "kubernetes.io/ws"),
+    "": ("", "grpc", "x.example/tls2"),
+}
+"""By what a port says of itself with them."""
+_PORTS = st.sampled_from(
+    [
+        *([PORTS] * 3 + [PORTS[:1], PORTS[2:]]),
+        *([{**PORTS[0], "appProtocol": name}, *PORTS[1:]] for names in APP_PROTOCOLS.values() for name in names),
+        *([PORTS[0], {**PORTS[1], "appProtocol": name}] for name in ("", *APP_PROTOCOLS["TLS"])),
+    ]
+)
 _SERVICE_KINDS = st.sampled_from(
     [{"group": group, "kind": kind} for kind, group in (*SERVICE_GROUPS.items(), ("Service", ""))]
 )
 
 
+_KEY = rsa.generate_private_key(65537, 1024)
+WEAK_CA = Certificate("weak", ca=True, key=_KEY, valid=(NOW - timedelta(days=99), NOW + timedelta(days=99))).pem
+"""Good in all but its key."""
+
+
 def ca_content(kind: str) -> str | None:
     match kind:
+        case "weak":
+            return WEAK_CA
         case "expired":
             return ca_pem("expired", -10)
         case "early":
@@ -362,7 +388,7 @@ def secrets(draw: st.DrawFn) -> Object:
     certificate, private = key_pair(name)
     if draw(st.booleans()):
         private = key_pair("somebody else")[1]
-    return mk_secret(f"{draw(NAMESPACES)}/{name}", certificate, private, ca_content(draw(CAS)) or "")
+    return mk_secret(f"{draw(NAMESPACES)}/{name}", certificate, private, ca_content(draw(CAS)) or "", draw(CRLS))
 
 
 ALLOWANCES = st.sampled_from(["", "Allow", "Deny"])
@@ -401,7 +427,7 @@ def waivers(draw: st.DrawFn) -> Object:
 @st.composite
 def profiles(draw: st.DrawFn) -> Object:
     tls: dict[str, Any] = {"waivers": draw(ALLOWANCES), "plaintextBackends": draw(PLAINTEXT)}
-    tls["pinnedOnly"] = draw(ALLOWANCES)
+    tls |= {"pinnedOnly": draw(ALLOWANCES), "weakCertificates": draw(ALLOWANCES)}
     tls["clientCertificate"] = draw(st.sampled_from(["", "PolicyFirst", "GatewayFirst"]))
     tls |= draw(st.sampled_from([{}, {"maxWaiverDays": 20}, {"minTLSVersion": "1.3"}, {"minTLSVersion": "1.0"}]))
     connecting: list[dict[str, int]] = [
@@ -425,6 +451,24 @@ def classes(draw: st.DrawFn) -> Object:
     return mk("GatewayClass", CLASS, spec={**spec, **({"parametersRef": ref} if ref else {})})
 
 
+def grants() -> st.SearchStrategy[Object]:
+    return st.builds(
+        lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
+        NAMESPACES,
+        NAMESPACES,
+        st.sampled_from(
+            [
+                *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
+                *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
+                *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
+                *[("HTTPRoute", "ServiceImport"), ("TLSRoute", "ServiceImport"), ("Gateway", "ServiceImport")],
+                *[("Gateway", "Service"), ("ListenerSet", "Service"), ("ListenerSet", "ServiceImport")],
+                *[("XTelemetryPolicy", kind) for kind in ("Service", "XBackend", "ServiceImport")],
+            ]
+        ),
+    )
+
+
 OBJECTS: st.SearchStrategy[Object] = st.one_of(
     gateways(),
     listener_sets(),
@@ -445,13 +489,13 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         lambda ns, s, p: mk_service(f"{ns}/{s}", p),
         NAMESPACES,
         SERVICES,
-        st.sampled_from([PORTS, PORTS[:1], PORTS[2:], [{**PORTS[0], "appProtocol": "HTTPS"}, *PORTS[1:]]]),
+        _PORTS,
     ),
     st.builds(
         lambda ns, s, p: mk_service_import(f"{ns}/{s}", p),
         NAMESPACES,
         SERVICES,
-        st.sampled_from([PORTS, PORTS[:1], PORTS[2:], [{**PORTS[0], "appProtocol": "HTTPS"}, *PORTS[1:]]]),
+        _PORTS,
     ),
     st.builds(
         lambda ns, s, a, i: mk_slice(f"{ns}/{s}-{1 + i}", s, a, imported=i),
@@ -466,23 +510,9 @@ OBJECTS: st.SearchStrategy[Object] = st.one_of(
         NAMESPACES,
         st.sampled_from(["c0", "c1", CLIENTS]),
         CAS,
-        st.sampled_from([None, None, crl_pem("good"), crl_pem("good", -1), crl_pem("good", 30, 2), ""]),
+        CRLS,
     ),
-    st.builds(
-        lambda a, b, k: mk_grant(f"{a}/grant", b, *k),
-        NAMESPACES,
-        NAMESPACES,
-        st.sampled_from(
-            [
-                *[(kind, "Service") for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")],
-                *[("Gateway", "Secret"), ("ListenerSet", "Secret"), ("Gateway", "ConfigMap")],
-                *[("HTTPRoute", "XBackend"), ("TCPRoute", "XBackend"), ("XBackend", "Secret")],
-                *[("HTTPRoute", "ServiceImport"), ("TLSRoute", "ServiceImport")],
-                *[("Gateway", "Service"), ("ListenerSet", "Service"), ("ListenerSet", "ServiceImport")],
-                *[("XTelemetryPolicy", "Service"), ("XTelemetryPolicy", "XBackend")],
-            ]
-        ),
-    ),
+    grants(),
     st.builds(lambda ns, x: mk("Namespace", ns, labels={"x": x}), NAMESPACES, st.sampled_from(["1", "2"])),
     st.builds(lambda c: mk("ClusterTrustBundle", "t0", spec={"trustBundle": ca_content(c) or ""}), CAS),
     classes(),
@@ -500,6 +530,7 @@ Edit = tuple[Object, bool, bool]
 
 _X0 = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x0"}
 _BY_C0 = {"hostname": "api.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "c0"}]}
+_ASKED = [mk_external_auth("HTTP", {"name": "s0", "port": 443})]
 FRONTEND = {"default": {"validation": {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": CLIENTS}]}}}
 BASE = keyed(
     mk_class(),
@@ -514,7 +545,7 @@ BASE = keyed(
     mk_profile("b/f0", backendTLS={"waivers": "Allow"}),
     *(mk_pin_set(f"{ns}/n0", PINS[0]) for ns in "ab"),
     *(mk_waiver(f"{ns}/w0", waives) for ns, waives in (("a", "All"), ("b", "Names"))),
-    mk_listener_set("a/l0", "b/g1", [{"name": "one", "port": 8080, "protocol": "HTTP"}]),
+    mk_listener_set("a/l0", "b/g1", [{"name": "one", "port": 8080, "protocol": "HTTP", "filters": {"requests": _ASKED}}]),
     mk_config_map(f"b/{CLIENTS}", ca_pem("clients")),
     mk_secret("b/k0", *key_pair("k0")),
     *(mk_service(f"{ns}/{name}", PORTS) for ns in "ab" for name in ("s0", "s1")),
@@ -578,3 +609,5 @@ BASE = keyed(
     mk_policy("b/p1", "s0", "api.example", ["c0", own_ref("VerificationWaiver", "w0")], section="https"),
 )
 """A world in which everything works, so that every edit has something to break."""
+BESIDE_ROUTES = {name: obj for name, obj in BASE.items() if not name.kind.endswith("Route")}
+"""The same without routes: what is left are the ways to a collector and to a server that a listener asks."""

@@ -189,8 +189,8 @@ def mk_config_map(path: str, ca: str | None, crl: str | None = None) -> Object:
     return mk("ConfigMap", path, data={key: text for key, text in content.items() if text is not None})
 
 
-def mk_secret(path: str, certificate: str, private: str, ca: str = "") -> Object:
-    content = {"tls.crt": certificate, "tls.key": private, "ca.crt": ca}
+def mk_secret(path: str, certificate: str, private: str, ca: str = "", crl: str | None = None) -> Object:
+    content = {"tls.crt": certificate, "tls.key": private, "ca.crt": ca, **({} if crl is None else {"ca.crl": crl})}
     return mk("Secret", path, data={key: base64.b64encode(value.encode()).decode() for key, value in content.items()})
 
 

@@ -59,6 +59,8 @@ INTS = (
 )
 
 
+IMPORT = {"group": "multicluster.x-k8s.io", "kind": "ServiceImport"}
+APP_PROTOCOLS = ("", "", "kubernetes.io/h2c", "HTTPS", "x.example/tls")
 PORTS = {"http": 30_001, "https": 30_002, "tls": 30_003, "tcp": 30_004, "udp": 30_005, "more": 30_006}
 """Of the Gateway's listeners, and one that only ListenerSets have. They stand for ports that are free on this machine."""
 NO_PORTS = (0, -1, 65_536, 1 << 31, 1 << 32)
@@ -120,15 +122,23 @@ class Tenant:
         for name in NAMES:
             ports = [
                 {"name": "p", "port": 443},
-                {"name": "q", "port": 80, "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS"))},
+                {
+                    "name": "q",
+                    "port": 80,
+                    "appProtocol": self.r.choice(("", "", "kubernetes.io/h2c", "HTTPS", "x.example/tls")),
+                },
             ]
             found.append(_obj("Service", name, spec={"ports": ports}))
+            found.append(_obj("ServiceImport", name, spec={"type": self.text("ClusterSetIP", "Headless"), "ports": ports}))
             addresses = self.r.choice((["10.0.0.1"], ["::1"], ["10.0.0.1", "10.0.0.2"], []))
             kind = "IPv6" if addresses == ["::1"] else "IPv4"
             endpoints = [{"addresses": [address], "conditions": {"ready": self.r.random() < 0.9}} for address in addresses]
             slice_ports = [{"name": "p", "port": self.r.choice((1, 8443, 65_535))}, {"name": "q", "port": 8080}]
-            labels = {"kubernetes.io/service-name": name}
-            found.append(_obj("EndpointSlice", name, labels, addressType=kind, endpoints=endpoints, ports=slice_ports))
+            for label in ("kubernetes.io/service-name", "multicluster.kubernetes.io/service-name"):
+                slice_name, labels = f"{name}-{label.partition('.')[0]}", {label: name}
+                found.append(
+                    _obj("EndpointSlice", slice_name, labels, addressType=kind, endpoints=endpoints, ports=slice_ports)
+                )
         return found
 
     def _secrets(self) -> list[Document]:
@@ -152,6 +162,8 @@ class Tenant:
         ref: Document = {"name": self.r.choice((*NAMES, "missing")), "port": self.number(443, 443, 80)}
         if self.r.random() < 0.1:
             ref |= {"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "x"}
+        elif self.r.random() < 0.2:
+            ref |= IMPORT
         return ref
 
     def weighted(self) -> Document:
@@ -330,8 +342,7 @@ class Tenant:
             return {"type": kind, **value}
 
         target = {
-            "group": "",
-            "kind": "Service",
+            **self.r.choice(({"group": "", "kind": "Service"}, IMPORT)),
             "name": self.r.choice(NAMES),
             **self.maybe(sectionName=lambda: self.text("p", "q")),
         }
@@ -370,11 +381,13 @@ class Tenant:
 
     def xbackend(self, _: str) -> Document:
         spec: Document = {
-            "type": self.text("ExternalHostname"),
+            "type": self.text("ExternalHostname", "EndpointSelector"),
             "externalHostname": {"hostname": self.r.choice(HOSTS)},
+            "endpointSelector": {"matchLabels": {"kubernetes.io/service-name": self.text("a")}},
             "port": {"number": self.number(443, 80)},
             "tls": {
-                "mode": self.text("None", "ServerOnly"),
+                "mode": self.text("None", "ServerOnly", "ClientAndServer"),
+                **self.maybe(clientCertificateRef=lambda: {"name": self.r.choice(NAMES)}),
                 **self.maybe(validation=lambda: {"hostname": self.r.choice(HOSTS), "caCertificateRefs": [self.ca()]}),
             },
             **self.maybe(sessionPersistence=self.session, protocol=lambda: self.text("HTTP", "H2C", "GRPC")),

@@ -11,29 +11,31 @@ import ssl
 from datetime import datetime, timedelta
 from typing import Any
 
-from envoy.config.listener.v3 import listener_pb2
-from envoy.config.route.v3 import route_pb2
-from envoy.config.trace.v3 import opentelemetry_pb2
-from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
-from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 
 from lasthop.api.backends import XBackend
 from lasthop.api.core import Secret, Service, ServiceImport
-from lasthop.api.gateway import ReferenceGrant
 from lasthop.api.meta import Key, Object
 from lasthop.api.policies import BackendTLSPolicy, RejectedPolicy
 from lasthop.api.profiles import BackendTLSProfile
-from lasthop.api.routes import HTTPRoute
-from lasthop.api.telemetry import XTelemetryPolicy
 from lasthop.api.verification import PinSetSpec
 from lasthop.engine import Engine
-from lasthop.outputs.envoy.resource import CLUSTER, LISTENER, ROUTES, SECRET
+from lasthop.outputs.envoy.resource import CLUSTER, SECRET
 from lasthop.plan.tls_options import OPTIONS
-from tests.random_world import BASE, Edit, ca_content
+from tests.properties.gateway_promises import (
+    Objects,
+    check_clients,
+    check_keys,
+    check_retries,
+    check_revocation,
+    check_tracing,
+    granted,
+    secrets_of,
+)
+from tests.random_world import APP_PROTOCOLS, BASE, WEAK_CA, Edit
 from tests.snapshot import Snapshot, settle, settled, tls_context
-from tests.world import NOW, STORE, crl_pem, key
+from tests.world import NOW, STORE, key
 
-Objects = dict[Key, Object]
 Text = BackendTLSPolicy | RejectedPolicy
 
 EXEMPT = ("passthrough", "udp")
@@ -78,101 +80,11 @@ def missed(objects: Objects, key: Key, service: Service | ServiceImport) -> list
     return [section for obj in texts(objects) for section in sections(obj, key) if section not in known]
 
 
-def check_clients(objects: Objects, snapshot: Snapshot) -> None:
-    """Where a Gateway asks for clients' certificates, nobody comes in without one that a CA it names has signed."""
-    for (gateway, type_url, _), resource in snapshot.xds.items():
-        obj: Any = objects.get(gateway)
-        if type_url != LISTENER or obj is None:
-            continue
-        listener = listener_pb2.Listener.FromString(resource.body)
-        asked = obj.spec.tls.frontend if obj.spec.tls else None
-        for_port = {each.port: each.tls for each in asked.per_port} if asked else {}
-        tls = for_port.get(listener.address.socket_address.port_value, asked.default if asked else None)
-        for chain in listener.filter_chains:
-            context = tls_pb2.DownstreamTlsContext()
-            https = chain.transport_socket.typed_config.Unpack(context) and "http_connection_manager" in chain.filters[0].name
-            if not https or not tls or not tls.validation:
-                continue
-            found = context.common_tls_context.validation_context
-            strict = tls.validation.mode == "AllowValidOnly"
-            assert context.require_client_certificate.value == strict
-            assert (found.trust_chain_verification == found.VERIFY_TRUST_CHAIN) == strict
-            allowed = "".join(_client_ca(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs)
-            pem = found.trusted_ca.inline_bytes.decode()
-            assert pem.strip(), "no trust anchor"
-            assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
-            assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
-
-
-def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
-    namespace = ref.namespace or gateway.namespace
-    grants = [o for k, o in objects.items() if k.kind == "ReferenceGrant" and k.namespace == namespace]
-    granted = any(f.kind == "Gateway" and t.kind == ref.kind for o in grants for f in o.spec.from_ for t in o.spec.to)  # type: ignore[attr-defined]
-    obj: Any = objects.get(Key(ref.kind, namespace, ref.name))
-    if obj is None or (namespace != gateway.namespace and not granted):
-        return ""
-    return (obj.data.get("ca.crt") or b"").decode() if isinstance(obj, Secret) else str(dict(obj.data).get("ca.crt", ""))
-
-
-UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
-
-
-def check_retries(objects: Objects, snapshot: Snapshot) -> None:
-    """What nobody asked to be tried again is tried again only if it was not sent, and there where it was to go."""
-    asked = [
-        rule.retry.attempts
-        for obj in objects.values()
-        if isinstance(obj, HTTPRoute)
-        for rule in obj.spec.rules
-        if rule.retry is not None
-    ]
-    for (_, type_url, _), resource in snapshot.xds.items():
-        if type_url == ROUTES:
-            for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
-                found = host.retry_policy
-                assert set(filter(None, found.retry_on.split(","))) <= UNSENT
-                assert not found.retriable_status_codes and not found.HasField("retry_priority")
-                own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
-                assert all(policy.num_retries.value in asked for policy in own)
-    for cluster in snapshot.clusters().values():
-        assert cluster.outlier_detection.max_ejection_percent.value <= 50
-        assert len(cluster.circuit_breakers.thresholds) == 1 and cluster.circuit_breakers.thresholds[0].HasField(
-            "retry_budget"
-        )
-
-
-def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
-    """Requests of a Gateway are told to whom the oldest policy of its namespace that names it says, and to nobody else."""
-    for (gateway, type_url, _), resource in snapshot.xds.items():
-        listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
-        for chain in (chain for chain in listener.filter_chains if chain.filters):
-            manager, otel = hcm_pb2.HttpConnectionManager(), opentelemetry_pb2.OpenTelemetryConfig()
-            if not chain.filters[0].typed_config.Unpack(manager) or not manager.HasField("tracing"):
-                continue
-            assert manager.tracing.provider.typed_config.Unpack(otel)
-            policy = _oldest_telemetry_policy(objects, gateway)
-            assert policy and policy.spec.tracing.mode == "Enabled" and policy.spec.tracing.provider
-            ref = policy.spec.tracing.provider.backend_ref
-            namespace = ref.namespace or gateway.namespace
-            kind = "" if ref.kind == "Service" else f"{ref.kind}/"
-            named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
-            told = otel.grpc_service.envoy_grpc.cluster_name
-            assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
-            grants = [o for k, o in objects.items() if isinstance(o, ReferenceGrant) and k.namespace == namespace]
-            froms = {(f.kind, f.namespace, t.kind) for o in grants for f in o.spec.from_ for t in o.spec.to}
-            assert namespace == gateway.namespace or ("XTelemetryPolicy", gateway.namespace, ref.kind) in froms
-
-
-def _oldest_telemetry_policy(objects: Objects, gateway: Key) -> XTelemetryPolicy | None:
-    policies = [o for k, o in objects.items() if isinstance(o, XTelemetryPolicy) and k.namespace == gateway.namespace]
-    named = [o for o in policies if any(target.name == gateway.name for target in o.spec.target_refs)]
-    return min(named, key=lambda o: (o.metadata.creation_timestamp, o.metadata.name), default=None)
-
-
 def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
     check_retries(objects, snapshot)
     check_tracing(objects, snapshot)
+    check_keys(objects, snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":
@@ -188,7 +100,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         context = tls_context(cluster)
         said = profiles_of(objects, gateway)
         assert not cluster.transport_socket_matches
-        means_plaintext = service_port.app_protocol in ("http", "kubernetes.io/h2c")
+        means_plaintext = service_port.app_protocol in APP_PROTOCOLS["plaintext"]
         denying = {"Deny"} if means_plaintext else {"Deny", "Declared"}
         denied = [p for p in said if p.plaintext_backends in denying]
         if protocol in EXEMPT:
@@ -198,7 +110,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         if context is None:
             assert not policies, f"{name} is plaintext although {[p.metadata.name for p in policies]} name it"
             assert not denied, f"{name} is plaintext although it is denied"
-            assert service_port.app_protocol != "HTTPS", f"{name} is plaintext although its port says TLS"
+            assert service_port.app_protocol not in APP_PROTOCOLS["TLS"], f"{name} is plaintext although its port says TLS"
             astray = missed(objects, service, obj)
             assert means_plaintext or not astray, f"{name} is plaintext although policies name {astray} of its Service"
             continue
@@ -207,6 +119,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
         assert isinstance(policy, BackendTLSPolicy), "a rejected policy was served"
         check_weakened(snapshot, gateway, name, check_verification(objects, policy, context), said, now)
         check_pinned(context, said)
+        check_strong(context, said)
         check_client_certificate(objects, snapshot, gateway, policy, context, said)
         lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
         assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
@@ -231,6 +144,7 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     assert spec.tls.mode in ("ServerOnly", "ClientAndServer") and protocol != "passthrough"
     check_weakened(snapshot, gateway, name, check_verification(objects, backend, context), said, now)
     check_pinned(context, said)
+    check_strong(context, said)
     lowest = context.common_tls_context.tls_params.tls_minimum_protocol_version
     assert all(f"1.{lowest - 1}" >= p.min_tls_version for p in said)
     shown = [secret.name.partition("@")[0] for secret in context.common_tls_context.tls_certificate_sds_secret_configs]
@@ -238,18 +152,8 @@ def check_xbackend(objects: Objects, snapshot: Snapshot, gateway: Key, name: str
     holder = ref.namespace or namespace if ref else ""
     assert shown == ([f"{holder}/{ref.name}"] if ref and spec.tls.mode == "ClientAndServer" else [])
     if shown and holder != namespace:
-        assert grants_xbackend(objects, namespace, holder), f"{name} shows a certificate that it may not have"
+        assert granted(objects, "XBackend", namespace, holder, "Secret"), f"{name} shows a certificate that it may not have"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
-
-
-def grants_xbackend(objects: Objects, source: str, into: str) -> bool:
-    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
-    froms = [(f.kind, f.namespace) for grant in grants for f in grant.spec.from_ if grant.spec.to[0].kind == "Secret"]
-    return ("XBackend", source) in froms
-
-
-def secrets_of(context: Any) -> set[str]:
-    return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
 
 
 def check_client_certificate(
@@ -264,6 +168,8 @@ def check_client_certificate(
     first = "GatewayFirst" in [p.client_certificate for p in said]
     wanted = (own or named) if first else (named or own)
     assert [each.partition("@")[0] for each in secrets_of(context)] == ([wanted] if wanted else [])
+    if ref and wanted == own and ref.namespace not in ("", gateway.namespace):
+        assert granted(objects, "Gateway", gateway.namespace, ref.namespace, "Secret"), f"{own} is another namespace's"
     assert secrets_of(context) <= {name for at, type_url, name in snapshot.xds if (at, type_url) == (gateway, SECRET)}
 
 
@@ -272,6 +178,12 @@ def check_pinned(context: Any, said: list[BackendTLSProfile]) -> None:
     found = context.common_tls_context.validation_context
     pinned = found.verify_certificate_spki or found.verify_certificate_hash
     assert not pinned or found.HasField("trusted_ca") or "Deny" not in [p.pinned_only for p in said]
+
+
+def check_strong(context: Any, said: list[BackendTLSProfile]) -> None:
+    """A CA whose key is below today's floor is trusted only where the operator does not deny it."""
+    pem = context.common_tls_context.validation_context.trusted_ca.inline_bytes.decode()
+    assert WEAK_CA not in pem or "Deny" not in [p.weak_certificates for p in said]
 
 
 def check_weakened(
@@ -291,7 +203,12 @@ def check_weakened(
 
 
 STRICTEST = BackendTLSProfile(
-    waivers="Deny", client_certificate="GatewayFirst", plaintext_backends="Deny", pinned_only="Deny", min_tls_version="1.3"
+    waivers="Deny",
+    client_certificate="GatewayFirst",
+    plaintext_backends="Deny",
+    pinned_only="Deny",
+    weak_certificates="Deny",
+    min_tls_version="1.3",
 )
 
 
@@ -359,9 +276,8 @@ def check_verification(objects: Objects, policy: Any, context: Any) -> Any:
         assert pem.strip(), "no trust anchor"
         assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
         assert "PRIVATE KEY" not in pem
-        lists = [crl for ref in cas if (crl := _crl_of(objects, policy, ref, waives)) is not None]
-        assert set(lists) <= {crl_pem("good")}, "served, though a revocation list cannot be used"
-        assert found.crl.inline_bytes.decode() == "".join(sorted(set(lists))), "a revocation list is not enforced"
+        trusted = [objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) for ref in cas]
+        check_revocation(found, trusted, waives)
     return waivers[0] if waivers else None
 
 
@@ -384,17 +300,9 @@ def _ca_of(objects: Objects, policy: Object, ref: Any) -> str:
     return str(obj.spec.trust_bundle) if ref.kind == "ClusterTrustBundle" else str(dict(obj.data).get("ca.crt", ""))
 
 
-def _crl_of(objects: Objects, policy: Object, ref: Any, waives: str) -> str | None:
-    obj: Any = objects.get(Key(ref.kind, policy.metadata.namespace, ref.name)) if ref.kind == "ConfigMap" else None
-    # Beside a CA that is left out, its list is, too; an unusable list never is.
-    kinds = ("good", "other", *(("expired", "early") if waives == "Expiry" else ()))
-    left_out = obj is None or dict(obj.data).get("ca.crt") not in map(ca_content, kinds)
-    return None if left_out else dict(obj.data).get("ca.crl")
-
-
-def walk(edits: list[Edit]) -> tuple[Objects, Engine, Snapshot]:
-    objects: Objects = {k: v for k, v in BASE.items() if v is not None}
-    engine, snapshot = settled(BASE, store=STORE)
+def walk(edits: list[Edit], base: dict[Key, Object | None] = BASE) -> tuple[Objects, Engine, Snapshot]:
+    objects: Objects = {k: v for k, v in base.items() if v is not None}
+    engine, snapshot = settled(base, store=STORE)
     check(objects, snapshot)
     for obj, delete, look in edits:
         engine.apply({key(obj): None if delete else obj})

@@ -19,7 +19,8 @@ from lasthop.api.kinds import MULTICLUSTER_API
 from lasthop.api.meta import Key
 from lasthop.api.policies import BackendTLSPolicy
 from lasthop.outputs.envoy.resource import LISTENER, ROUTES
-from tests.properties.promises import Objects, profiles_of, texts, walk
+from tests.properties.gateway_promises import Objects
+from tests.properties.promises import profiles_of, texts, walk
 from tests.random_world import EDITS, Edit
 from tests.snapshot import Snapshot, tls_context
 from tests.world import PINS, ca_pem, key_pair

@@ -13,20 +13,52 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from lasthop.api.core import Service
+from lasthop.api.core import Service, ServiceImport
+from lasthop.api.kinds import MULTICLUSTER_API
 from lasthop.api.meta import Key
+from lasthop.api.profiles import GatewayProfile
 from lasthop.api.status import GatewayStatus
 from lasthop.outputs.envoy.clusters import CLUSTERS
 from lasthop.outputs.envoy.resource import ENDPOINTS, LISTENER, ROUTES, SECRET
 from lasthop.outputs.explain.explain import explain
 from lasthop.plan.upstream import Hop, Protocol
-from tests.properties.promises import EXEMPT, Objects, check, named_by_policy, walk
-from tests.random_world import DELETE, EDIT, EDITS, NAMESPACES, SERVICES, TIMES, Edit, policies, rejected_policies
+from tests.properties.gateway_promises import Objects, check_keys
+from tests.properties.promises import EXEMPT, check, named_by_policy, walk
+from tests.random_world import (
+    BESIDE_ROUTES,
+    DELETE,
+    EDIT,
+    EDITS,
+    NAMESPACES,
+    SERVICES,
+    TIMES,
+    Edit,
+    gateways,
+    grants,
+    listener_sets,
+    policies,
+    rejected_policies,
+    telemetry_policies,
+)
 from tests.snapshot import Snapshot, settle, settled, tls_context
 from tests.summary_routes import ext_authz
-from tests.world import CLIENTS, NOW, STORE, key, keyed, mk_config_map, mk_policy
+from tests.world import (
+    CLIENTS,
+    NOW,
+    PORTS,
+    STORE,
+    import_ref,
+    key,
+    keyed,
+    mk_config_map,
+    mk_policy,
+    mk_route,
+    mk_service_import,
+)
 
+_IMPORT = {"group": MULTICLUSTER_API, "kind": "ServiceImport", "name": "s0"}
 slow = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
@@ -66,12 +98,65 @@ def test_whatever_policies_meet_at_a_port_or_miss_it_nothing_weaker_is_served(ed
     check(objects, snapshot)
 
 
+_SIDE = st.lists(
+    st.tuples(
+        st.one_of(telemetry_policies(), gateways(), listener_sets(), grants(), _SOUND, policies()), DELETE, st.booleans()
+    ),
+    min_size=1,
+    max_size=20,
+)
+"""Edits of what Gateways tell and ask besides serving routes, and of policies."""
+
+
+@settings(slow, max_examples=60)
+@given(_SIDE)
+def test_collectors_and_servers_that_listeners_ask_are_verified_like_every_backend(edits: list[Edit]) -> None:
+    objects, _, snapshot = walk(edits, BESIDE_ROUTES)
+    check(objects, snapshot)
+
+
+def test_the_world_without_routes_has_a_collector_and_a_server_that_a_listener_asks() -> None:
+    _, _, snapshot = walk([], BESIDE_ROUTES)
+    assert {(name, tls_context(cluster) is not None) for (_, name), cluster in snapshot.clusters().items()} == {
+        ("b/g1/a/s0/443/h2", True),
+        ("b/g1/a/s0/443/auto", True),
+    }
+
+
+@settings(slow, max_examples=60)
+@given(EDITS)
+def test_retries_and_ejection_change_nothing_of_how_backends_are_verified(edits: list[Edit]) -> None:
+    """Whatever operators say of them: the same clusters with the same TLS, and routes that lead to the same clusters."""
+    objects, engine, snapshot = walk(edits)
+    before = _ways(snapshot)
+    for retries, ejection in ((0, 0), (10, 3600)):
+        for name, obj in objects.items():
+            if isinstance(obj, GatewayProfile):
+                proxy = replace(obj.spec.proxy, connect_retries=retries, ejection_seconds=ejection)
+                engine.apply({name: replace(obj, spec=replace(obj.spec, proxy=proxy))})
+        settle(engine, snapshot)
+        assert _ways(snapshot) == before
+
+
+def _ways(snapshot: Snapshot) -> Any:
+    """How clusters are connected to, and which of them each route leads to."""
+    sockets = {name: cluster.transport_socket for name, cluster in snapshot.clusters().items()}
+    routes = {}
+    for name, resource in snapshot.xds.items():
+        if name[1] == ROUTES:
+            routes[name] = route_pb2.RouteConfiguration.FromString(resource.body)
+            for host in routes[name].virtual_hosts:
+                host.ClearField("retry_policy")
+    return sockets, routes
+
+
 @slow
 @given(EDITS)
 def test_private_keys_travel_only_as_secrets_and_only_to_gateways_that_name_them(
     edits: list[Edit],
 ) -> None:
-    _, _, snapshot = walk(edits)
+    objects, _, snapshot = walk(edits)
+    check_keys(objects, snapshot)
     for (_, type_url, _), resource in snapshot.xds.items():
         if type_url != SECRET:
             assert b"PRIVATE KEY" not in resource.body
@@ -106,7 +191,15 @@ _MATTERS = st.builds(
     st.sampled_from(["", "plain"]),
 )
 """A policy for one of the ports that are plaintext in the base world."""
-_EDIT = st.one_of(st.tuples(_MATTERS, st.booleans(), st.booleans()), EDIT)
+_IMPORTED = st.sampled_from(
+    [
+        mk_service_import("b/s0", PORTS),
+        mk_route("b/near", "b/g1", [import_ref("s0", 80)], ["near.example"]),
+        mk_policy("b/p8", "s0", "api.example", ["c0"], "plain", targets=[{**_IMPORT, "sectionName": "plain"}]),
+    ]
+)
+"""A ServiceImport, the way to a port of it, and a policy for that port."""
+_EDIT = st.one_of(st.tuples(_MATTERS | _IMPORTED, st.booleans(), st.booleans()), EDIT)
 EPISODES = st.lists(st.tuples(st.booleans(), st.lists(_EDIT, max_size=4)), min_size=3, max_size=8)
 """(whether every policy is known, edits in the meantime): unreadable input comes and goes."""
 
@@ -152,11 +245,11 @@ def _check_frozen(objects: Objects, snapshot: Snapshot, frozen: set[tuple[str, .
 
 
 def _named_ports(objects: Objects) -> set[tuple[str, ...]]:
-    """(namespace, Service, port) of all that some policy names, in whatever state it is."""
+    """(namespace, Service, port) of all that some policy names, in whatever state it is; with the kind, if it is another."""
     return {
-        (name.namespace, name.name, str(port.port))
+        (*(() if name.kind == "Service" else (name.kind,)), name.namespace, name.name, str(port.port))
         for name, obj in objects.items()
-        if isinstance(obj, Service)
+        if isinstance(obj, Service | ServiceImport)
         for port in obj.spec.ports
         if port.protocol == "TCP" and named_by_policy(objects, name, port.name)
     }

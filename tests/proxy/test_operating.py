@@ -20,6 +20,7 @@ from tests.proxy.lasthop import EXECUTABLE, Lasthop
 
 SERVED = Certificate("web", CA, sans=dns("web.test"))
 TOKEN = "Bearer 0123456789abcdef"
+SHOWN = ("XTelemetryPolicy", "HTTPRoute")
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,16 @@ def gateway(module_own: Callable[..., Lasthop]) -> Iterator[Lasthop]:
         docs.config_map("ca", CA.pem),
         *docs.hop("api", 9, docs.policy("api", "api.example", "ca")),
     )
-    header = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "Authorization", "value": TOKEN}]}}
+    names = ("Authorization", "x-honeycomb-team")
+    header = {
+        "type": "RequestHeaderModifier",
+        "requestHeaderModifier": {"set": [{"name": name, "value": TOKEN} for name in names]},
+    }
     routed = docs.route("token", docs.to("api"))
     routed["spec"]["rules"][0]["filters"] = [header]
-    made.write("token.yaml", routed)
+    exported = {"headers": [{"name": "x-honeycomb-team", "value": TOKEN}]}
+    unsampled = docs.telemetry_policy("traces", docs.to("api"), provider=exported, samplingRate={"numerator": 0})
+    made.write("token.yaml", routed, unsampled)
     made.write("others.yaml", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api"}})
     made.start()
     made.settle()
@@ -79,16 +86,20 @@ def test_routes_listeners_and_secrets_are_shown_by_gateway(gateway: Lasthop) -> 
 def test_no_output_has_a_private_key_or_a_credential(gateway: Lasthop, tmp_path: Path) -> None:
     dump = gateway.cli("config", "dump", "-o", "json").stdout
     assert "[redacted]" in dump
+    assert "initial_metadata" in dump
     archive = tmp_path / "bundle.tar.gz"
     made = gateway.cli("bundle", "-o", str(archive))
     assert made.returncode == 0, made.stderr
     with tarfile.open(archive) as opened:
         contents = {member.name: opened.extractfile(member) for member in opened}
         texts = {name: file.read().decode() for name, file in contents.items() if file}
-    assert {"lasthop/envoy-config.json", "lasthop/audit.json", "lasthop/objects/gateway.json"} <= texts.keys()
+    assert {"lasthop/envoy-config.json", "lasthop/audit.json", "lasthop/objects/xtelemetrypolicy.json"} <= texts.keys()
     assert not [name for name, text in texts.items() if text.startswith("cannot be read")]
     key_lines = SERVED.key_pem.splitlines()[1:-1]
-    for text in (dump, *texts.values()):
+    told = [
+        gateway.ask(path)[1].decode() for path in ("/", "/api/objects?kind=XTelemetryPolicy", "/api/objects?kind=HTTPRoute")
+    ]
+    for text in (dump, *told, *texts.values()):
         assert TOKEN not in text
         assert not any(line in text for line in key_lines)
     assert archive.stat().st_mode & 0o777 == 0o600

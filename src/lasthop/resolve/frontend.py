@@ -18,7 +18,7 @@ from lasthop.plan.problem import Problem, invalid_ca_certificate_ref, invalid_ki
 from lasthop.resolve.certificates import too_large, union
 from lasthop.resolve.grants import permitted
 from lasthop.resolve.profiles import limits
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, UNREVOCABLE, bundle, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, bundle, ref_state, revokes
 from lasthop.store.graph import Graph, query
 from lasthop.store.store import read
 
@@ -42,14 +42,16 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
     wanted, field = validation_of(obj, port) if obj else (None, "")
     if wanted is None:
         return FrontendVerdict()
-    usable, bad = [], []
+    usable, bad, revoking = [], [], False
     for number, ref in enumerate(wanted.ca_certificate_refs):
         namespace = "" if ref.kind == "ClusterTrustBundle" else ref.namespace or key.namespace
+        local = LocalObjectReference(ref.group, ref.kind, ref.name)
         problem = _problem(g, key, ref, namespace)
         if problem is None:
-            usable.append((namespace, LocalObjectReference(ref.group, ref.kind, ref.name)))
+            usable.append((namespace, local))
         else:
             bad.append(problem.within(f"{field}.caCertificateRefs[{number}]"))
+            revoking |= problem.reason != reasons.REF_NOT_PERMITTED and revokes(g, namespace, local)
     clients = ClientCertificates(tuple(usable), required=wanted.mode != INSECURE)
     if large := _too_large(g, key, clients):
         resolved = failed(reasons.RESOLVED_REFS, invalid_ca_certificate_ref(f"{field}: {large}"))
@@ -64,7 +66,7 @@ def frontend(g: Graph, key: Key, port: int) -> FrontendVerdict:
         where = "no CA is left to verify clients with, so the listener is closed"
         closed = faults.within(where, reason=reasons.NO_VALID_CA_CERTIFICATE)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)
-    if reason == reasons.INVALID_CA_CERTIFICATE_KIND or any(fault.reason in UNREVOCABLE for fault in bad):
+    if reason == reasons.INVALID_CA_CERTIFICATE_KIND or revoking:
         # An unknown kind, or a revocation list, might have narrowed whom to trust.
         closed = faults.within("the listener is closed", reason=reasons.INVALID)
         return FrontendVerdict(None, failed(reasons.ACCEPTED, closed), resolved)

@@ -32,8 +32,6 @@ SHOWN: Final = 3
 """CAs that a message names."""
 CRL_SOON: Final = 2 * 86400.0
 """Seconds before its next update that a revocation list is worth a warning. Most are issued anew every week or day."""
-UNREVOCABLE: Final = frozenset({reasons.INVALID_REVOCATION_LIST, reasons.REVOCATION_LIST_NOT_CURRENT})
-"""A reference with such a problem is never left out: the same CA may be there a second time, without a list."""
 CA_KINDS: Final = {("", "ConfigMap"), ("", "Secret"), ("certificates.k8s.io", "ClusterTrustBundle")}
 KNOWN_CA_KINDS: Final = "ConfigMap, Secret or certificates.k8s.io ClusterTrustBundle"
 SYSTEM: Final = LocalObjectReference("lasthop.dev", "WellKnownCACertificates", "System")
@@ -91,6 +89,20 @@ def _content(g: Graph, namespace: str, ref: LocalObjectReference) -> tuple[str, 
     if content is None:
         return lacking(reasons.INVALID_CA_CERTIFICATE_REF, key, f"key {CA_KEY}")
     return f"{CA_KEY} of {key}", key, content, crl
+
+
+def revokes(g: Graph, namespace: str, ref: LocalObjectReference) -> bool:
+    """Whether there is a revocation list beside a CA, in whatever state both are. A reference with a list is never left out:
+    the same CA may be there a second time, without one."""
+    key = Key(ref.kind, namespace, ref.name)
+    match ref.kind:
+        case "ConfigMap":
+            config_map = read(g, key, ConfigMap)
+            return config_map is not None and CRL_KEY in dict(config_map.data)
+        case "Secret":
+            secret = read(g, key, Secret)
+            return secret is not None and secret.data.get(CRL_KEY) is not None
+    return False
 
 
 @query

@@ -20,13 +20,13 @@ from lasthop.outputs.audit import document as audit_document
 from lasthop.plan.request import MAX_SIZE, Request
 from lasthop.probe.result import document
 from lasthop.web import page
-from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.engine_view import located
 from lasthop.web.envoy_config import envoy_config
 from lasthop.web.metrics import metrics
 from lasthop.web.page_model import PageModel
 from lasthop.web.probing import TooMany
+from lasthop.web.redaction import without_secrets
 from lasthop.web.slices import Shared, in_slices
 from lasthop.web.tap import tap
 from lasthop.web.traffic import TrafficReport
@@ -134,10 +134,10 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 async def _objects(request: web.Request) -> web.Response:
-    """Returns objects. Any user of this machine can ask by TCP, and is told what ConfigMaps hold only where that is public by
-    nature."""
+    """Returns objects. Any user of this machine can ask by TCP, and is told nothing secret, and of ConfigMaps only what is
+    public by nature."""
     found = await request.app[VIEW].objects(request.query.get("kind"))
-    return await _large(found if _by_socket(request) else [without_contents(document) for document in found])
+    return await _large(found if _by_socket(request) else await in_slices(without_secrets(document) for document in found))
 
 
 async def _findings(request: web.Request) -> web.Response:

@@ -23,13 +23,13 @@ from lasthop.plan.finding import Severity
 from lasthop.plan.upstream import Hop
 from lasthop.probe.result import ProbeResult
 from lasthop.resolve.policies.judgement import validation_of
-from lasthop.web.contents import without_contents
 from lasthop.web.controller_view import ControllerView
 from lasthop.web.drawing import Group, Known, ListenerSeen, More, RouteSeen, draw
 from lasthop.web.engine_view import located
 from lasthop.web.failures import Failed, latest, observed_failures
 from lasthop.web.picture import Choice, Filter, Line, choose
 from lasthop.web.probing import Probes
+from lasthop.web.redaction import without_secrets
 from lasthop.web.sightings import each_listener, each_route, sighted
 from lasthop.web.slices import Shared, in_slices
 
@@ -185,9 +185,9 @@ class PageModel:
         return f"{place[0]}:{place[1]}" if place else ""
 
     def _written(self, key: Key) -> Json:
-        """Returns an object as it was written, without its status; of a ConfigMap only what is public by nature."""
+        """Returns an object as it was written, without its status and without secrets."""
         document = self.view.controller.statuses.document(key)
-        return {name: part for name, part in without_contents(document).items() if name != "status"} if document else {}
+        return {name: part for name, part in without_secrets(document).items() if name != "status"} if document else {}
 
     async def _probe(self, id: str) -> ProbeResult | None:
         found = await self.line(id)

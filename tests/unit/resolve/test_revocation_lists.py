@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from lasthop.api.meta import Key
 from lasthop.engine import Engine
 from lasthop.outputs.audit.certificates import Role
@@ -70,6 +72,20 @@ def test_a_list_is_used_until_the_next_one_is_due_and_fails_closed_from_then_on(
 def test_a_ca_without_a_list_beside_one_with_a_list_is_warned_of() -> None:
     _, snapshot = running(crl_pem("good"))
     assert "CA other in ConfigMap ca has no revocation list there" in said(snapshot)["Accepted"][2]
+
+
+@pytest.mark.parametrize("ca", [ca_pem("good", -10), "garbage", None])
+def test_a_list_beside_an_unusable_ca_is_not_left_out_with_it(ca: str | None) -> None:
+    """The same CA may be there a second time, without a list."""
+    engine, snapshot = running(crl_pem("good"))
+    refs = mk_policy("a/p", "s", "api.example", ["ca", "again"])
+    engine.apply(keyed(refs, mk_config_map("a/again", ca_pem("good")), mk_config_map("a/ca", ca, crl_pem("good"))))
+    settle(engine, snapshot)
+    assert (GATEWAY, CLUSTER, HOP) not in snapshot.xds
+    assert said(snapshot)["Accepted"][:2] == ("False", "Invalid")
+    engine.apply(keyed(mk_config_map("a/ca", ca)))
+    settle(engine, snapshot)
+    assert (GATEWAY, CLUSTER, HOP) in snapshot.xds
 
 
 def test_lists_count_towards_the_limit_of_bytes() -> None:

@@ -25,8 +25,13 @@ def config_map(**data: str) -> dict[str, Any]:
     }
 
 
-async def test_contents_of_config_maps_are_told_by_the_socket_only(tmp_path: Path) -> None:
-    told = [config_map(ca_crt=CA.pem, password="hunter2"), {"kind": "Service", "metadata": {"name": "a"}}]
+def telemetry(key: str) -> dict[str, Any]:
+    return {"kind": "XTelemetryPolicy", "spec": {"provider": {"headers": [{"name": "x-honeycomb-team", "value": key}]}}}
+
+
+async def test_contents_of_config_maps_and_headers_for_others_are_told_by_the_socket_only(tmp_path: Path) -> None:
+    service = {"kind": "Service", "metadata": {"name": "a"}}
+    told = [config_map(ca_crt=CA.pem, settings="hunter2"), service, telemetry("hunter3")]
 
     async def objects(kind: str | None) -> list[dict[str, Any]]:
         return told
@@ -38,7 +43,7 @@ async def test_contents_of_config_maps_are_told_by_the_socket_only(tmp_path: Pat
             by_tcp = await (await anybody.get(f"http://127.0.0.1:{port}/api/objects?kind=ConfigMap")).json()
         async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as owner:
             by_socket = await (await owner.get("http://localhost/api/objects?kind=ConfigMap")).json()
-    assert by_tcp == [config_map(ca_crt=CA.pem, password="<7 bytes, not shown>"), told[1]]
+    assert by_tcp == [config_map(ca_crt=CA.pem, settings="<7 bytes, not shown>"), service, telemetry("[redacted]")]
     assert by_socket == told
 
 

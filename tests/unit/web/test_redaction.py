@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from lasthop.web.redaction import REDACTED, redacted, without_secrets
+from tests.world import mk_telemetry_policy
 
 
 def test_private_keys_are_removed_in_both_spellings_and_wherever_they_are() -> None:
@@ -13,6 +18,48 @@ def test_private_keys_are_removed_in_both_spellings_and_wherever_they_are() -> N
 def test_values_of_headers_that_carry_credentials_are_removed_and_others_stay() -> None:
     headers = [{"name": "X-Api-Key", "value": "1"}, {"key": "cookie", "value": "2"}, {"name": "Accept", "value": "3"}]
     assert [each["value"] for each in redacted(headers)] == [REDACTED, REDACTED, "3"]
+
+
+def test_what_a_credential_is_compared_with_is_removed_and_other_matches_stay() -> None:
+    def match(name: str, text: str) -> dict[str, Any]:
+        return {"name": name, "string_match": {"exact": text}}
+
+    found = redacted({"headers": [match("authorization", "Bearer 1"), match(":authority", "2"), match("x-version", "3")]})
+    assert [each["string_match"] for each in found["headers"]] == [REDACTED, {"exact": "2"}, {"exact": "3"}]
+
+
+def test_every_header_that_envoy_adds_to_what_it_sends_is_removed_whatever_its_name() -> None:
+    sent = {"key": "x-honeycomb-team", "value": "hidden"}
+    config = {
+        "tracing": {
+            "provider": {"typed_config": {"grpc_service": {"initial_metadata": [sent, {**sent, "raw_value": "hidden"}]}}}
+        },
+        "route": {"request_headers_to_add": [{"header": sent, "keep_empty_value": True}]},
+        "http_service": {"authorization_request": {"headersToAdd": [sent]}},
+        "response_headers_to_add": [{"header": {"key": "x-version", "value": "shown"}}],
+    }
+    assert "hidden" not in str(redacted(config))
+    assert redacted(config)["response_headers_to_add"] == config["response_headers_to_add"]
+    assert redacted(config)["route"]["request_headers_to_add"][0] == {
+        "header": {"key": "x-honeycomb-team", "value": REDACTED},
+        "keep_empty_value": True,
+    }
+
+
+def test_the_same_headers_are_removed_from_the_objects_that_ask_for_them() -> None:
+    sent = {"name": "x-honeycomb-team", "value": "hidden"}
+    policy = mk_telemetry_policy("edge/traces", ["web"], {"name": "otel", "port": 4317}, provider={"headers": [sent]})
+    rule = {
+        "matches": [{"headers": [{"name": "x-version", "value": "shown"}, {"name": "x-api-key", "value": "hidden"}]}],
+        "filters": [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [sent], "add": [sent]}}],
+        "backendRefs": [{"name": "api", "filters": [{"requestHeaderModifier": {"set": [sent]}}]}],
+    }
+    for document in (msgspec.to_builtins(policy), {"kind": "HTTPRoute", "spec": {"rules": [rule]}}):
+        assert "hidden" in str(document)
+        shown = without_secrets(document)
+        assert "hidden" not in str(shown)
+        assert "x-honeycomb-team" in str(shown)
+    assert "shown" in str(shown)
 
 
 def test_of_a_secret_only_the_keys_are_left_and_no_annotation_repeats_it() -> None:

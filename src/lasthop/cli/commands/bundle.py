@@ -36,9 +36,9 @@ def command(output: Path | None, folder: Path | None) -> None:
     """Collect what support needs into an archive: versions, checks of this machine, and of the gateway that runs here its
     objects with their status, findings, audit, metrics and what its Envoys hold.
 
-    It contains no private key, no Secret's data, no ConfigMap's data but CA certificates, no values of headers that carry
-    credentials, and no requests. It does contain names, hostnames, addresses and paths of routes: look into it before
-    you pass it on. Without a gateway, it is about this machine only.
+    It contains no private key, no Secret's data, no ConfigMap's data but CA certificates, no values of headers that are
+    sent to backends or carry credentials, and no requests. It does contain names, hostnames, addresses and paths of
+    routes: look into it before you pass it on. Without a gateway, it is about this machine only.
 
     \b
     Examples:
@@ -81,7 +81,6 @@ def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
     from lasthop import unix_http
     from lasthop.api.kinds import KINDS
     from lasthop.cli.views.admin_socket import AdminSocketView
-    from lasthop.web.contents import without_contents
     from lasthop.web.redaction import redacted, without_secrets
 
     view = AdminSocketView(socket)
@@ -90,7 +89,7 @@ def _of_gateway(socket: Endpoint) -> Iterator[tuple[str, bytes]]:
         return redacted(view.ask(path, TIMEOUT))
 
     def objects(kind: str) -> list[Any]:
-        return [without_secrets(without_contents(each)) for each in view.ask("/api/objects", TIMEOUT, kind=kind)]
+        return [without_secrets(each) for each in view.ask("/api/objects", TIMEOUT, kind=kind)]
 
     for part in PARTS:
         yield f"{part}.json", _json(partial(answer, f"/api/{part}"))

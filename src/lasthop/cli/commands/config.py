@@ -26,7 +26,8 @@ def command(what: str, gateway: str, name: str, output: str, no_headers: bool, f
     """Show what Envoy really holds, as its admin API tells it: everything (dump), or one type.
 
     `lasthop status` and `explain` say what should be in force; this is what is. Private keys, passwords and the values of
-    headers that carry credentials are replaced by [redacted]. Only the user that runs the gateway, and root, may ask.
+    headers that are sent to backends or carry credentials are replaced by [redacted]. Only the user that runs the gateway,
+    and root, may ask.
 
     \b
     Examples:

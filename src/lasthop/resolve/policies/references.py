@@ -26,7 +26,7 @@ from lasthop.plan.tls import Anchors, Mode, Pins, Trust, Waiver
 from lasthop.resolve.certificates import union, weakest
 from lasthop.resolve.pins import PinnedTrust, pinned
 from lasthop.resolve.settings import SYSTEM_STORE
-from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, UNREVOCABLE, bundle, dates, ref_state
+from lasthop.resolve.trust import CA_KINDS, KNOWN_CA_KINDS, OUT_OF_DATE, SYSTEM, bundle, dates, ref_state, revokes
 from lasthop.resolve.waivers import waiver
 from lasthop.store.graph import Graph
 
@@ -117,14 +117,11 @@ def verification(g: Graph, namespace: str, validation: BackendTLSPolicyValidatio
     for entry in refs.cas:
         state = ref_state(g, namespace, entry.ref)
         warnings += state.warnings
-        if state.problem and state.problem.reason in UNREVOCABLE:
-            fatal.append(entry.fault(state.problem))
-            continue
         # With Expiry waived an anchor that is out of date is as good as any.
-        if state.problem and not (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
-            left_out.append(entry.fault(state.problem))
-        else:
+        if state.problem is None or (refs.mode is Mode.WAIVED_EXPIRY and state.problem.reason in OUT_OF_DATE):
             usable.append(entry.ref)
+        else:
+            (fatal if revokes(g, namespace, entry.ref) else left_out).append(entry.fault(state.problem))
     anchors, pins = bool(usable) or not refs.cas, refs.pinned
     if pins and pins.leaves and not (pins.cas or pins.system):
         out_of_date, soon = dates(g, pins.anchors, f"PinSet {refs.pin_sets[0].ref.name}", "certificate")

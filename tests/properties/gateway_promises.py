@@ -1,0 +1,181 @@
+"""What the design promises of a Gateway as such: whom it lets in, whom it asks and tells, which keys it holds.
+
+Like `promises.py` it reads the objects by itself and naively.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.config.trace.v3 import opentelemetry_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+
+from lasthop.api.gateway import ListenerSet, ReferenceGrant
+from lasthop.api.meta import Key, Object
+from lasthop.api.routes import HTTPRoute
+from lasthop.api.telemetry import XTelemetryPolicy
+from lasthop.outputs.envoy.resource import LISTENER, ROUTES, SECRET
+from tests.random_world import ca_content
+from tests.snapshot import Snapshot, tls_context
+from tests.world import CLIENTS, crl_pem
+
+Objects = dict[Key, Object]
+
+
+def check_clients(objects: Objects, snapshot: Snapshot) -> None:
+    """Where a Gateway asks for clients' certificates, nobody comes in without one that a CA it names has signed."""
+    for (gateway, type_url, _), resource in snapshot.xds.items():
+        obj: Any = objects.get(gateway)
+        if type_url != LISTENER or obj is None:
+            continue
+        listener = listener_pb2.Listener.FromString(resource.body)
+        asked = obj.spec.tls.frontend if obj.spec.tls else None
+        for_port = {each.port: each.tls for each in asked.per_port} if asked else {}
+        tls = for_port.get(listener.address.socket_address.port_value, asked.default if asked else None)
+        for chain in listener.filter_chains:
+            context = tls_pb2.DownstreamTlsContext()
+            https = chain.transport_socket.typed_config.Unpack(context) and "http_connection_manager" in chain.filters[0].name
+            if not https or not tls or not tls.validation:
+                continue
+            found = context.common_tls_context.validation_context
+            strict = tls.validation.mode == "AllowValidOnly"
+            assert context.require_client_certificate.value == strict
+            assert (found.trust_chain_verification == found.VERIFY_TRUST_CHAIN) == strict
+            allowed = "".join(_client_ca(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs)
+            pem = found.trusted_ca.inline_bytes.decode()
+            assert pem.strip(), "no trust anchor"
+            assert all(block in allowed for block in pem.split("-----END CERTIFICATE-----\n") if block)
+            assert not any(ref.kind == "PinSet" for ref in tls.validation.ca_certificate_refs)
+            trusted = [_client_ca_object(objects, gateway, ref) for ref in tls.validation.ca_certificate_refs]
+            check_revocation(found, trusted)
+
+
+def _client_ca(objects: Objects, gateway: Key, ref: Any) -> str:
+    return _text(_client_ca_object(objects, gateway, ref), "ca.crt") or ""
+
+
+def _client_ca_object(objects: Objects, gateway: Key, ref: Any) -> Any:
+    namespace = ref.namespace or gateway.namespace
+    allowed = namespace == gateway.namespace or granted(objects, "Gateway", gateway.namespace, namespace, ref.kind)
+    return objects.get(Key(ref.kind, namespace, ref.name)) if allowed else None
+
+
+def granted(objects: Objects, kind: str, source: str, into: str, to: str) -> bool:
+    """Whether objects of a namespace may refer to those of another, of a kind."""
+    grants = [obj for obj in objects.values() if isinstance(obj, ReferenceGrant) and obj.metadata.namespace == into]
+    froms = {(f.kind, f.namespace, t.kind) for grant in grants for f in grant.spec.from_ for t in grant.spec.to}
+    return (kind, source, to) in froms
+
+
+def _text(obj: Any, name: str) -> str | None:
+    """What a Secret or ConfigMap has under a key."""
+    found = dict(obj.data).get(name) if obj is not None else None
+    return found.decode() if isinstance(found, bytes) else found
+
+
+UNSENT = {"connect-failure", "refused-stream", "reset-before-request"}
+
+
+def check_retries(objects: Objects, snapshot: Snapshot) -> None:
+    """What nobody asked to be tried again is tried again only if it was not sent, and there where it was to go."""
+    asked = [
+        rule.retry.attempts
+        for obj in objects.values()
+        if isinstance(obj, HTTPRoute)
+        for rule in obj.spec.rules
+        if rule.retry is not None
+    ]
+    for (_, type_url, _), resource in snapshot.xds.items():
+        if type_url == ROUTES:
+            for host in route_pb2.RouteConfiguration.FromString(resource.body).virtual_hosts:
+                found = host.retry_policy
+                assert set(filter(None, found.retry_on.split(","))) <= UNSENT
+                assert not found.retriable_status_codes and not found.HasField("retry_priority")
+                own = [route.route.retry_policy for route in host.routes if route.route.HasField("retry_policy")]
+                assert all(policy.num_retries.value in asked for policy in own)
+    for cluster in snapshot.clusters().values():
+        assert cluster.outlier_detection.max_ejection_percent.value <= 50
+        assert len(cluster.circuit_breakers.thresholds) == 1 and cluster.circuit_breakers.thresholds[0].HasField(
+            "retry_budget"
+        )
+
+
+def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
+    """Requests of a Gateway are told to whom the oldest policy of its namespace that names it says, and to nobody else."""
+    for (gateway, type_url, _), resource in snapshot.xds.items():
+        listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
+        for chain in (chain for chain in listener.filter_chains if chain.filters):
+            manager, otel = hcm_pb2.HttpConnectionManager(), opentelemetry_pb2.OpenTelemetryConfig()
+            if not chain.filters[0].typed_config.Unpack(manager) or not manager.HasField("tracing"):
+                continue
+            assert manager.tracing.provider.typed_config.Unpack(otel)
+            policy = _oldest_telemetry_policy(objects, gateway)
+            assert policy and policy.spec.tracing.mode == "Enabled" and policy.spec.tracing.provider
+            ref = policy.spec.tracing.provider.backend_ref
+            namespace = ref.namespace or gateway.namespace
+            kind = "" if ref.kind == "Service" else f"{ref.kind}/"
+            named = f"{gateway.path}/{kind}{namespace}/{ref.name}/"
+            told = otel.grpc_service.envoy_grpc.cluster_name
+            assert told.startswith(named) and told.endswith("/h2"), f"{told} is told, and {named} was meant"
+            assert namespace == gateway.namespace or granted(
+                objects, "XTelemetryPolicy", gateway.namespace, namespace, ref.kind
+            )
+
+
+def _oldest_telemetry_policy(objects: Objects, gateway: Key) -> XTelemetryPolicy | None:
+    policies = [o for k, o in objects.items() if isinstance(o, XTelemetryPolicy) and k.namespace == gateway.namespace]
+    named = [o for o in policies if any(target.name == gateway.name for target in o.spec.target_refs)]
+    return min(named, key=lambda o: (o.metadata.creation_timestamp, o.metadata.name), default=None)
+
+
+def check_keys(objects: Objects, snapshot: Snapshot) -> None:
+    """A Gateway is given the private keys that its listeners may serve with and that its backends are shown, and no other."""
+    shown: dict[Key, set[str]] = {}
+    for (gateway, _), cluster in snapshot.clusters().items():
+        context = tls_context(cluster)
+        shown.setdefault(gateway, set()).update(secrets_of(context) if context is not None else ())
+    for gateway, type_url, name in snapshot.xds:
+        if type_url == SECRET:
+            known = shown.get(gateway, set()) if "@" in name else _served_keys(objects, gateway)
+            assert name in known, f"{gateway} is given the key of {name}, which it has no use for"
+
+
+def _served_keys(objects: Objects, gateway: Key) -> set[str]:
+    """Secrets that listeners of a Gateway name, its own or those of a ListenerSet, and may."""
+    own: Any = objects[gateway]
+    sets = [
+        obj
+        for key, obj in objects.items()
+        if isinstance(obj, ListenerSet)
+        and own.spec.allowed_listeners
+        and Key("Gateway", obj.spec.parent_ref.namespace or key.namespace, obj.spec.parent_ref.name) == gateway
+    ]
+    owners = [(gateway.kind, gateway.namespace, own), *(("ListenerSet", obj.metadata.namespace, obj) for obj in sets)]
+    named = [
+        (kind, namespace, ref)
+        for kind, namespace, owner in owners
+        for listener in owner.spec.listeners
+        for ref in (listener.tls.certificate_refs if listener.tls else ())
+    ]
+    return {
+        f"{ref.namespace or namespace}/{ref.name}"
+        for kind, namespace, ref in named
+        if ref.namespace in ("", None, namespace) or granted(objects, kind, namespace, ref.namespace, "Secret")
+    }
+
+
+def secrets_of(context: Any) -> set[str]:
+    return {secret.name for secret in context.common_tls_context.tls_certificate_sds_secret_configs}
+
+
+def check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
+    """Every list that is there is enforced; what has an unusable one, or one beside an unusable CA, is not served."""
+    usable = ("good", "other", "weak", CLIENTS, *(("expired", "early") if waives == "Expiry" else ()))
+    revoking = [each for each in trusted if _text(each, "ca.crl") is not None]
+    assert {_text(each, "ca.crt") for each in revoking} <= {*map(ca_content, usable)}, "a list is left out with its CA"
+    lists = {_text(each, "ca.crl") or "" for each in revoking}
+    assert lists <= {crl_pem("good")}, "served, though a revocation list cannot be used"
+    assert found.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
