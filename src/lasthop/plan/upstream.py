@@ -61,6 +61,12 @@ class Hop(NamedTuple):
         kind = "" if self.backend.kind == "Service" else f"{self.backend.kind}/"
         return f"{self.gateway.path}/{kind}{self.backend.path}/{self.port}/{self.protocol}"
 
+    @property
+    def for_upgrades(self) -> Hop | None:
+        """Returns what upgrades over this hop are observed as: they ask a backend for another protocol than requests do, so
+        one may fail where the other works. Only a backend that speaks h2c has a cluster of that name, too."""
+        return self._replace(protocol=Protocol.H1_UPGRADE) if self.protocol is Protocol.AUTO else None
+
     @classmethod
     def parse(cls, name: str) -> Hop | None:
         """Returns the hop of that name; None if it is no hop's."""

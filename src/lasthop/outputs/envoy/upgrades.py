@@ -15,6 +15,7 @@ from envoy.extensions.filters.common.set_filter_state.v3 import value_pb2
 from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from lasthop.outputs.envoy.access_log import UPGRADE_STATE
 from lasthop.outputs.envoy.encode import packed
 
 FILTER: Final = "lasthop.upgrades"
@@ -24,11 +25,12 @@ OFFERED: Final = "envoy.network.application_protocols"
 
 def websocket(filters: Sequence[hcm_pb2.HttpFilter]) -> hcm_pb2.HttpConnectionManager.UpgradeConfig:
     """Permits WebSocket, by these filters."""
-    config = set_filter_state_pb2.Config(on_request_headers=[_state(OFFERED, "http/1.1")])
+    states = [_state(OFFERED, "http/1.1"), _state(UPGRADE_STATE, "true", factory="envoy.string")]
+    config = set_filter_state_pb2.Config(on_request_headers=states)
     first = hcm_pb2.HttpFilter(name=FILTER, typed_config=packed(config))
     return hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket", filters=[first, *filters])
 
 
-def _state(key: str, value: str) -> value_pb2.FilterStateValue:
+def _state(key: str, value: str, factory: str = "") -> value_pb2.FilterStateValue:
     text = substitution_format_string_pb2.SubstitutionFormatString(text_format_source=base_pb2.DataSource(inline_string=value))
-    return value_pb2.FilterStateValue(object_key=key, format_string=text)
+    return value_pb2.FilterStateValue(object_key=key, factory_key=factory, format_string=text)
