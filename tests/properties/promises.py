@@ -14,6 +14,7 @@ from typing import Any
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.config.trace.v3 import opentelemetry_pb2
+from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 
@@ -163,6 +164,22 @@ def check_tracing(objects: Objects, snapshot: Snapshot) -> None:
             assert namespace == gateway.namespace or ("XTelemetryPolicy", gateway.namespace, ref.kind) in froms
 
 
+def check_upgrades(snapshot: Snapshot) -> None:
+    """Upgrades pass the filters that requests pass, and all that is told of their connections is the ALPN: never a name."""
+    for (_, type_url, _), resource in snapshot.xds.items():
+        listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
+        for chain in (chain for chain in listener.filter_chains if chain.filters):
+            manager, states = hcm_pb2.HttpConnectionManager(), set_filter_state_pb2.Config()
+            if not chain.filters[0].typed_config.Unpack(manager):
+                continue
+            (upgrade,) = manager.upgrade_configs
+            first, *rest = upgrade.filters
+            assert rest == list(manager.http_filters)
+            assert first.typed_config.Unpack(states)
+            told = {each.object_key: each.format_string.text_format_source.inline_string for each in states.on_request_headers}
+            assert told == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}
+
+
 def _oldest_telemetry_policy(objects: Objects, gateway: Key) -> XTelemetryPolicy | None:
     policies = [o for k, o in objects.items() if isinstance(o, XTelemetryPolicy) and k.namespace == gateway.namespace]
     named = [o for o in policies if any(target.name == gateway.name for target in o.spec.target_refs)]
@@ -173,6 +190,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_clients(objects, snapshot)
     check_retries(objects, snapshot)
     check_tracing(objects, snapshot)
+    check_upgrades(snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":
