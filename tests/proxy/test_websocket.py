@@ -43,10 +43,10 @@ def upgrades(served: Backend) -> list[Connection]:
     return [each for each in served.connections if any("/ws" in head for head in each.heads)]
 
 
-def hop(name: str, port: int, **policy: object) -> list[docs.Document]:
+def hop(name: str, port: int, options: dict[str, str] | None = None) -> list[docs.Document]:
     return [
         docs.config_map(f"{name}-ca", CA.pem),
-        *docs.hop(name, port, docs.policy(name, "api.example", f"{name}-ca", **policy)),
+        *docs.hop(name, port, docs.policy(name, "api.example", f"{name}-ca", options=options)),
     ]
 
 
