@@ -12,7 +12,7 @@ from lasthop.api.status import ConditionStatus
 from lasthop.engine import Engine
 from lasthop.outputs.envoy.resource import CLUSTER, ENDPOINTS, LISTENER, ROUTES, SECRET
 from tests.snapshot import Snapshot
-from tests.summary_clusters import cluster_lines, fold_upgrades
+from tests.summary_clusters import cluster_lines
 from tests.summary_routes import host_lines
 from tests.summary_streams import listener_lines
 
@@ -81,6 +81,4 @@ def _envoy(snapshot: Snapshot) -> dict[str, Any]:
             section.setdefault("listeners", {})[f"{address.address}:{address.port_value}{udp}"] = listener_lines(listener)
         elif type_url == SECRET:
             section.setdefault("secrets", []).append(name)
-    for section in found.values():
-        fold_upgrades(section.get("hops", {}))
     return found

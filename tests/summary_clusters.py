@@ -22,7 +22,6 @@ BUDGET = "100 %, at least 100"
 """Retries at a time: percent of the requests that are under way, and at least."""
 EJECTED = 30
 """Seconds, of everything but datagrams."""
-UPGRADE = "/h1-upgrade"
 
 
 def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,16 +30,6 @@ def cluster_lines(resource: Resource, endpoints: Mapping[str, Any]) -> dict[str,
     until = {"until": datetime.fromtimestamp(resource.expires, UTC).isoformat()} if resource.expires else {}
     limits = {**_limits(cluster), **_ejection(cluster)}
     return {**_tls(cluster), **_speaks(cluster), **limits, **until, "endpoints": _endpoints(assignment)}
-
-
-def fold_upgrades(hops: dict[str, Any]) -> None:
-    """Every `auto` hop has another beside it for upgrades, the same over HTTP/1.1. Only what is otherwise stays visible."""
-    for name in [name for name in hops if name.endswith("/auto")]:
-        upgrades = name.removesuffix("/auto") + UPGRADE
-        if hops.get(upgrades) == hops[name]:
-            del hops[upgrades]
-        elif upgrades not in hops:
-            hops[name]["upgrades"] = "none"
 
 
 def _speaks(cluster: Any) -> dict[str, str]:
@@ -58,7 +47,9 @@ def _http(cluster: Any) -> str:
         return ""
     assert found.Unpack(options)
     if options.HasField("auto_config"):
-        return "h2 or http/1.1"
+        context = tls_context(cluster)
+        named = list(context.common_tls_context.alpn_protocols) if context else []
+        return f"{', '.join(named)} (upgrades: http/1.1)" if named else "h2 or http/1.1"
     return "h2" if options.explicit_http_config.HasField("http2_protocol_options") else "http/1.1"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.config.trace.v3 import opentelemetry_pb2
+from envoy.extensions.filters.http.set_filter_state.v3 import set_filter_state_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
@@ -179,3 +180,19 @@ def check_revocation(found: Any, trusted: list[Any], waives: str = "") -> None:
     lists = {_text(each, "ca.crl") or "" for each in revoking}
     assert lists <= {crl_pem("good")}, "served, though a revocation list cannot be used"
     assert found.crl.inline_bytes.decode() == "".join(sorted(lists)), "a revocation list is not enforced"
+
+
+def check_upgrades(snapshot: Snapshot) -> None:
+    """Upgrades pass the filters that requests pass, and all that is told of their connections is the ALPN: never a name."""
+    for (_, type_url, _), resource in snapshot.xds.items():
+        listener = listener_pb2.Listener.FromString(resource.body) if type_url == LISTENER else listener_pb2.Listener()
+        for chain in (chain for chain in listener.filter_chains if chain.filters):
+            manager, states = hcm_pb2.HttpConnectionManager(), set_filter_state_pb2.Config()
+            if not chain.filters[0].typed_config.Unpack(manager):
+                continue
+            (upgrade,) = manager.upgrade_configs
+            first, *rest = upgrade.filters
+            assert rest == list(manager.http_filters)
+            assert first.typed_config.Unpack(states)
+            told = {each.object_key: each.format_string.text_format_source.inline_string for each in states.on_request_headers}
+            assert told == {"envoy.network.application_protocols": "http/1.1", "lasthop.upgrade": "true"}

@@ -29,6 +29,7 @@ from tests.properties.gateway_promises import (
     check_retries,
     check_revocation,
     check_tracing,
+    check_upgrades,
     granted,
     secrets_of,
 )
@@ -85,6 +86,7 @@ def check(objects: Objects, snapshot: Snapshot, now: datetime = NOW) -> None:
     check_retries(objects, snapshot)
     check_tracing(objects, snapshot)
     check_keys(objects, snapshot)
+    check_upgrades(snapshot)
     for (gateway, name), cluster in snapshot.clusters().items():
         *_, kind, namespace, service_name, port, protocol = name.split("/")
         if kind == "XBackend":

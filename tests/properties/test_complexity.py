@@ -237,8 +237,8 @@ def test_a_shared_ca_rebuilds_the_clusters_that_use_it_and_wakes_no_status() -> 
     assert update.status == {}
     assert not update.findings
     assert {t: len(c) for by_type in update.xds.values() for t, c in by_type.items()} == {
-        CLUSTER: 2 * SMALL,
-        ENDPOINTS: 4 * SMALL,
+        CLUSTER: SMALL,
+        ENDPOINTS: 2 * SMALL,
     }
 
 

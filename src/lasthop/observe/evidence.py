@@ -25,6 +25,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Why there is no connection, in words; empty: there is one."""
     handshake: bool = False
     """The TLS handshake has failed, not the connection before it."""
+    connected: bool = False
+    """For all that the proxy could see, the connection was made, and ended without an answer."""
     doubtful: bool = False
     """The connection ended without a byte from the backend, which may be the client's doing. It is a failure if Envoy counts a
     TLS error of that backend as well."""

@@ -83,9 +83,10 @@ class Observations:
     def began(self, hop: Hop, now: float) -> None:
         """Takes in that the hop is connected in another way from now on, or not at all: what was seen before says nothing of
         it."""
-        if any(hop in proxy.hops for proxy in self._of(hop.gateway)) or hop in self._states:
-            self._began[hop] = now
-            self._news[hop] = None
+        for each in filter(None, (hop, hop.for_upgrades)):
+            if any(each in proxy.hops for proxy in self._of(hop.gateway)) or each in self._states:
+                self._began[each] = now
+                self._news[each] = None
 
     def forget(self, gateway: Key) -> None:
         """Forgets a Gateway that is gone."""

@@ -89,6 +89,8 @@ class Backend(msgspec.Struct, frozen=True):
     hop: Hop | None
     headers: Headers = Headers()
     rewrite: Rewrite | None = None
+    upgrades_apart: bool = False
+    """Requests that ask for an upgrade go by a hop of their own (`Protocol.H1_UPGRADE`)."""
 
 
 class Mirror(msgspec.Struct, frozen=True):

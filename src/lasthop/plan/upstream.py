@@ -15,9 +15,10 @@ class Protocol(StrEnum):
     """The protocol of a hop. The route decides it, so it is part of the hop's name."""
 
     AUTO = "auto"
-    """HTTP: over TLS whatever ALPN picks of h2 and http/1.1; in plaintext what the Service's appProtocol says."""
+    """HTTP: over TLS whatever ALPN picks of h2 and http/1.1, for requests that ask for an upgrade http/1.1 alone: WebSocket
+    over h2 is more than most backends do. In plaintext what the Service's appProtocol says."""
     H1_UPGRADE = "h1-upgrade"
-    """HTTP/1.1 only, for requests that ask for an upgrade: WebSocket over h2 is more than most backends do."""
+    """HTTP/1.1 only: the upgrades of a backend whose appProtocol is h2c, where no ALPN can pick another protocol for them."""
     H2 = "h2"
     """HTTP/2 only, whatever the Service's appProtocol says: gRPC."""
     TCP = "tcp"
@@ -59,6 +60,12 @@ class Hop(NamedTuple):
     def name(self) -> str:
         kind = "" if self.backend.kind == "Service" else f"{self.backend.kind}/"
         return f"{self.gateway.path}/{kind}{self.backend.path}/{self.port}/{self.protocol}"
+
+    @property
+    def for_upgrades(self) -> Hop | None:
+        """Returns what upgrades over this hop are observed as: they ask a backend for another protocol than requests do, so
+        one may fail where the other works. Only a backend that speaks h2c has a cluster of that name, too."""
+        return self._replace(protocol=Protocol.H1_UPGRADE) if self.protocol is Protocol.AUTO else None
 
     @classmethod
     def parse(cls, name: str) -> Hop | None:

@@ -44,6 +44,8 @@ class AccessLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The Secret with the client certificate that is presented to the backend, `Secret namespace/name`."""
     duration_ms: float | None = None
     request_id: str | None = None
+    upgrade: bool | None = None
+    """The request asked for a WebSocket."""
     quiet: bool = False
     """It is not to be printed, only observed."""
     stands_for: float = 1.0

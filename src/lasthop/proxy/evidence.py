@@ -55,6 +55,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None = None
     path: str | None = None
     grpc_status: str | None = None
+    upgrade: bool | None = None
 
     @property
     def http(self) -> bool:
@@ -71,6 +72,16 @@ def parse_sample(line: bytes) -> Sample | None:
         return msgspec.json.decode(line, type=Sample, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def observed(outcome: Outcome, *, upgrade: bool | None) -> tuple[Outcome, ...]:
+    """Returns what a request has shown of its hop and, if it asked for an upgrade, of upgrades over it. That a backend ends a
+    connection on which it was asked for one says nothing about other requests."""
+    hop = outcome.hop.for_upgrades if upgrade else None
+    if hop is None:
+        return (outcome,)
+    of_upgrades = msgspec.structs.replace(outcome, hop=hop)
+    return (of_upgrades,) if outcome.failure and outcome.connected else (outcome, of_upgrades)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -92,7 +103,7 @@ def failure(entry: AccessLogEntry) -> Outcome | None:
     # With TLS 1.3 the handshake is over before the backend has looked at the client's certificate.
     ended = began + (entry.duration_ms or 0.0) / 1000
     if "UC" in flags and entry.status is not None:
-        return Outcome(hop, address, ended, why, handshake=True)
+        return Outcome(hop, address, ended, why, handshake=True, connected=True)
     if "UR" in flags and entry.status is None:
         return Outcome(hop, address, ended, refused_after_handshake(entry), handshake=True)
     if flags == ["-"] and entry.status is None:
@@ -146,7 +157,10 @@ def request(sample: Sample, weight: float) -> Request | None:
     if not status:
         return None
     seconds = (sample.duration_ms or 0.0) / 1000
-    return Request(route_of(sample.route), hop_of(sample.upstream_cluster), status, seconds, weight)
+    hop = hop_of(sample.upstream_cluster)
+    if hop and sample.upgrade:
+        hop = hop.for_upgrades or hop
+    return Request(route_of(sample.route), hop, status, seconds, weight)
 
 
 def _failed(sample: Sample) -> bool:
@@ -172,6 +186,7 @@ def entry(sample: Sample, gateway: Key) -> AccessLogEntry | None:
         upstream_cluster=sample.upstream_cluster,
         upstream_host=sample.upstream_host,
         duration_ms=sample.duration_ms,
+        upgrade=sample.upgrade,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from lasthop.api.meta import Key
+from lasthop.observe.evidence import Outcome
 from lasthop.observe.tally import Tally
 from lasthop.outputs.envoy.access_log import FAILURES_SHARE, SAMPLES_SHARE
 from lasthop.plan.observation import ProxyReport
@@ -63,7 +64,7 @@ class Observer:
         """Takes an entry of the log of failures."""
         self._failed += 1
         if outcome := evidence.failure(entry):
-            self.tally.take(outcome)
+            self._outcome(outcome, entry.upgrade)
 
     def stands_for(self) -> float:
         """Returns how many failed requests an entry stands for now."""
@@ -104,9 +105,13 @@ class Observer:
         if self._feed and self._feed.open and (entry := evidence.entry(sample, self._gateway)):
             self._feed.publish(msgspec.structs.replace(entry, stands_for=self._samples.weight(sample.ended)))
         if outcome := evidence.success(sample):
-            self.tally.take(outcome)
+            self._outcome(outcome, sample.upgrade)
         if request := evidence.request(sample, self._samples.weight(sample.ended)):
             self.tally.request(request)
+
+    def _outcome(self, outcome: Outcome, upgrade: bool | None) -> None:
+        for each in evidence.observed(outcome, upgrade=upgrade):
+            self.tally.take(each)
 
     async def _look(self) -> None:
         counted = applied = since = -APPLY_INTERVAL

@@ -18,7 +18,7 @@ from lasthop.plan import reasons
 from lasthop.plan.listener import Holder, Listener
 from lasthop.plan.problem import Problem, unsupported_value
 from lasthop.plan.routing import ExternalAuth, Parent
-from lasthop.plan.upstream import Protocol
+from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.allowed_listeners import allows_namespace
 from lasthop.resolve.budgets import VIRTUAL_HOSTS, RouteCost
 from lasthop.resolve.gateways import gateway
@@ -27,7 +27,7 @@ from lasthop.resolve.http_syntax import is_hostname, shown
 from lasthop.resolve.listener_sets import holder
 from lasthop.resolve.listeners import listeners, spec_listeners, table_listener
 from lasthop.resolve.reach import HOPS
-from lasthop.resolve.routes import PROTOCOLS, read_route, route_judgement, targets
+from lasthop.resolve.routes import PROTOCOLS, read_route, route_judgement, targets, upgrades_apart
 from lasthop.store.graph import Graph, query
 from lasthop.store.node import Crash
 from lasthop.store.sources import Entry, Index
@@ -104,7 +104,7 @@ def protocols(route: Key, listeners: tuple[Listener, ...]) -> tuple[Protocol, ..
     """Returns the protocols to a route's backends where it is attached to these listeners; while there are none, the one that
     asks most of its backends."""
     if route.kind in PROTOCOLS:
-        return PROTOCOLS[route.kind]
+        return (PROTOCOLS[route.kind],)
     found = {stream_protocol(listener) for listener in listeners}
     return tuple(p for p in Protocol if p in found) or ((Protocol.UDP if route.kind == "UDPRoute" else Protocol.TCP),)
 
@@ -182,7 +182,10 @@ def index_routes(g: Graph, route: Key) -> Iterator[Entry]:
             to = targets.attempt(g, route, parent.gateway)
             for target, own in () if isinstance(to, Crash) else to:
                 for protocol in (own,) if own else parent.protocols:
-                    yield HOPS.entry((parent.gateway, target.backend, target.port, protocol), route)
+                    hop = Hop(parent.gateway, target.backend, target.port, protocol)
+                    yield HOPS.entry(hop, route)
+                    if upgrades_apart(g, hop):
+                        yield HOPS.entry(hop._replace(protocol=Protocol.H1_UPGRADE), route)
 
 
 def rank(g: Graph, route: Key, hostname: str) -> Rank | None:

@@ -115,7 +115,7 @@ def port_states(g: Graph, hops: Iterable[Hop]) -> tuple[PortState, ...]:
     """Returns what is known of the ports that these hops of one Gateway lead to."""
     ports: dict[tuple[Key, int], list[tuple[Protocol, HopState]]] = {}
     seconds = 0
-    for hop in sorted(set(hops)):
+    for hop in sorted({also for each in hops for also in (each, each.for_upgrades) if also}):
         state = hop_state(g, *hop)
         ports.setdefault((hop.backend, hop.port), []).append((hop.protocol, state))
         if state.ejected:

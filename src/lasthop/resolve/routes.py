@@ -19,7 +19,7 @@ from lasthop.plan.tls import Refused
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.resolve.backend_traffic import KIND as TRAFFIC_POLICY
 from lasthop.resolve.backend_traffic import asked_session, kept_session
-from lasthop.resolve.backends import Target, target
+from lasthop.resolve.backends import Target, speaks_h2c, target
 from lasthop.resolve.external_auth import PROTOCOLS as AUTH_PROTOCOLS
 from lasthop.resolve.external_auth import external_auth
 from lasthop.resolve.filters import fold, one_after_the_other
@@ -36,8 +36,8 @@ SESSION_NAME = "lasthop-session-{:08x}"
 each rule where a policy asks for it (GEP-1619: rules that lead to one backend must not share sessions)."""
 
 
-PROTOCOLS: Final = {"HTTPRoute": (Protocol.AUTO, Protocol.H1_UPGRADE), "GRPCRoute": (Protocol.H2,)}
-"""Route kinds of single requests, and the protocols to their backends: the usual one first."""
+PROTOCOLS: Final = {"HTTPRoute": Protocol.AUTO, "GRPCRoute": Protocol.H2}
+"""Route kinds of single requests, and the protocol to their backends."""
 
 
 def read_route(g: Graph, key: Key) -> api.Route | None:
@@ -213,6 +213,12 @@ def hop_to(g: Graph, route: Key, gateway: Key, ref: api.BackendObjectReference, 
     return Hop(gateway, to.backend, to.port, protocol) if isinstance(to, Target) else None
 
 
+def upgrades_apart(g: Graph, hop: Hop) -> bool:
+    """Returns whether requests that ask for an upgrade need another hop than this one. Policies have no say in it, so that
+    none of their edits touches a route."""
+    return hop.protocol is Protocol.AUTO and speaks_h2c(g, hop.backend, hop.port)
+
+
 def _backends(
     g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule, match: routing.Match
 ) -> tuple[routing.Backend, ...]:
@@ -220,14 +226,15 @@ def _backends(
     for ref in rule.backend_refs:
         if ref.weight:
             filters = fold(ref.filters, match.path, match.path_type)
-            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind][0])
-            found.append(routing.Backend(ref.weight, hop, filters.headers, filters.rewrite))
+            hop = hop_to(g, route, gateway, ref, PROTOCOLS[route.kind])
+            apart = hop is not None and upgrades_apart(g, hop)
+            found.append(routing.Backend(ref.weight, hop, filters.headers, filters.rewrite, apart))
     return tuple(found)
 
 
 def _mirrors(g: Graph, route: Key, gateway: Key, rule: api.RequestRouteRule) -> Iterator[routing.Mirror]:
     for mirror in (filter.request_mirror for filter in rule.filters):
-        if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind][0])):
+        if mirror and (hop := hop_to(g, route, gateway, mirror.backend_ref, PROTOCOLS[route.kind])):
             yield routing.Mirror(hop, *mirrored(mirror))
 
 

@@ -232,17 +232,25 @@ def test_a_route_that_is_refused_under_one_of_its_hostnames_is_partially_invalid
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_joined_tree_is_the_message_that_is_built_from_the_same_routes() -> None:
+H2C = [{"name": "https", "port": 443, "appProtocol": "kubernetes.io/h2c"}]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_joined_tree_is_the_message_that_is_built_from_the_same_routes(apart: bool) -> None:
     many = [f"/~{number}" if number % 2 else f"/~{number - 1}/{'x' * number}" for number in range(1, 41)]
     pattern = {"path": {"type": "RegularExpression", "value": "/.*"}}
     world = World(mk_route("evil/r", "a/gw", [], ["many.test"], rules=[rule("s", *many), {**rule("s"), "matches": [pattern]}]))
+    if apart:
+        world.put(mk_service("evil/s", H2C))
     (host,) = [h for h in world.table.virtual_hosts if h.name == "many.test"]
-    built = matcher_pb2.Matcher()
-    upgrades = built.matcher_list.matchers.add()
-    upgrades.predicate.single_predicate.input.CopyFrom(header("upgrade"))
-    upgrades.predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
-    upgrades.on_match.matcher.CopyFrom(tree(many, "h1-upgrade"))
-    built.on_no_match.matcher.CopyFrom(tree(many, "auto"))
+    built = tree(many, "auto")
+    if apart:
+        built = matcher_pb2.Matcher()
+        upgrades = built.matcher_list.matchers.add()
+        upgrades.predicate.single_predicate.input.CopyFrom(header("upgrade"))
+        upgrades.predicate.single_predicate.value_match.safe_regex.CopyFrom(ANY_VALUE)
+        upgrades.on_match.matcher.CopyFrom(tree(many, "h1-upgrade"))
+        built.on_no_match.matcher.CopyFrom(tree(many, "auto"))
     assert host.matcher == built and not host.routes
     body = routes.encoded_host(world.engine.graph, GATEWAY, "80", "many.test").body
     assert len(field(2, host.SerializeToString())) == len(body)
@@ -272,9 +280,14 @@ def tree(paths: list[str], protocol: str) -> Any:
     return found
 
 
-def test_requests_that_ask_for_an_upgrade_have_a_route_of_their_own_before_the_others() -> None:
+def test_upgrades_of_an_h2c_backend_alone_have_a_route_and_a_cluster_of_their_own() -> None:
     world = World()
-    (host,) = [h for h in route_pb2.RouteConfiguration.FromString(world.resource.body).virtual_hosts if h.name == "shop.test"]
+    (host,) = [h for h in world.table.virtual_hosts if h.name == "shop.test"]
+    assert [route.route.cluster for route in host.routes] == ["a/gw/a/s/443/auto"]
+    assert {name.rpartition("/")[2] for _, name in world.snapshot.clusters()} == {"auto"}
+    world.put(mk_service("a/s", H2C))
+    (host,) = [h for h in world.table.virtual_hosts if h.name == "shop.test"]
+    assert (GATEWAY, "a/gw/a/s/443/h1-upgrade") in world.snapshot.clusters()
     upgrade, other = host.routes
     assert upgrade.route.cluster == "a/gw/a/s/443/h1-upgrade" and other.route.cluster == "a/gw/a/s/443/auto"
     assert [(h.name, h.present_match) for h in upgrade.match.headers] == [("upgrade", True)]

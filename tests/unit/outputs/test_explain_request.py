@@ -71,10 +71,12 @@ def test_a_request_is_followed_to_a_backend_and_to_how_it_is_verified() -> None:
     assert "TLS because of BackendTLSPolicy shop/p" in said
 
 
-def test_a_request_for_an_upgrade_goes_over_http_1() -> None:
-    route = mk_route("shop/r", "shop/web", [API])
-    (answer,) = asked("http://shop.example/ws", route, headers=("Upgrade: websocket",))
-    assert [share.protocol for share in answer.backends] == ["h1-upgrade"]
+@pytest.mark.parametrize(("app_protocol", "protocol"), [("", "auto"), ("kubernetes.io/h2c", "h1-upgrade")])
+def test_a_request_for_an_upgrade_goes_over_a_hop_of_its_own_to_an_h2c_backend(app_protocol: str, protocol: str) -> None:
+    ports = [{"name": "https", "port": 443, "appProtocol": app_protocol}]
+    written = mk_route("shop/r", "shop/web", [API]), mk_service("shop/api", ports)
+    (answer,) = asked("http://shop.example/ws", *written, headers=("Upgrade: websocket",))
+    assert [share.protocol for share in answer.backends] == [protocol]
 
 
 def test_shares_say_what_each_backend_gets_and_which_share_fails() -> None:

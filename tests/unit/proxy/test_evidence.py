@@ -12,7 +12,7 @@ from lasthop.api.meta import Key
 from lasthop.plan.upstream import Hop, Protocol
 from lasthop.proxy.counters import HOP_STATS, endpoint_counts, hop_counts
 from lasthop.proxy.entry import AccessLogEntry, parse
-from lasthop.proxy.evidence import Sample, failure, moment, parse_sample, request, success
+from lasthop.proxy.evidence import Sample, failure, moment, observed, parse_sample, request, success
 from lasthop.proxy.failures import explain_failure
 
 HOP = Hop(Key("Gateway", "shop", "web.v1"), Key("Service", "shop", "api"), 443, Protocol.AUTO)
@@ -111,6 +111,18 @@ def test_a_sample_shows_the_certificate() -> None:
     assert said.certificate.names == ("a.example", "b.example", "spiffe://x/y")
     assert said.certificate.not_after == moment("2027-01-01T00:00:00Z")
     assert said.certificate.not_before == moment("2026-01-01T00:00:00Z")
+
+
+def test_what_an_upgrade_shows_is_told_apart_from_what_requests_show() -> None:
+    made, unmade = success(sample()), failure(failed("UF"))
+    ended = failure(failed("UC", tls_version="TLSv1.3"))
+    assert made and unmade and ended
+    assert [each.hop.protocol for each in observed(made, upgrade=None)] == ["auto"]
+    assert [each.hop.protocol for each in observed(made, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [each.hop.protocol for each in observed(unmade, upgrade=True)] == ["auto", "h1-upgrade"]
+    assert [each.hop.protocol for each in observed(ended, upgrade=True)] == ["h1-upgrade"]
+    asked = request(sample(upgrade="true"), 1.0)
+    assert asked and asked.hop and asked.hop.protocol == "h1-upgrade"
 
 
 def test_a_sample_is_a_request_that_stands_for_many() -> None:

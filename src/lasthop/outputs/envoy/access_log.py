@@ -33,6 +33,9 @@ SAMPLES_SHARE: Final = "lasthop.samples"
 
 FAILURE: Final = 500
 
+UPGRADE_STATE: Final = "lasthop.upgrade"
+"""What a request that asks for an upgrade has in its filter state; a header would be whatever the client writes."""
+
 FIELDS: Final = {
     "time": "%START_TIME%",
     "authority": "%REQ(:AUTHORITY):256%",
@@ -52,6 +55,7 @@ FIELDS: Final = {
     "shows": f"%METADATA(CLUSTER:{METADATA}:shows)%",
     "duration_ms": "%DURATION%",
     "request_id": "%REQ(X-REQUEST-ID):64%",
+    "upgrade": f"%FILTER_STATE({UPGRADE_STATE}:PLAIN)%",
 }
 """What clients write is cut to a length: a header may have 60 KB, and each failed request is a line."""
 
@@ -159,7 +163,7 @@ SAMPLE_FIELDS: Final = {
 
 def sample_log() -> accesslog_pb2.AccessLog:
     """Returns the log of whatever was answered, failures too: what is counted and timed."""
-    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status")}
+    asked = {name: FIELDS[name] for name in ("route", "authority", "method", "path", "grpc_status", "upgrade")}
     return _log(SAMPLES, {**SAMPLE_FIELDS, **asked}, share_of(SAMPLES_SHARE))
 
 

@@ -28,6 +28,7 @@ from lasthop.outputs.envoy.route_messages import INTERNAL_ERROR, NO_ROUTE
 from lasthop.outputs.envoy.routes import table_name
 from lasthop.outputs.envoy.tls import TLS, secret_config
 from lasthop.outputs.envoy.tracing import trace
+from lasthop.outputs.envoy.upgrades import websocket
 from lasthop.plan.listener import ClientCertificates, Gateway, Listener
 from lasthop.plan.problem import Problem
 from lasthop.plan.profile import AccessLog, HttpRules
@@ -185,11 +186,12 @@ def _ask_clients(g: Graph, clients: ClientCertificates, context: tls_pb2.Downstr
 
 def _connection_manager(key: Key, table: str, rules: HttpRules, mode: AccessLog) -> hcm_pb2.HttpConnectionManager:
     router = router_pb2.Router(dynamic_stats=BoolValue(value=False), suppress_envoy_headers=True)
+    filters = [*optional_filters(), hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router))]
     return hcm_pb2.HttpConnectionManager(
         stat_prefix="http",
         rds=hcm_pb2.Rds(config_source=over_ads(), route_config_name=table_name(key, table)),
-        http_filters=[*optional_filters(), hcm_pb2.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router))],
-        upgrade_configs=[hcm_pb2.HttpConnectionManager.UpgradeConfig(upgrade_type="websocket")],
+        http_filters=filters,
+        upgrade_configs=[websocket(filters)],
         use_remote_address=BoolValue(value=True),
         normalize_path=BoolValue(value=True),
         merge_slashes=rules.merge_slashes,

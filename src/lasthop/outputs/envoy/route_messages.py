@@ -51,8 +51,8 @@ def refusing(match: routing.Match, origin: str) -> rc.Route:
 
 
 class Messages(NamedTuple):
-    """A route as Envoy has it, for requests that ask for an upgrade and for all others: WebSocket needs HTTP/1.1, so the
-    former go by a hop of their own. One and the same list where that makes no difference."""
+    """A route as Envoy has it, for requests that ask for an upgrade and for all others. One and the same list unless a backend
+    has a hop of its own for upgrades."""
 
     upgrade: list[rc.Route]
     other: list[rc.Route]
@@ -72,9 +72,10 @@ def envoy_routes(route: routing.Route, listening: Listening) -> Messages:
             calls = _forwards(_route(route), forward, Protocol.H2)
             return Messages(calls, calls)
         case routing.Forward() as forward:
-            return Messages(
-                _forwards(_route(route), forward, Protocol.H1_UPGRADE), _forwards(_route(route), forward, Protocol.AUTO)
-            )
+            other = _forwards(_route(route), forward, Protocol.AUTO)
+            if not any(backend.upgrades_apart for backend in forward.backends):
+                return Messages(other, other)
+            return Messages(_forwards(_route(route), forward, Protocol.H1_UPGRADE), other)
 
 
 def _route(route: routing.Route) -> rc.Route:
@@ -265,7 +266,10 @@ def _action(
 
 
 def _cluster_name(backend: routing.Backend, protocol: Protocol) -> str:
-    return backend.hop._replace(protocol=protocol).name if backend.hop else REFUSED
+    if backend.hop is None:
+        return REFUSED
+    shared = protocol is Protocol.H1_UPGRADE and not backend.upgrades_apart
+    return backend.hop.name if shared else backend.hop._replace(protocol=protocol).name
 
 
 def _timeout(forward: routing.Forward) -> float:

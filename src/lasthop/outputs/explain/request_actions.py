@@ -87,7 +87,7 @@ def _share(g: Graph, key: Key, rule: int, backend: Backend, number: int, total: 
     if backend.hop is None:
         return Share("", share=part, status=_status(request)), _unfollowed(g, key, rule, number, words, request)
     hop = backend.hop
-    if hop.protocol is Protocol.AUTO and request.upgrade:
+    if backend.upgrades_apart and request.upgrade:
         hop = hop._replace(protocol=Protocol.H1_UPGRADE)
     report, _ = hop_report(g, hop)
     status = _status(request) if report.manner is Manner.FAILING else 0
@@ -132,7 +132,7 @@ def _referred(g: Graph, key: Key, rule: int, gateway: Key) -> Iterator[Fact]:
     rules = request_rules(obj) if obj and not isinstance(obj, api.StreamRoute) else ()
     for filter in rules[rule].filters if rules else ():
         for lead in filter_references(filter):
-            protocol = lead.protocol or PROTOCOLS[key.kind][0]
+            protocol = lead.protocol or PROTOCOLS[key.kind]
             yield reference_fact(g, key, gateway, lead.ref, lead.role, protocol)
 
 
