@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,10 @@ AT_ONCE: Final = 200
 """Files that are read before others are looked at again: some 150 ms. So many are applied as one."""
 AT_ONCE_SECONDS: Final = 0.3
 """The same in time of the CPU: a file whose lists are as long as they may be takes a hundred times as long as others."""
+
+
+Progress = Callable[[int, int], None]
+"""Called with the number of files that have been read, and of those to be read."""
 
 
 class Loader:
@@ -80,12 +84,13 @@ class Loader:
         *,
         before: Readings | None = None,
         leave_large: bool = False,
+        progress: Progress = lambda read, files: None,
     ) -> Readings:
         """Reads these files (paths below the folder) and local files, or everything that has changed.
 
         A file that has not changed since the readings `before` is not examined again. With `leave_large` large files, and
-        those that are too many at once, are only named. Raises `FilesError` if the folder cannot be read the first time; later
-        that is a reading like any other.
+        those that are too many at once, are only named. `progress` is called after each file. Raises `FilesError` if the
+        folder cannot be read the first time; later that is a reading like any other.
         """
         large: set[str] = set()
         later: set[str] = set()
@@ -101,6 +106,7 @@ class Loader:
                 else:
                     found[path] = self._read(path, before)
                     self._last_team = team_of(path)
+                    progress(len(found), len(paths))
             # What a file has lost may have moved into one that is yet to be read.
             teams = {team_of(path) for path in later}
             later.update(path for path in found if team_of(path) in teams and self._files.loses(path, found[path].result))
@@ -168,8 +174,8 @@ class Loader:
         seen, saved = digest(text), None if path in self._files else self._saved(path)
         if (known := self._files.get(path)) and (result := known.of_text(seen)):
             reading = Reading(result, stamp, known.written)
-        elif saved and saved.digest == seen and saved.stored is not None:
-            reading = Reading(restore(text, saved.stored), stamp, saved.written)
+        elif saved and saved.digest == seen and saved.stored is not None and (again := restore(text, saved.stored)):
+            reading = Reading(again, stamp, saved.written)
         else:
             result, stored = examine(self._shown(path), text)
             reading = Reading(result, stamp, stamp.mtime, stored)
@@ -185,8 +191,8 @@ class Loader:
         """Returns the file's previous state, possibly saved before a restart."""
         if (file := self._files.get(path)) or (saved := self._saved(path)) is None:
             return file
-        if saved.stored is not None:
-            return File(restore(saved.text, saved.stored), written=saved.written)
+        if saved.stored is not None and (good := restore(saved.text, saved.stored)):
+            return File(good, written=saved.written)
         again, _ = examine(self._shown(path), saved.text)
         return File(again, written=saved.written) if isinstance(again, Content) else None
 
