@@ -55,19 +55,18 @@ class FolderProgress:
         self._log = log
         self._begun = time.monotonic()
         self._line = ProgressLine()
-        self._next = self._begun + QUIET
+        self._next_log = 0.0
 
     def __call__(self, read: int, files: int) -> None:
         """Called for each file, and by the thread that reads them."""
         now = time.monotonic()
-        if now < self._next:
+        if now - self._begun < QUIET:
             return
         if read == files:
             self._line.clear()
-            self._next = float("inf")
             self._log.info("folder read", files=files, seconds=round(now - self._begun, 1))
         elif self._line.shown:
             self._line("reading files", read, files)
-        else:
-            self._next = now + LOG_INTERVAL
+        elif now >= self._next_log:
+            self._next_log = now + LOG_INTERVAL
             self._log.info("reading the folder", files_read=read, files=files)
