@@ -1,7 +1,7 @@
 """`python -m bench.folder_start`: the control plane's own share of a start in files mode, in CPU seconds, without Envoy.
 
-Reading and admitting the folder, applying it, saving the state, and working out everything that Envoy and people are told; once
-with an empty state directory, and once more in a new process with an unchanged folder.
+Reading and admitting the folder, applying it, working out everything that Envoy and people are told, and saving the state:
+once with an empty state directory, and once more, in a new process, with an unchanged folder.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ class Loader:
         """Local files may be below the folder or below `allowed`."""
         self.root = Path(os.path.abspath(directory))
         self._directory = directory
+        self._shown_prefix = str(directory / "_").removesuffix("_")
         self._state = state or NoState()
         self._lock = threading.Lock()
         """Readings are applied in a worker thread while others locate objects."""
@@ -185,7 +186,7 @@ class Loader:
         return reading
 
     def _saved(self, path: str) -> SavedFile | None:
-        return self._state.last_good(str(self.root / path))
+        return self._state.last_good(os.path.join(self.root, path))
 
     def _before(self, path: str) -> File | None:
         """Returns the file's previous state, possibly saved before a restart."""
@@ -301,7 +302,7 @@ class Loader:
 
     def save(self) -> None:
         """Writes to the state directory. An error becomes a finding of the next batch."""
-        contents = {str(self.root / path): saved for path, saved in self._unsaved.items()}
+        contents = {os.path.join(self.root, path): saved for path, saved in self._unsaved.items()}
         local, pairs = self._local.unsaved, self._local.pairs.unsaved
         try:
             if contents or local or pairs:
@@ -367,7 +368,7 @@ class Loader:
             yield str(self.root / path)
 
     def _shown(self, path: str) -> str:
-        return str(self._directory / path)
+        return f"{self._shown_prefix}{path}"
 
 
 def _closed_above(path: str, closed: dict[str, str]) -> str:
