@@ -97,8 +97,10 @@ class StateDirectory(NoState):
             try:
                 self._database = _open(path)
             except sqlite3.DatabaseError:
-                # Not a database, or a damaged one. Its content is lost, which is no reason not to start.
-                path.unlink()
+                # Not a database, a damaged one, or not ours. Its content is lost, which is no reason not to start. So is its
+                # journal, which SQLite would otherwise bring into the new one.
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
                 self._database = _open(path)
         except (OSError, sqlite3.Error) as error:
             raise FilesError(f"Cannot keep state in {directory}: {error}.") from error

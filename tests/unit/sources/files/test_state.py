@@ -97,10 +97,12 @@ def test_a_database_behind_a_link_is_not_used(tmp_path: Path, files: Path) -> No
 
 
 def test_a_database_of_another_user_is_replaced(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reload(Loader(files, StateDirectory(tmp_path / "state")))
+    first = StateDirectory(tmp_path / "state")  # while it is open, what was saved is in its journal
+    reload(Loader(files, first))
     asked = iter([os.geteuid() + 1])
     monkeypatch.setattr(os, "geteuid", lambda: next(asked, os.getuid()))
     assert not list(StateDirectory(tmp_path / "state").paths())
+    first.close()
 
 
 def test_deleted_content_is_overwritten(tmp_path: Path) -> None:
